@@ -1,0 +1,138 @@
+//! What a host may choose about custody, with the defaults of the specification.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a run keeps its workers. `Config::default()` is right for production.
+///
+/// | | recommended for CI | recommended for production |
+/// |---|---|---|
+/// | `cleanup_on_stop_timeout_ms` | 1000: a hanging test is killed soon | 3000, or the longest call you want to let finish |
+/// | `containment` | `auto` | `auto`, or `namespace` for code that you do not trust |
+/// | `ledger_sync` | `off` | `off`; `data` only on file systems that lose writes of live machines |
+/// | `reap_interval` | 60s | 60s |
+///
+/// The defaults do not differ by build profile: what was tested is what runs.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Config {
+    /// Whether `stop` and drop run the barrier: TERM, wait, KILL, wait. Without it the keeper kills at once.
+    pub cleanup_on_stop: bool,
+    /// How long workers have between TERM and KILL.
+    pub cleanup_on_stop_timeout_ms: u64,
+    /// How often death is looked for where the system has no pidfd.
+    pub cleanup_poll_interval_ms: u64,
+    /// How long one round of KILL and scan waits before the next.
+    pub cleanup_retry_interval_ms: u64,
+    /// How many rounds of KILL and scan there are before a survivor is reported.
+    pub cleanup_max_retries: u32,
+    /// Whether TERM goes to the worker's whole group, or to its main process alone. KILL always covers everything.
+    pub process_group_kill: bool,
+    /// Which tier holds the workers.
+    pub containment: Containment,
+    /// Whether ledger records are synced to the disk.
+    pub ledger_sync: LedgerSync,
+    /// Where runs are recorded; see [`crate::default_state_dir`] for `None`.
+    pub state_dir: Option<PathBuf>,
+    /// How often dead runs of other hosts are looked for while this one lives. Zero: never.
+    pub reap_interval: Duration,
+    /// Where keeper and shims live with respect to the caller's terminal.
+    pub session: Session,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cleanup_on_stop: true,
+            cleanup_on_stop_timeout_ms: 3000,
+            cleanup_poll_interval_ms: 50,
+            cleanup_retry_interval_ms: 100,
+            cleanup_max_retries: 10,
+            process_group_kill: true,
+            containment: Containment::Auto,
+            ledger_sync: LedgerSync::Off,
+            state_dir: None,
+            reap_interval: Duration::from_secs(60),
+            session: Session::Own,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_millis(self.cleanup_on_stop_timeout_ms)
+    }
+
+    pub(crate) fn retry_interval(&self) -> Duration {
+        Duration::from_millis(self.cleanup_retry_interval_ms)
+    }
+}
+
+/// The tier that is asked for. One that cannot be had is an error, never silently a lower one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Containment {
+    /// `Shim`, and `cgroup.kill` besides where a cgroup v2 is ours to make.
+    #[default]
+    Auto,
+    /// A PID namespace per worker: holds even when keeper and shims are stopped and the host is killed.
+    Namespace,
+    /// A subreaper per worker; needs no privilege.
+    Shim,
+    /// Process groups only: whoever leaves the group escapes.
+    Group,
+}
+
+/// The tier that a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Tier {
+    /// A PID namespace per worker.
+    Namespace,
+    /// A subreaper per worker.
+    Shim,
+    /// Process groups only.
+    Group,
+}
+
+impl Tier {
+    /// All of them, the strongest first.
+    pub const ALL: [Self; 3] = [Self::Namespace, Self::Shim, Self::Group];
+
+    /// The name, as configuration spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Shim => "shim",
+            Self::Group => "group",
+        }
+    }
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Whether a record must reach the disk before the spawn goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum LedgerSync {
+    /// `write` only: survives every process, and a machine that dies takes the processes with it.
+    #[default]
+    Off,
+    /// `fdatasync` after each record.
+    Data,
+}
+
+/// Where keeper and shims live with respect to the caller's terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Session {
+    /// Sessions of their own: no signal of the terminal reaches them. For services.
+    #[default]
+    Own,
+    /// The caller's session, in groups of their own, so that job control works. For programs on a terminal.
+    Caller,
+}
