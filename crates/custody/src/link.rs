@@ -17,7 +17,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::state::RunDir;
-use crate::wire::{Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
+use crate::wire::{Answer, Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
 use crate::{Pid, RunId};
 
 /// The keeper's name on its command line; the run's id follows it.
@@ -77,18 +77,22 @@ impl Link {
         }
     }
 
-    /// Sends a command to start; orders too large for a packet travel as a descriptor.
+    /// Sends a command to start; gives back where the answer will come. Orders too large for a packet
+    /// travel as a descriptor.
     pub(crate) fn send_orders(
         &self,
         key: u64,
         worker: Vec<u8>,
         orders: Vec<u8>,
         fds: &[OwnedFd],
-    ) -> io::Result<()> {
+    ) -> io::Result<OwnedFd> {
+        let (answer, keeper_end) = packet_pair()?;
         let carrier = (orders.len() > MAX_INLINE).then(|| memfd("snakepit-orders", &orders)).transpose()?;
         let orders = if carrier.is_some() { Vec::new() } else { orders };
-        let fds: Vec<_> = carrier.iter().chain(fds).map(AsFd::as_fd).collect();
-        self.send(&ToKeeper::Spawn { key, worker, orders }.encode(), &fds)
+        let fds: Vec<_> =
+            std::iter::once(&keeper_end).chain(carrier.as_ref()).chain(fds).map(AsFd::as_fd).collect();
+        self.send(&ToKeeper::Spawn { key, worker, orders }.encode(), &fds)?;
+        Ok(answer)
     }
 
     /// Sends one message, waiting for room; a keeper that does not read for long is given up.
@@ -117,31 +121,12 @@ impl Link {
     }
 
     /// Waits for the keeper's next message; `None` when it is gone.
-    pub(crate) fn receive(&self) -> Option<(ToHost, Vec<OwnedFd>)> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut bytes = [0; 256];
-        loop {
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let mut slices = [IoSliceMut::new(&mut bytes)];
-            let received =
-                rustix::net::recvmsg(&self.control, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC);
-            let length = match received {
-                Ok(received) if received.bytes > 0 => received.bytes,
-                Err(Errno::INTR) => continue,
-                Ok(_) | Err(_) => return None,
-            };
-            let mut fds = Vec::new();
-            for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(rights) = message {
-                    fds.extend(rights);
-                }
-            }
-            return ToHost::decode(&bytes[..length]).map(|message| (message, fds));
-        }
+    pub(crate) fn receive(&self) -> Option<ToHost> {
+        receive(&self.control).and_then(|(bytes, _)| ToHost::decode(&bytes))
     }
 
     /// Waits for the next message up to `timeout`; `None` when it does not come.
-    pub(crate) fn receive_within(&self, timeout: Duration) -> Option<(ToHost, Vec<OwnedFd>)> {
+    pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
         wait_for(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
     }
 
@@ -156,6 +141,50 @@ impl Link {
     /// Waits until the keeper and all of its shims are gone.
     pub(crate) fn all_gone_within(&self, timeout: Duration) -> bool {
         wait_for(&self.pulse, PollFlags::IN, timeout)
+    }
+}
+
+fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// The answer to a spawn, and the worker's pidfd if it was started.
+pub(crate) enum Reply {
+    Came(Answer, Option<OwnedFd>),
+    /// The keeper is gone.
+    Closed,
+    TimedOut,
+}
+
+/// Waits for the answer to a spawn.
+pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
+    if !wait_for(socket, PollFlags::IN, timeout) {
+        return Reply::TimedOut;
+    }
+    match receive(socket) {
+        Some((bytes, fd)) => Answer::decode(&bytes).map_or(Reply::Closed, |answer| Reply::Came(answer, fd)),
+        None => Reply::Closed,
+    }
+}
+
+/// Receives one packet; `None` when the other end is closed.
+fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut bytes = [0; 256];
+    loop {
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) if received.bytes > 0 => received.bytes,
+            Err(Errno::INTR) => continue,
+            Ok(_) | Err(_) => return None,
+        };
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        return Some((bytes[..length].to_vec(), fd));
     }
 }
 

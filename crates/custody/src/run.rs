@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,15 +16,15 @@ use crate::barrier::{self, Scope, StopReport};
 use crate::cgroup::Cgroup;
 use crate::command::Command;
 use crate::config::{Config, Containment, Tier};
-use crate::event::{EventSink, Events};
+use crate::event::{Event, EventSink, Events};
 use crate::ledger::{self, record};
-use crate::link::Link;
+use crate::link::{self, Link, Reply};
 use crate::machine::Place;
 use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
-use crate::wire::{ToKeeper, WireTier};
-use crate::worker::{Shared, Worker};
-use crate::{Pid, RunId, WorkerId, identity, probe, reaper, tender};
+use crate::wire::{Answer, Stage, ToKeeper, WireTier};
+use crate::worker::{Exit, Shared, Worker};
+use crate::{Pgid, Pid, RunId, WorkerId, identity, probe, reaper, tender};
 
 /// How long a spawn may take before its keeper is given up: far more than any start needs.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(30);
@@ -126,10 +125,9 @@ pub(crate) enum Keeper {
 /// A spawn that waits for the keeper's answer.
 #[derive(Debug)]
 pub(crate) struct Spawning {
-    pub(crate) worker: WorkerId,
-    pub(crate) program: String,
-    pub(crate) cwd: std::path::PathBuf,
-    pub(crate) reply: SyncSender<Result<Arc<Shared>, SpawnError>>,
+    worker: WorkerId,
+    /// Its end, if the tender heard of it before the spawner could say that it began.
+    pub(crate) early_exit: Option<Exit>,
 }
 
 impl Run {
@@ -262,28 +260,12 @@ impl Run {
         };
         let Prepared { orders, fds, program, cwd } = prepare(command, key, &id, inner.id)?;
         let orders = orders.encode();
-        let name = id.as_str().as_bytes().to_vec();
-        let (reply, answer) = sync_channel(1);
-        let link = inner.enlist(key, Spawning { worker: id, program, cwd, reply })?;
-        let size = orders.len();
-        if let Err(error) = link.send_orders(key, name, orders, &fds) {
-            inner.table().spawning.remove(&key);
-            return Err(match error.raw_os_error() {
-                Some(libc::E2BIG) => SpawnError::TooLarge { size },
-                Some(libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT) => SpawnError::KeeperLost,
-                _ => SpawnError::Process { step: "asking the keeper", source: error },
-            });
-        }
+        let link = inner.enlist(key, &id)?;
+        let outcome = inner.place_order(&link, key, &id, orders, &fds);
+        // Held until here: the spawn fails cleanly if a descriptor cannot be sent.
         drop(fds);
-        match answer.recv_timeout(SPAWN_PATIENCE) {
-            Ok(outcome) => outcome.map(|shared| Worker { shared, run: Arc::clone(inner) }),
-            Err(RecvTimeoutError::Disconnected) => Err(SpawnError::KeeperLost),
-            Err(RecvTimeoutError::Timeout) => {
-                // A keeper that does not answer is stopped or stuck: end it, and everything with it.
-                link.signal(rustix::process::Signal::KILL);
-                Err(SpawnError::KeeperLost)
-            }
-        }
+        let outcome = outcome.map_err(|failed| failed.explain(&program, &cwd, inner.dir.path()));
+        inner.delist(key, outcome).map(|shared| Worker { shared, run: Arc::clone(inner) })
     }
 
     /// The stop barrier over all workers; the run stays open.
@@ -342,20 +324,83 @@ impl Inner {
     }
 
     /// Puts a spawn on the list of those that wait for an answer.
-    fn enlist(&self, key: u64, spawning: Spawning) -> Result<Arc<Link>, SpawnError> {
+    fn enlist(&self, key: u64, worker: &WorkerId) -> Result<Arc<Link>, SpawnError> {
         let mut table = self.table();
         let link = match &table.keeper {
             Keeper::Serving(link) => Arc::clone(link),
             Keeper::Awaited => return Err(SpawnError::KeeperLost),
             Keeper::Closing(_) | Keeper::Closed => return Err(SpawnError::Stopped),
         };
-        let taken = table.workers.values().any(|worker| worker.id == spawning.worker)
-            || table.spawning.values().any(|other| other.worker == spawning.worker);
+        let taken = table.workers.values().any(|other| other.id == *worker)
+            || table.spawning.values().any(|other| other.worker == *worker);
         if taken {
-            return Err(SpawnError::DuplicateWorker(spawning.worker));
+            return Err(SpawnError::DuplicateWorker(worker.clone()));
         }
-        table.spawning.insert(key, spawning);
+        table.spawning.insert(key, Spawning { worker: worker.clone(), early_exit: None });
         Ok(link)
+    }
+
+    /// Asks the keeper and waits for its answer.
+    fn place_order(
+        &self,
+        link: &Link,
+        key: u64,
+        id: &WorkerId,
+        orders: Vec<u8>,
+        fds: &[OwnedFd],
+    ) -> Result<Shared, OrderError> {
+        let answer = link.send_orders(key, id.as_str().as_bytes().to_vec(), orders, fds)?;
+        match link::await_answer(&answer, SPAWN_PATIENCE) {
+            Reply::Came(Answer::Failed { stage, errno }, _) => Err(OrderError::Failed { stage, errno }),
+            Reply::Came(Answer::Spawned { pid, shim }, pidfd) => {
+                match (Pid::new(pid), Pgid::new(pid), Pid::new(shim), pidfd) {
+                    (Some(pid), Some(pgid), Some(shim), Some(pidfd)) => {
+                        Ok(Shared::new(key, id.clone(), pid, pgid, shim, pidfd))
+                    }
+                    // The host is out of descriptors and could not take the pidfd: it cannot be kept.
+                    _ => {
+                        let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
+                        Err(OrderError::Io(io::Error::from_raw_os_error(libc::EMFILE)))
+                    }
+                }
+            }
+            Reply::Closed => Err(OrderError::Failed { stage: Stage::KeeperDied, errno: 0 }),
+            Reply::TimedOut => {
+                // A keeper that does not answer is stopped or stuck: end it, and everything with it.
+                link.signal(rustix::process::Signal::KILL);
+                Err(OrderError::Failed { stage: Stage::KeeperDied, errno: 0 })
+            }
+        }
+    }
+
+    /// Takes a spawn off the list, and puts the worker on that of the living.
+    fn delist(&self, key: u64, outcome: Result<Shared, SpawnError>) -> Result<Arc<Shared>, SpawnError> {
+        let mut table = self.table();
+        let spawning = table.spawning.remove(&key);
+        let shared = Arc::new(outcome?);
+        let keeper_lost = spawning.is_none();
+        let early_exit = spawning.and_then(|spawning| spawning.early_exit);
+        let ended = early_exit.or(keeper_lost.then_some(Exit::LOST));
+        if ended.is_none() {
+            table.workers.insert(key, Arc::clone(&shared));
+        }
+        let closing = matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
+        drop(table);
+        self.sink.emit(Event::Spawned { worker: shared.id.clone(), pid: shared.pid });
+        if let Some(exit) = ended {
+            self.ended(&shared, exit);
+        } else if closing && let Some(link) = self.link() {
+            // The barrier has counted without it.
+            let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
+        }
+        Ok(shared)
+    }
+
+    /// A worker and all that it started are gone.
+    pub(crate) fn ended(&self, worker: &Shared, exit: Exit) {
+        worker.set_exit(exit);
+        self.sink.emit(Event::Exited { worker: worker.id.clone(), exit });
+        self.changed.notify_all();
     }
 
     /// Waits until the table satisfies `condition` or the time is over.
@@ -405,6 +450,31 @@ impl Inner {
         }
         if self.dir.exists() {
             let _ = self.dir.remove();
+        }
+    }
+}
+
+/// Why an order was not carried out.
+enum OrderError {
+    Failed { stage: Stage, errno: i32 },
+    Io(io::Error),
+}
+
+impl From<io::Error> for OrderError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl OrderError {
+    fn explain(self, program: &str, cwd: &Path, run_dir: &Path) -> SpawnError {
+        match self {
+            Self::Failed { stage, errno } => SpawnError::from_stage(stage, errno, program, cwd, run_dir),
+            Self::Io(error) => match error.raw_os_error() {
+                Some(libc::E2BIG) => SpawnError::TooLarge,
+                Some(libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT) => SpawnError::KeeperLost,
+                _ => SpawnError::Process { step: "asking the keeper", source: error },
+            },
         }
     }
 }

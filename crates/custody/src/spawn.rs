@@ -67,11 +67,8 @@ pub enum SpawnError {
     #[error("{0}")]
     BadDescriptors(String),
     /// The command is larger than the system takes.
-    #[error("the command is too large: {size} bytes of arguments and environment")]
-    TooLarge {
-        /// Its size.
-        size: usize,
-    },
+    #[error("the command is too large: its arguments and its environment exceed what the system takes")]
+    TooLarge,
     /// A limit that the system refuses.
     #[error("cannot set {what}")]
     Limit {
@@ -128,13 +125,15 @@ impl SpawnError {
         let source = io::Error::from_raw_os_error(errno);
         let process = |step, source| Self::Process { step, source };
         match stage {
-            Stage::Exec => exec_error(program, source),
             Stage::Cwd => Self::Cwd { dir: cwd.to_owned(), source },
             Stage::Rlimit => Self::Limit { what: "a resource limit", source },
             Stage::Nice => Self::Limit { what: "the niceness", source },
             Stage::OomScore => Self::Limit { what: "oom_score_adj", source },
             Stage::Ledger => Self::Ledger { dir: run_dir.to_owned(), source },
+            Stage::Exec if errno == libc::E2BIG => Self::TooLarge,
             Stage::ShimDied => Self::ShimDied,
+            Stage::KeeperDied => Self::KeeperLost,
+            Stage::Exec => exec_error(program, source),
             Stage::Stopping => Self::Stopped,
             Stage::Descriptors => process("arranging the descriptors", source),
             Stage::Request => process("reading the request", source),

@@ -2,7 +2,6 @@
 //!
 //! It lives as long as the run, because a keeper of the namespace tier dies with the thread that made it.
 
-use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,10 +11,9 @@ use crate::event::Event;
 use crate::ledger::{self, Contents, record};
 use crate::link::{Link, Outfit};
 use crate::run::{Inner, Keeper, Table};
-use crate::spawn::SpawnError;
 use crate::wire::{Init, ToHost, ToKeeper};
-use crate::worker::{Exit, Shared, Worker};
-use crate::{Config, LedgerSync, Pgid, Pid, Session, reaper, startup};
+use crate::worker::Exit;
+use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -102,13 +100,13 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     };
     let (link, mut child) = Link::start(outfit).map_err(|error| error.to_string())?;
     let answer = link.receive_within(START_PATIENCE);
-    if let Some((ToHost::Ready, _)) = answer {
+    if let Some(ToHost::Ready) = answer {
         return Ok((Arc::new(link), child));
     }
     let _ = child.kill();
     let _ = child.wait();
     Err(match answer {
-        Some((ToHost::Unable { stage, errno }, _)) => {
+        Some(ToHost::Unable { stage, errno }) => {
             format!("it failed at {stage:?}: {}", std::io::Error::from_raw_os_error(errno))
         }
         _ => "it ended before it was ready".to_owned(),
@@ -136,9 +134,9 @@ fn init(run: &Inner, config: &Config, next_slot: u64) -> Init {
 }
 
 /// Hears the keeper for as long as it lives.
-fn hear_until_gone(run: &Arc<Inner>, link: &Link, mut child: Child) {
-    while let Some((message, fds)) = link.receive() {
-        hear(run, message, fds);
+fn hear_until_gone(run: &Inner, link: &Link, mut child: Child) {
+    while let Some(message) = link.receive() {
+        hear(run, &message);
     }
     // Its socket is closed: it is ending, or must.
     if !crate::identity::ends_within(link.pidfd(), Some(1000)) {
@@ -147,20 +145,15 @@ fn hear_until_gone(run: &Arc<Inner>, link: &Link, mut child: Child) {
     let _ = child.wait();
 }
 
-fn hear(run: &Arc<Inner>, message: ToHost, mut fds: Vec<OwnedFd>) {
-    match message {
-        ToHost::Spawned { key, pid, pgid, shim } => spawned(run, key, [pid, pgid, shim], fds.pop()),
-        ToHost::SpawnFailed { key, stage, errno } => {
-            if let Some(spawning) = run.table().spawning.remove(&key) {
-                let error =
-                    SpawnError::from_stage(stage, errno, &spawning.program, &spawning.cwd, run.dir.path());
-                let _ = spawning.reply.try_send(Err(error));
-            }
-        }
+fn hear(run: &Inner, message: &ToHost) {
+    match *message {
         ToHost::Exit { key, end } => {
-            let worker = run.table().workers.remove(&key);
-            if let Some(worker) = worker {
-                exited(run, &worker, end.into());
+            let mut table = run.table();
+            if let Some(spawning) = table.spawning.get_mut(&key) {
+                spawning.early_exit = Some(end.into());
+            } else if let Some(worker) = table.workers.remove(&key) {
+                drop(table);
+                run.ended(&worker, end.into());
             }
         }
         ToHost::Stopped { key, signal } => {
@@ -188,45 +181,9 @@ fn name(run: &Inner, key: u64) -> Option<crate::WorkerId> {
     run.table().workers.get(&key).map(|worker| worker.id.clone())
 }
 
-fn exited(run: &Inner, worker: &Shared, exit: Exit) {
-    worker.set_exit(exit);
-    run.sink.emit(Event::Exited { worker: worker.id.clone(), exit });
-    run.changed.notify_all();
-}
-
-fn spawned(run: &Arc<Inner>, key: u64, numbers: [i32; 3], pidfd: Option<OwnedFd>) {
-    let Some(spawning) = run.table().spawning.remove(&key) else { return };
-    let [pid, pgid, shim] = numbers;
-    let (Some(pid), Some(pgid), Some(shim), Some(pidfd)) =
-        (Pid::new(pid), Pgid::new(pgid), Pid::new(shim), pidfd)
-    else {
-        // The host is out of descriptors and could not take the pidfd: the worker cannot be kept.
-        let worker_lost = SpawnError::Process {
-            step: "taking its pidfd",
-            source: std::io::Error::from_raw_os_error(libc::EMFILE),
-        };
-        if let Some(link) = run.link() {
-            let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
-        }
-        let _ = spawning.reply.try_send(Err(worker_lost));
-        return;
-    };
-    let shared = Arc::new(Shared::new(key, spawning.worker.clone(), pid, pgid, shim, pidfd));
-    let closing = {
-        let mut table = run.table();
-        table.workers.insert(key, Arc::clone(&shared));
-        matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed)
-    };
-    run.sink.emit(Event::Spawned { worker: spawning.worker, pid });
-    if spawning.reply.try_send(Ok(Arc::clone(&shared))).is_err() || closing {
-        // Nobody waits for it any more, or the barrier has counted without it.
-        let _ = Worker { shared, run: Arc::clone(run) }.kill();
-    }
-}
-
 /// The keeper is gone. Sees to it that everything else is, too; true if another one shall be started.
 fn mourn(run: &Inner) -> bool {
-    let (workers, spawning, link, closing) = {
+    let (workers, link, closing) = {
         let mut table = run.table();
         let (link, closing) = match std::mem::replace(&mut table.keeper, Keeper::Awaited) {
             Keeper::Serving(link) => (Some(link), false),
@@ -237,7 +194,9 @@ fn mourn(run: &Inner) -> bool {
         if closing {
             table.keeper = Keeper::Closing(None);
         }
-        (std::mem::take(&mut table.workers), std::mem::take(&mut table.spawning), link, closing)
+        // Whoever still waits for an answer finds the socket closed.
+        table.spawning.clear();
+        (std::mem::take(&mut table.workers), link, closing)
     };
     // A keeper that was told to finish has removed the directory as its last act.
     let finished = closing && !run.dir.exists();
@@ -251,12 +210,8 @@ fn mourn(run: &Inner) -> bool {
         link.all_gone_within(patience);
         clear(run);
     }
-    for spawning in spawning.into_values() {
-        let error = if closing { SpawnError::Stopped } else { SpawnError::KeeperLost };
-        let _ = spawning.reply.try_send(Err(error));
-    }
     for worker in workers.into_values() {
-        exited(run, &worker, Exit::LOST);
+        run.ended(&worker, Exit::LOST);
     }
     let open = {
         let mut table = run.table();

@@ -35,7 +35,8 @@ impl WireTier {
 pub(crate) enum ToKeeper {
     /// The first message. Descriptors: lock, run directory, host pidfd, pulse, and the cgroup where there is one.
     Init(Init),
-    /// A command to start. Descriptors: the orders themselves if they are not inline, then one per target.
+    /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not
+    /// inline, then one per target.
     Spawn { key: u64, worker: Vec<u8>, orders: Vec<u8> },
     /// A signal for a worker.
     Signal { key: u64, signal: i32, reach: Reach },
@@ -144,10 +145,6 @@ pub(crate) enum ToHost {
     Ready,
     /// The keeper cannot serve.
     Unable { stage: Stage, errno: i32 },
-    /// The worker's program runs. Descriptor: the worker's pidfd.
-    Spawned { key: u64, pid: i32, pgid: i32, shim: i32 },
-    /// The worker's program does not run, and nothing of the attempt is left.
-    SpawnFailed { key: u64, stage: Stage, errno: i32 },
     /// The worker and all that it started are gone.
     Exit { key: u64, end: End },
     /// The worker was stopped by a signal.
@@ -158,6 +155,38 @@ pub(crate) enum ToHost {
     Escaped { pid: i32 },
     /// A record could not be written.
     LedgerTrouble { errno: i32 },
+}
+
+/// Keeper to whoever waits for a spawn, on a socket of its own: one wake-up less than through the host's
+/// common one.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The worker's program runs. Descriptor: the worker's pidfd.
+    Spawned { pid: i32, shim: i32 },
+    /// The worker's program does not run, and nothing of the attempt is left.
+    Failed { stage: Stage, errno: i32 },
+}
+
+impl Answer {
+    /// The message's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Put::default();
+        match self {
+            Self::Spawned { pid, shim } => out.u8(1).i32(*pid).i32(*shim),
+            Self::Failed { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
+        };
+        out.0
+    }
+
+    /// Reads a message back; `None` if it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = Take(bytes);
+        Some(match take.u8()? {
+            1 => Self::Spawned { pid: take.i32()?, shim: take.i32()? },
+            2 => Self::Failed { stage: Stage::from_byte(take.u8()?)?, errno: take.i32()? },
+            _ => return None,
+        })
+    }
 }
 
 /// How a worker's main process ended.
@@ -222,10 +251,12 @@ pub(crate) enum Stage {
     Stopping = 19,
     /// Subreaper, pidfd or signalfd: what every tier but `group` needs of the kernel.
     Kernel = 20,
+    /// The keeper ended before the program ran.
+    KeeperDied = 21,
 }
 
 impl Stage {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Request,
         Self::Ledger,
         Self::Sockets,
@@ -246,6 +277,7 @@ impl Stage {
         Self::ShimDied,
         Self::Stopping,
         Self::Kernel,
+        Self::KeeperDied,
     ];
 
     /// The stage of a number.
@@ -316,8 +348,6 @@ impl ToHost {
         match self {
             Self::Ready => out.u8(1),
             Self::Unable { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
-            Self::Spawned { key, pid, pgid, shim } => out.u8(3).u64(*key).i32(*pid).i32(*pgid).i32(*shim),
-            Self::SpawnFailed { key, stage, errno } => out.u8(4).u64(*key).u8(*stage as u8).i32(*errno),
             Self::Exit { key, end } => end.put(out.u8(5).u64(*key)),
             Self::Stopped { key, signal } => out.u8(6).u64(*key).i32(*signal),
             Self::Continued { key } => out.u8(7).u64(*key),
@@ -333,12 +363,6 @@ impl ToHost {
         Some(match take.u8()? {
             1 => Self::Ready,
             2 => Self::Unable { stage: Stage::from_byte(take.u8()?)?, errno: take.i32()? },
-            3 => Self::Spawned { key: take.u64()?, pid: take.i32()?, pgid: take.i32()?, shim: take.i32()? },
-            4 => Self::SpawnFailed {
-                key: take.u64()?,
-                stage: Stage::from_byte(take.u8()?)?,
-                errno: take.i32()?,
-            },
             5 => Self::Exit { key: take.u64()?, end: End::take(&mut take)? },
             6 => Self::Stopped { key: take.u64()?, signal: take.i32()? },
             7 => Self::Continued { key: take.u64()? },

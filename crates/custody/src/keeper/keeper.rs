@@ -16,7 +16,7 @@ use crate::ledger::{Common, Ledger};
 use crate::record::{Kind, Process, Record};
 use crate::shim::{self, Birth, Lifelines, ShimHears, ShimSays};
 use crate::sys::{self, Cloned, Epoll, EpollEvent, PollFd};
-use crate::wire::{End, Init, MAX_MESSAGE, Stage, Take, ToHost, ToKeeper, WireTier};
+use crate::wire::{Answer, End, Init, MAX_MESSAGE, Stage, Take, ToHost, ToKeeper, WireTier};
 
 /// How long the end of a run waits for progress before it presses on, in milliseconds.
 const PRESS_AFTER_MS: i32 = 50;
@@ -78,6 +78,8 @@ enum Role {
 struct Ward {
     key: u64,
     record: Record,
+    /// Where the host waits, until it has its answer.
+    answer: Option<OwnedFd>,
     standing: Standing,
 }
 
@@ -99,6 +101,8 @@ enum Standing {
 struct Order {
     key: u64,
     worker: Vec<u8>,
+    /// Where the host waits for the answer.
+    answer: OwnedFd,
     /// What passes the gate.
     packet: Vec<u8>,
     fds: Vec<OwnedFd>,
@@ -320,7 +324,13 @@ impl Keeper {
 
     // --- the start of a worker ------------------------------------------------------------------
 
-    fn spawn(&mut self, key: u64, worker: Vec<u8>, orders: &[u8], fds: Vec<OwnedFd>) {
+    fn spawn(&mut self, key: u64, worker: Vec<u8>, orders: &[u8], mut fds: Vec<OwnedFd>) {
+        if fds.is_empty() {
+            // The keeper is out of descriptors, and the socket for the answer was lost on the way: closed,
+            // it is an answer too.
+            return;
+        }
+        let answer = fds.remove(0);
         // Ends first: a dead worker's end precedes its replacement's intent.
         self.reap();
         let refused = if self.course == Course::Serving {
@@ -329,18 +339,14 @@ impl Keeper {
             Some((Stage::Stopping, Error::from_raw_os_error(sys::ECHILD)))
         };
         if let Some((stage, error)) = refused {
-            return self.fail(key, stage, sys::errno(&error));
+            return fail(&answer, stage, sys::errno(&error));
         }
         let mut packet = Vec::with_capacity(orders.len() + 1);
         packet.push(if orders.is_empty() { ORDERS_IN_DESCRIPTOR } else { ORDERS_INLINE });
         packet.extend_from_slice(orders);
-        self.orders.push_back(Order { key, worker, packet, fds });
+        self.orders.push_back(Order { key, worker, answer, packet, fds });
         self.hand_out();
         self.provide(self.orders.len());
-    }
-
-    fn fail(&self, key: u64, stage: Stage, errno: i32) {
-        self.tell(&ToHost::SpawnFailed { key, stage, errno }, &[]);
     }
 
     /// Sees to it that so many shims are unborn or spare. If one cannot be made, the oldest order fails.
@@ -353,7 +359,7 @@ impl Keeper {
             if let Err((stage, error)) = self.make_shim()
                 && let Some(order) = self.orders.pop_front()
             {
-                self.fail(order.key, stage, sys::errno(&error));
+                fail(&order.answer, stage, sys::errno(&error));
             }
         }
     }
@@ -431,7 +437,7 @@ impl Keeper {
                     if record.kind == Kind::Record {
                         self.write_end(record, -1);
                     }
-                    self.fail(order.key, Stage::Ledger, sys::errno(&error));
+                    fail(&order.answer, Stage::Ledger, sys::errno(&error));
                 }
             }
         }
@@ -472,7 +478,7 @@ impl Keeper {
             Err(error) => Standing::Failed { stage: Stage::ShimDied, errno: sys::errno(&error) },
         };
         let dead_end = matches!(standing, Standing::Failed { .. });
-        shim.role = Role::Ward(Ward { key: order.key, record, standing });
+        shim.role = Role::Ward(Ward { key: order.key, record, answer: Some(order.answer), standing });
         let _ = hit("keeper.gate_opened", order.key);
         if dead_end {
             self.tell_shim(order.key, &ShimHears::Kill);
@@ -568,14 +574,18 @@ impl Keeper {
             }
             (Role::Ward(ward), Some((stage, errno))) => ward.standing = Standing::Failed { stage, errno },
             (Role::Ward(ward), None) => {
-                let (key, pid) = (ward.key, ward.record.main.pid);
-                let standing = std::mem::replace(&mut ward.standing, Standing::Running);
-                if let Standing::PastTheGate { pidfd } = standing {
-                    let message = ToHost::Spawned { key, pid, pgid: pid, shim: shim.process.pid };
-                    let _ = hit("keeper.spawned", key);
-                    self.tell(&message, &[pidfd.as_raw_fd()]);
-                } else {
-                    ward.standing = standing;
+                if let Standing::PastTheGate { pidfd } = &ward.standing {
+                    let answer = Answer::Spawned { pid: ward.record.main.pid, shim: shim.process.pid };
+                    let _ = hit("keeper.spawned", ward.key);
+                    let socket = ward.answer.take();
+                    let told = socket.is_some_and(|socket| {
+                        sys::send(socket.as_raw_fd(), &answer.encode(), &[pidfd.as_raw_fd()]).is_ok()
+                    });
+                    ward.standing = Standing::Running;
+                    if !told {
+                        // Nobody waits for it any more.
+                        send_to(shim, &ShimHears::Kill);
+                    }
                 }
                 // The host has its answer: now there is time to prepare for the next.
                 self.provide(self.orders.len().max(1));
@@ -621,7 +631,7 @@ impl Keeper {
             && let Some(order) = self.orders.pop_front()
         {
             let (stage, errno) = failure.unwrap_or((Stage::ShimDied, sys::ECHILD));
-            self.fail(order.key, stage, errno);
+            fail(&order.answer, stage, errno);
         }
     }
 
@@ -645,10 +655,12 @@ impl Keeper {
         let end = end.unwrap_or(End::LOST);
         self.by_key.remove(&ward.key);
         self.write_end(ward.record, end.status);
-        match ward.standing {
-            Standing::Running => self.tell(&ToHost::Exit { key: ward.key, end }, &[]),
-            Standing::Failed { stage, errno } => self.fail(ward.key, stage, errno),
-            Standing::PastTheGate { .. } => self.fail(ward.key, Stage::ShimDied, sys::ECHILD),
+        match (ward.standing, ward.answer) {
+            (Standing::Failed { stage, errno }, Some(answer)) => fail(&answer, stage, errno),
+            (Standing::PastTheGate { .. }, Some(answer)) => fail(&answer, Stage::ShimDied, sys::ECHILD),
+            (Standing::Running | Standing::Failed { .. } | Standing::PastTheGate { .. }, _) => {
+                self.tell(&ToHost::Exit { key: ward.key, end }, &[]);
+            }
         }
     }
 
@@ -684,7 +696,7 @@ impl Keeper {
     /// KILL to everybody that is left; repeated for as long as there is somebody.
     fn press(&mut self) {
         for order in std::mem::take(&mut self.orders) {
-            self.fail(order.key, Stage::Stopping, sys::ECHILD);
+            fail(&order.answer, Stage::Stopping, sys::ECHILD);
         }
         self.kill_cgroup();
         for shim in self.shims.values() {
@@ -711,6 +723,11 @@ impl Keeper {
         let removed = self.ledger.take().map_or(Ok(()), Ledger::remove);
         sys::exit(i32::from(removed.is_err()))
     }
+}
+
+/// Tells whoever waits for a spawn that it failed.
+fn fail(answer: &OwnedFd, stage: Stage, errno: i32) {
+    let _ = sys::send(answer.as_raw_fd(), &Answer::Failed { stage, errno }.encode(), &[]);
 }
 
 fn send_to(shim: &Shim, message: &ShimHears) {
