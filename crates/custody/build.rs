@@ -27,7 +27,7 @@ fn main() {
     );
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Linking {
     Static,
     Dynamic,

@@ -1,7 +1,7 @@
 //! The stop barrier: TERM, wait, KILL, wait, and an honest word about who is left.
 //!
-//! 1. collect the living; 2. TERM (and CONT) to each group, wait up to the grace; 3. KILL the rest, as
-//! often as configured; 4. look again and report whoever the kernel will not let go.
+//! Four steps: collect the living; TERM (and CONT) to each group, and a wait up to the grace; KILL to the
+//! rest, as often as configured; a last look, and a report of whoever the kernel will not let go.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

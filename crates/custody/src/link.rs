@@ -175,7 +175,8 @@ fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     loop {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [IoSliceMut::new(&mut bytes)];
-        let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        {
             Ok(received) if received.bytes > 0 => received.bytes,
             Err(Errno::INTR) => continue,
             Ok(_) | Err(_) => return None,

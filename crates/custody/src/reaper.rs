@@ -162,9 +162,8 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
     }
     match &contents.open {
         Some(open) if identity::find(&open.main).is_some() => RunLife::Live,
-        Some(_) => RunLife::Dead,
         None if lock == Lock::Held => RunLife::Unreadable,
-        None => RunLife::Dead,
+        Some(_) | None => RunLife::Dead,
     }
 }
 
@@ -282,7 +281,7 @@ fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found,
     if let Some(cgroup) = cgroup {
         let members = cgroup.members();
         if !members.is_empty() {
-            let opened = members.into_iter().filter_map(|pid| identity::open(pid));
+            let opened = members.into_iter().filter_map(identity::open);
             found.extend(opened.map(|process| (process, None)));
             let _ = cgroup.kill();
         }

@@ -261,7 +261,7 @@ impl Run {
         let Prepared { orders, fds, program, cwd } = prepare(command, key, &id, inner.id)?;
         let orders = orders.encode();
         let link = inner.enlist(key, &id)?;
-        let outcome = inner.place_order(&link, key, &id, orders, &fds);
+        let outcome = place_order(&link, key, &id, orders, &fds);
         // Held until here: the spawn fails cleanly if a descriptor cannot be sent.
         drop(fds);
         let outcome = outcome.map_err(|failed| failed.explain(&program, &cwd, inner.dir.path()));
@@ -338,39 +338,6 @@ impl Inner {
         }
         table.spawning.insert(key, Spawning { worker: worker.clone(), early_exit: None });
         Ok(link)
-    }
-
-    /// Asks the keeper and waits for its answer.
-    fn place_order(
-        &self,
-        link: &Link,
-        key: u64,
-        id: &WorkerId,
-        orders: Vec<u8>,
-        fds: &[OwnedFd],
-    ) -> Result<Shared, OrderError> {
-        let answer = link.send_orders(key, id.as_str().as_bytes().to_vec(), orders, fds)?;
-        match link::await_answer(&answer, SPAWN_PATIENCE) {
-            Reply::Came(Answer::Failed { stage, errno }, _) => Err(OrderError::Failed { stage, errno }),
-            Reply::Came(Answer::Spawned { pid, shim }, pidfd) => {
-                match (Pid::new(pid), Pgid::new(pid), Pid::new(shim), pidfd) {
-                    (Some(pid), Some(pgid), Some(shim), Some(pidfd)) => {
-                        Ok(Shared::new(key, id.clone(), pid, pgid, shim, pidfd))
-                    }
-                    // The host is out of descriptors and could not take the pidfd: it cannot be kept.
-                    _ => {
-                        let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
-                        Err(OrderError::Io(io::Error::from_raw_os_error(libc::EMFILE)))
-                    }
-                }
-            }
-            Reply::Closed => Err(OrderError::Failed { stage: Stage::KeeperDied, errno: 0 }),
-            Reply::TimedOut => {
-                // A keeper that does not answer is stopped or stuck: end it, and everything with it.
-                link.signal(rustix::process::Signal::KILL);
-                Err(OrderError::Failed { stage: Stage::KeeperDied, errno: 0 })
-            }
-        }
     }
 
     /// Takes a spawn off the list, and puts the worker on that of the living.
@@ -450,6 +417,36 @@ impl Inner {
         }
         if self.dir.exists() {
             let _ = self.dir.remove();
+        }
+    }
+}
+
+/// Asks the keeper for a worker and waits for its answer.
+fn place_order(
+    link: &Link,
+    key: u64,
+    id: &WorkerId,
+    orders: Vec<u8>,
+    fds: &[OwnedFd],
+) -> Result<Shared, OrderError> {
+    let keeper_died = OrderError::Failed { stage: Stage::KeeperDied, errno: 0 };
+    let answer = link.send_orders(key, id.as_str().as_bytes().to_vec(), orders, fds)?;
+    match link::await_answer(&answer, SPAWN_PATIENCE) {
+        Reply::Came(Answer::Failed { stage, errno }, _) => Err(OrderError::Failed { stage, errno }),
+        Reply::Came(Answer::Spawned { pid, shim }, pidfd) => {
+            let numbers = (Pid::new(pid), Pgid::new(pid), Pid::new(shim));
+            let ((Some(pid), Some(pgid), Some(shim)), Some(pidfd)) = (numbers, pidfd) else {
+                // The host is out of descriptors and could not take the pidfd: the worker cannot be kept.
+                let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
+                return Err(OrderError::Io(io::Error::from_raw_os_error(libc::EMFILE)));
+            };
+            Ok(Shared::new(key, id.clone(), pid, pgid, shim, pidfd))
+        }
+        Reply::Closed => Err(keeper_died),
+        Reply::TimedOut => {
+            // A keeper that does not answer is stopped or stuck: end it, and everything with it.
+            link.signal(rustix::process::Signal::KILL);
+            Err(keeper_died)
         }
     }
 }

@@ -177,7 +177,7 @@ impl StateDir {
 
     /// Removes what a host left that died while it made its directory. Nothing was ever started from it.
     pub(crate) fn remove_unborn(&self, name: &Path) {
-        const LONG_AGO: std::time::Duration = std::time::Duration::from_secs(3600);
+        const LONG_AGO: std::time::Duration = std::time::Duration::from_hours(1);
         let path = self.path.join(name);
         let old = std::fs::symlink_metadata(&path)
             .and_then(|metadata| metadata.modified())

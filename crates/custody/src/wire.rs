@@ -116,7 +116,9 @@ impl Orders {
         out.bytes(&self.cwd);
         out.list(&self.targets, |out, target| out.i32(*target));
         out.list(&self.rlimits, |out, (resource, soft, hard)| out.i32(*resource).u64(*soft).u64(*hard));
-        out.option(self.nice).option(self.oom_score_adj).u8(self.foreground.into());
+        out.list(self.nice.as_slice(), |out, nice| out.i32(*nice));
+        out.list(self.oom_score_adj.as_slice(), |out, adj| out.i32(*adj));
+        out.u8(self.foreground.into());
         out.0
     }
 
@@ -131,8 +133,8 @@ impl Orders {
             cwd: take.bytes()?,
             targets: take.list(Take::i32)?,
             rlimits: take.list(|take| Some((take.i32()?, take.u64()?, take.u64()?)))?,
-            nice: take.option()?,
-            oom_score_adj: take.option()?,
+            nice: take.list(Take::i32)?.first().copied(),
+            oom_score_adj: take.list(Take::i32)?.first().copied(),
             foreground: take.u8()? == 1,
         })
     }
@@ -415,13 +417,6 @@ impl Put {
         self
     }
 
-    fn option(&mut self, value: Option<i32>) -> &mut Self {
-        match value {
-            Some(value) => self.u8(1).i32(value),
-            None => self.u8(0),
-        }
-    }
-
     fn list<T>(&mut self, items: &[T], each: impl for<'a> Fn(&'a mut Self, &T) -> &'a mut Self) {
         self.u64(items.len() as u64);
         for item in items {
@@ -457,10 +452,6 @@ impl Take<'_> {
         let (head, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(head.to_vec())
-    }
-
-    fn option(&mut self) -> Option<Option<i32>> {
-        Some(if self.u8()? == 1 { Some(self.i32()?) } else { None })
     }
 
     fn list<T>(&mut self, each: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {

@@ -50,8 +50,10 @@ impl From<End> for Exit {
     fn from(end: End) -> Self {
         let status = match end.status {
             -1 => ExitStatus::Lost,
-            status if status & 0x7F == 0 => ExitStatus::Code((status >> 8) & 0xFF),
-            status => ExitStatus::Signal(status & 0x7F),
+            status => match status & 0x7F {
+                0 => ExitStatus::Code((status >> 8) & 0xFF),
+                signal => ExitStatus::Signal(signal),
+            },
         };
         Self {
             status,

@@ -37,9 +37,8 @@ pub(crate) fn end_all(mut reaped: impl FnMut(&sys::Waited)) {
         loop {
             match sys::wait_child(-1, sys::WNOHANG) {
                 Ok(Some(waited)) => reaped(&waited),
-                Ok(None) => break,
                 Err(error) if sys::errno(&error) == sys::ECHILD => return,
-                Err(_) => break,
+                Ok(None) | Err(_) => break,
             }
         }
         for pid in list() {
@@ -48,9 +47,8 @@ pub(crate) fn end_all(mut reaped: impl FnMut(&sys::Waited)) {
         }
         match sys::wait_child(-1, 0) {
             Ok(Some(waited)) => reaped(&waited),
-            Ok(None) => {}
             Err(error) if sys::errno(&error) == sys::ECHILD => return,
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
     }
 }

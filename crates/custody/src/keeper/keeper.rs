@@ -587,7 +587,8 @@ impl Keeper {
                         send_to(shim, &ShimHears::Kill);
                     }
                 }
-                // The host has its answer: now there is time to prepare for the next.
+                // The host has its answer and shall run with it; then there is time to prepare for the next.
+                sys::give_way();
                 self.provide(self.orders.len().max(1));
             }
             (Role::Unborn { .. } | Role::Spare { .. }, _) => {}

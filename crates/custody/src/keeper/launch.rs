@@ -67,11 +67,9 @@ fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
 /// The gate. Ends the process if the keeper is gone or does not need it.
 fn wait_for_orders(gate: RawFd, serial: u64) -> std::result::Result<(Orders, Vec<OwnedFd>), Failure> {
     at(Stage::Request, hit("worker.gate", serial))?;
-    let mut bytes = vec![0; MAX_MESSAGE];
-    let (length, mut fds) = match sys::receive_blocking(gate, &mut bytes) {
-        Ok((length @ 1.., fds)) => (length, fds),
-        Ok(_) | Err(_) => sys::exit(127),
-    };
+    // Written now, so that the pages are there when the orders come.
+    let mut bytes = vec![1; MAX_MESSAGE];
+    let Ok((length @ 1.., mut fds)) = sys::receive_blocking(gate, &mut bytes) else { sys::exit(127) };
     at(Stage::Request, hit("worker.gate_passed", serial))?;
     let orders = if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
         Orders::decode(&at(Stage::Request, read_all(fds.remove(0)))?)

@@ -1,7 +1,7 @@
 //! The keeper's pen: appends records to the run's ledger, whole or not at all.
 
 use std::fs::File;
-use std::io::{Error, Result};
+use std::io::Result;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -149,6 +149,6 @@ impl Ledger {
                 _ => {}
             }
         }
-        std::fs::remove_dir(path).map_err(Error::from)
+        std::fs::remove_dir(path)
     }
 }

@@ -143,6 +143,7 @@ unsafe extern "C" {
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn sched_yield() -> c_int;
     fn _exit(status: c_int) -> !;
 }
 
@@ -177,6 +178,12 @@ fn owned(fd: c_int) -> OwnedFd {
 pub(crate) fn exit(status: c_int) -> ! {
     // SAFETY: no precondition; skips destructors, which a forked copy must not run.
     unsafe { _exit(status) }
+}
+
+/// Lets whoever was just woken run first.
+pub(crate) fn give_way() {
+    // SAFETY: no precondition.
+    unsafe { sched_yield() };
 }
 
 pub(crate) fn pid() -> c_int {
