@@ -14,10 +14,6 @@ impl RunId {
         Self(uuid::Uuid::now_v7())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(uuid::Uuid::from_bytes(bytes))
-    }
-
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -62,6 +58,11 @@ impl WorkerId {
         } else {
             Err(InvalidId::Worker(name))
         }
+    }
+
+    /// The name of the n-th worker of a run, for those who gave it none.
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(format!("w{number}"))
     }
 
     /// The name as text.
