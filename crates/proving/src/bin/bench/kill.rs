@@ -43,20 +43,21 @@ fn pair(
     workers: usize,
     rounds: usize,
 ) -> Outcome<Row> {
+    // Host, keeper, and a shim and a program for each worker.
+    let size = 2 + 2 * workers;
     let (mut ours, mut plain) = (Samples::default(), Samples::default());
     for round in 0..rounds {
         let state = bench.scratch.join(format!("kill-{tier}-{workers}-{round}"));
         let mut host = Command::new(std::env::current_exe()?);
         host.args(["host", tier, &workers.to_string()]).arg(&state);
-        let tree = Tree::start(&mut host)?;
-        expect_size(&tree, workers)?;
+        // Custody has one shim, with a process at its gate, ahead of need.
+        let tree = Tree::start(&mut host, size + 2)?;
         ours.push_time(tree.kill()?);
         std::fs::remove_dir_all(&state)?;
 
         let mut host = Command::new(floor);
         host.args([mechanism, &workers.to_string()]).args(WORKER);
-        let tree = Tree::start(&mut host)?;
-        expect_size(&tree, workers)?;
+        let tree = Tree::start(&mut host, size)?;
         plain.push_time(tree.kill()?);
     }
     Ok(Row {
@@ -69,15 +70,6 @@ fn pair(
         floor: Some(Floor { name: format!("{mechanism} with PDEATHSIG"), samples: plain }),
         target: Target::RatioAtMost { full: 2.0, smoke: 20.0 },
     })
-}
-
-/// Host, keeper, and a shim and a program for each worker: nobody may be missing, or the time is a lie.
-fn expect_size(tree: &Tree, workers: usize) -> Outcome<()> {
-    let expected = 2 + 2 * workers;
-    if tree.size() == expected {
-        return Ok(());
-    }
-    Err(format!("{} processes instead of {expected}", tree.size()).into())
 }
 
 /// Compiles the floor as the keeper is compiled: static, small, without symbols.

@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::pen::{Common, Ledger};
+use crate::record::Kind;
 use crate::report::{Floor, Report, Row, Target, Unit};
 use crate::sample::Samples;
 use crate::{Bench, Outcome};
@@ -33,8 +35,15 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-fn append(_dir: &Path, _times: u32) -> Outcome<Duration> {
-    Err("custody does not offer its ledger yet".into())
+fn append(dir: &Path, times: u32) -> Outcome<Duration> {
+    File::create(dir.join("ledger"))?;
+    let mut ledger = Ledger::open(File::open(dir)?.into(), 0, false)?;
+    let common = Common { tier: 1, boot: [7; 16], pidns: 7 };
+    let began = Instant::now();
+    for key in 0..u64::from(times) {
+        ledger.append(&common.record(Kind::Record, key, b"w1"))?;
+    }
+    Ok(began.elapsed())
 }
 
 fn bare_writes(path: &Path, times: u32) -> Outcome<Duration> {

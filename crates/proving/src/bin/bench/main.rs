@@ -5,6 +5,17 @@
 
 #![expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
 
+// The keeper's pen, from the keeper's own files: custody needs no back door for a benchmark.
+#[path = "../../../../custody/src/keeper/ledger.rs"]
+#[expect(dead_code, reason = "only appending is measured")]
+mod pen;
+#[path = "../../../../custody/src/ledger/record.rs"]
+#[expect(dead_code, reason = "the pen needs a part of it")]
+mod record;
+#[path = "../../../../custody/src/keeper/sys.rs"]
+#[expect(dead_code, reason = "the pen needs a part of it")]
+mod sys;
+
 mod gigabyte;
 mod kill;
 mod ledger;

@@ -15,7 +15,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let keeper = pss(&keeper.to_string())?;
     let shims =
         workers.iter().map(|worker| pss(&worker.shim_pid().to_string())).collect::<Outcome<Samples>>()?;
-    run.stop_within(std::time::Duration::from_secs(1));
+    roles::stop(&run)?;
     for (what, ours, most) in
         [("keeper", std::iter::once(keeper).collect(), 1.5), ("shim (100 of them)", shims, 0.15)]
     {

@@ -47,6 +47,16 @@ pub(crate) fn available(tier: &str) -> Result<(), String> {
     probe.tiers.into_iter().find(|(it, _)| it.name() == tier).map_or(Ok(()), |(_, answer)| answer)
 }
 
+/// Ends a run; a survivor is an error.
+pub(crate) fn stop(run: &Run) -> Outcome<()> {
+    let report = run.stop();
+    if report.survivors.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("survivors: {:?}", report.survivors).into())
+    }
+}
+
 /// A worker that waits to be killed.
 pub(crate) fn idle_worker() -> Command {
     Command::new(WORKER[0]).args(&WORKER[1..]).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null)
@@ -81,7 +91,7 @@ fn spawner(mebibytes: &str, state: &Path) -> Outcome<()> {
         println!("{}", took.as_nanos());
     }
     std::hint::black_box(&held);
-    run.stop();
+    stop(&run)?;
     Ok(())
 }
 

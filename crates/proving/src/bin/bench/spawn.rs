@@ -31,7 +31,7 @@ pub(crate) fn latency(bench: &Bench, report: &mut Report) -> Outcome<()> {
             ours.push_time(roles::spawn_once(&run)?);
             floor.push_time(posix_spawn_once()?);
         }
-        run.stop();
+        roles::stop(&run)?;
         let target = match tier {
             "shim" => Target::RatioAtMost { full: 3.0, smoke: 20.0 },
             _ => Target::None,
@@ -74,7 +74,7 @@ pub(crate) fn rate(bench: &Bench, report: &mut Report) -> Outcome<()> {
                 target,
             });
         }
-        run.stop();
+        roles::stop(&run)?;
     }
     Ok(())
 }

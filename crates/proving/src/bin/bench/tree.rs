@@ -25,8 +25,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Starts the host and waits until it says `ready`.
-    pub(crate) fn start(command: &mut Command) -> Outcome<Self> {
+    /// Starts the host, waits until it says `ready` and until so many processes are there, the host included.
+    pub(crate) fn start(command: &mut Command, size: usize) -> Outcome<Self> {
         let mut host = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(host.stdout.take().expect("piped")).read_line(&mut line)?;
@@ -34,15 +34,22 @@ impl Tree {
             let status = host.wait()?;
             return Err(format!("{command:?} was not ready: {line:?}, {status}").into());
         }
-        let mut pids = vec![host.id() as i32];
-        pids.extend(descendants(host.id() as i32)?);
-        let members = pids.iter().map(|pid| open(*pid)).collect::<Outcome<Vec<_>>>()?;
-        Ok(Self { host, members })
-    }
-
-    /// How many processes there are, the host included.
-    pub(crate) fn size(&self) -> usize {
-        self.members.len()
+        let host_fd = open(host.id() as i32)?;
+        let mut tree = Self { host, members: vec![host_fd] };
+        let began = Instant::now();
+        // Nobody may be missing, or the time is a lie: custody makes one shim ahead of need, after it has answered.
+        loop {
+            let below = descendants(tree.host.id() as i32)?;
+            if below.len() + 1 == size {
+                let fds = below.iter().map(|pid| open(*pid)).collect::<Outcome<Vec<_>>>()?;
+                tree.members.extend(fds);
+                return Ok(tree);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{} processes instead of {size}", below.len() + 1).into());
+            }
+            tree.settle()?;
+        }
     }
 
     /// Kills the host with SIGKILL; the time until the last process of the tree is gone.
