@@ -1,12 +1,12 @@
 //! The floor under custody: the same process tree held by nothing but PDEATHSIG.
 //!
-//! `floor plain|chain|pidns|pidns-proc N PROGRAM ARGS…` builds the tree, prints `ready` when all N programs run,
-//! and waits to be killed. It keeps no ledger, no gate and no group, and answers nobody: what custody costs is
-//! the distance from here. The benchmark compiles this file by itself and links it statically, so that its
-//! processes are as small as the keeper's; hence no dependency but std.
+//! `floor plain|chain|pidns|pidns-proc N PROGRAM ARGS…` builds the tree below the host that started it, prints
+//! `ready` when all N programs run, and dies with that host. It keeps no ledger, no gate and no group, and answers
+//! nobody: what custody costs is the distance from here. The benchmark compiles this file by itself and links it
+//! statically, so that its processes are as small as the keeper's; hence no dependency but std.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
-use std::io::{self, PipeWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::ptr;
 
 const SIGKILL: c_ulong = 9;
@@ -39,9 +39,9 @@ unsafe extern "C" {
 /// Which tree stands between the host and its workers.
 #[derive(Clone, Copy)]
 enum Tree {
-    /// host → worker
+    /// host → this → worker
     Plain,
-    /// host → keeper → shim → worker
+    /// host → this → shim → worker
     Chain,
     /// The same, each shim the init of a PID namespace; the number holds further clone flags.
     Namespace(c_long),
@@ -63,39 +63,31 @@ fn main() {
     let mut argv: Vec<*const c_char> = program.iter().map(|it| it.as_ptr()).collect();
     argv.push(ptr::null());
 
+    die_with_parent();
     // Every worker holds the write end until its exec closes it; the end of file says that all of them run.
     let (mut all_run, running) = io::pipe().unwrap_or_else(|_| die("pipe"));
-    match tree {
-        Tree::Plain => (0..count).for_each(|_| worker(&argv)),
-        Tree::Chain | Tree::Namespace(_) => {
-            if child(fork_plain) {
-                keeper(tree, count, &argv, running);
+    for _ in 0..count {
+        let shim = match tree {
+            Tree::Plain => {
+                worker(&argv);
+                continue;
             }
+            Tree::Chain => child(fork_plain),
+            Tree::Namespace(flags) => child(|| fork_with(CLONE_NEWPID | flags)),
+        };
+        if shim {
+            if matches!(tree, Tree::Namespace(CLONE_NEWNS)) {
+                mount_proc();
+            }
+            worker(&argv);
+            drop(running);
+            rest();
         }
     }
     drop(running);
     all_run.read_to_end(&mut Vec::new()).unwrap_or_else(|_| die("pipe"));
     println!("ready");
     io::stdout().flush().unwrap_or_else(|_| die("stdout"));
-    rest();
-}
-
-fn keeper(tree: Tree, count: usize, argv: &[*const c_char], running: PipeWriter) -> ! {
-    for _ in 0..count {
-        let born = match tree {
-            Tree::Namespace(flags) => child(|| fork_with(CLONE_NEWPID | flags)),
-            Tree::Plain | Tree::Chain => child(fork_plain),
-        };
-        if born {
-            if matches!(tree, Tree::Namespace(CLONE_NEWNS)) {
-                mount_proc();
-            }
-            worker(argv);
-            drop(running);
-            rest();
-        }
-    }
-    drop(running);
     rest();
 }
 
@@ -111,14 +103,18 @@ fn worker(argv: &[*const c_char]) {
 fn child(fork: impl FnOnce() -> c_long) -> bool {
     match fork() {
         0 => {
-            // SAFETY: sets one attribute of the calling process.
-            if unsafe { prctl(PR_SET_PDEATHSIG, SIGKILL) } != 0 {
-                die("prctl");
-            }
+            die_with_parent();
             true
         }
         pid if pid > 0 => false,
         _ => die("fork"),
+    }
+}
+
+fn die_with_parent() {
+    // SAFETY: sets one attribute of the calling process.
+    if unsafe { prctl(PR_SET_PDEATHSIG, SIGKILL) } != 0 {
+        die("prctl");
     }
 }
 

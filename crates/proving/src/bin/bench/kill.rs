@@ -55,8 +55,8 @@ fn pair(
         ours.push_time(tree.kill()?);
         std::fs::remove_dir_all(&state)?;
 
-        let mut host = Command::new(floor);
-        host.args([mechanism, &workers.to_string()]).args(WORKER);
+        let mut host = Command::new(std::env::current_exe()?);
+        host.arg("plain-host").arg(floor).args([mechanism, &workers.to_string()]).args(WORKER);
         let tree = Tree::start(&mut host, size)?;
         plain.push_time(tree.kill()?);
     }

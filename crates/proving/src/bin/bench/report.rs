@@ -174,8 +174,8 @@ impl Report {
 const METHOD: &str = "\n## How it is measured\n\n\
 - **kill -9 of the host → all gone**: pidfds of the host and of all its descendants are opened beforehand; the time \
 runs from the signal until the last of them is readable. The floor is `crates/proving/src/bin/floor.rs`: the same \
-tree with nothing but PDEATHSIG, linked statically, so that its processes are as small as ours. Workers are \
-`/bin/sleep` on both sides.\n\
+tree with nothing but PDEATHSIG, linked statically, so that its processes are as small as ours. Host and workers \
+(`/bin/sleep`) are the same programs on both sides.\n\
 - **spawn to exec**: from the call until it returns, which is when the program runs, for ours as for `posix_spawn`.\n\
 - **spawn + wait**: `/bin/true`, until the worker and all that it may have started are gone; for the floor until \
 `waitpid` returns.\n\

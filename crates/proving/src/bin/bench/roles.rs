@@ -16,6 +16,7 @@ pub(crate) fn play(args: &[String]) -> Option<ExitCode> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let played = match args.as_slice() {
         ["host", tier, workers, state] => host(tier, workers, Path::new(state)),
+        ["plain-host", program @ ..] => plain_host(program),
         ["spawner", mebibytes, state] => spawner(mebibytes, Path::new(state)),
         _ => return None,
     };
@@ -70,6 +71,15 @@ fn host(tier: &str, workers: &str, state: &Path) -> Outcome<()> {
     }
     println!("ready");
     io::stdout().flush()?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The same host without custody: it starts the floor and waits to be killed.
+fn plain_host(program: &[&str]) -> Outcome<()> {
+    // The floor says `ready`, and dies with this thread.
+    let _floor = std::process::Command::new(program[0]).args(&program[1..]).spawn()?;
     loop {
         std::thread::park();
     }
