@@ -246,11 +246,15 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
         }
         clean_passes = 0;
         let before = killed.len();
-        for (process, worker) in &found {
-            if !killed.iter().any(|killed| killed.pid == process.pid) {
-                let command = machine::command_line(process.pid);
-                killed.push(Killed { pid: process.pid, worker: worker.clone(), command });
+        for (_, named) in &found {
+            if !killed.iter().any(|known| known.pid == named.pid) {
+                killed.push(named.clone());
             }
+        }
+        if let Some(cgroup) = &cgroup {
+            let _ = cgroup.kill();
+        }
+        for (process, _) in &found {
             process.kill();
         }
         let deadline = Instant::now() + config.retry_interval();
@@ -262,8 +266,7 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
             })
             .collect();
         vain_rounds = if left.is_empty() && killed.len() > before { 0 } else { vain_rounds + 1 };
-        survivors =
-            left.into_iter().map(|(process, worker)| Survivor::observe(process.pid, worker)).collect();
+        survivors = left.into_iter().map(|(_, named)| Survivor::observe(named.pid, named.worker)).collect();
     }
     killed.retain(|killed| !survivors.iter().any(|survivor| survivor.pid == killed.pid));
     if survivors.is_empty()
@@ -275,33 +278,33 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
     Swept { killed, survivors, took: began.elapsed() }
 }
 
-/// Everybody of the run who can be found now.
-fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found, Option<WorkerId>)> {
-    let mut found: Vec<(Found, Option<WorkerId>)> = Vec::new();
-    if let Some(cgroup) = cgroup {
-        let members = cgroup.members();
-        if !members.is_empty() {
-            let opened = members.into_iter().filter_map(identity::open);
-            found.extend(opened.map(|process| (process, None)));
-            let _ = cgroup.kill();
-        }
-    }
+/// Everybody of the run who can be found now, each once, with a name while it still has one.
+fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found, Killed)> {
     let recorded = contents.living.values().flat_map(|record| {
         let worker = std::str::from_utf8(&record.text).ok().and_then(|text| WorkerId::new(text).ok());
-        [(record.shim, None), (record.main, worker)]
+        [(record.main, worker), (record.shim, None)]
     });
-    let keepers = contents.keepers.iter().map(|record| (record.main, None::<WorkerId>));
-    for (process, worker) in keepers.chain(recorded) {
-        if process != Process::default()
-            && let Some(process) = identity::find_of_run(&process, run)
-        {
-            found.push((process, worker));
-        }
-    }
-    for process in identity::find_marked(run) {
-        if !found.iter().any(|(other, _)| other.pid == process.pid) {
-            found.push((process, None));
+    let keepers = contents.keepers.iter().map(|record| (record.main, None));
+    let by_record = recorded
+        .chain(keepers)
+        .filter(|(process, _)| *process != Process::default())
+        .filter_map(|(process, worker)| Some((identity::find_of_run(&process, run)?, worker)));
+    let by_cgroup = cgroup.map(find_members).unwrap_or_default().into_iter();
+    let by_marker = identity::find_marked(run);
+    let mut found: Vec<(Found, Killed)> = Vec::new();
+    for (process, worker) in by_record.chain(by_cgroup.chain(by_marker).map(|process| (process, None))) {
+        if !found.iter().any(|(known, _)| known.pid == process.pid) {
+            let command = machine::command_line(process.pid);
+            let named = Killed { pid: process.pid, worker, command };
+            found.push((process, named));
         }
     }
     found
+}
+
+/// Who is in the cgroup, and was so when the pidfd was held already.
+fn find_members(cgroup: &Cgroup) -> Vec<Found> {
+    let opened: Vec<Found> = cgroup.members().into_iter().filter_map(identity::open).collect();
+    let again = cgroup.members();
+    opened.into_iter().filter(|process| again.contains(&process.pid) && process.is_alive()).collect()
 }
