@@ -8,7 +8,7 @@ use crate::ledger::record::{Kind, Process, Record};
 use crate::machine::Place;
 use crate::reaper::{RunLife, life};
 use crate::run::OpenError;
-use crate::state::{StateDir, is_unborn};
+use crate::state::{StateDir, is_leftover};
 use crate::wire::WireTier;
 use crate::{Pid, Tier, WorkerId, identity};
 
@@ -63,7 +63,7 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
     let mut runs = Vec::new();
     for name in state.run_names()? {
         let name = Path::new(&name);
-        if is_unborn(name) {
+        if is_leftover(name) {
             continue;
         }
         let run = name.to_string_lossy().into_owned();

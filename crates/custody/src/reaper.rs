@@ -14,7 +14,7 @@ use crate::ledger::Contents;
 use crate::ledger::record::Process;
 use crate::machine::{self, Place};
 use crate::run::OpenError;
-use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
+use crate::state::{Lock, RunDir, StateDir, StateError, is_leftover};
 use crate::{Config, Pid, RunId, WorkerId};
 
 /// How long a keeper that is at work on its own dead run may take before it is ended, too.
@@ -94,8 +94,8 @@ pub(crate) fn reap(
     let mut report = CleanupReport::default();
     for name in state.run_names()? {
         let name = Path::new(&name);
-        if is_unborn(name) {
-            state.remove_unborn(name);
+        if is_leftover(name) {
+            state.remove_leftover(name);
             continue;
         }
         let text = name.to_string_lossy().into_owned();

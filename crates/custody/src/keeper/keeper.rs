@@ -600,6 +600,11 @@ impl Keeper {
     fn reap(&mut self) {
         while let Ok(Some(waited)) = sys::wait_child(-1, sys::WNOHANG) {
             let Some(serial) = self.by_pid.remove(&waited.pid) else { continue };
+            if self.course == Course::Orphaned {
+                // Nobody is to be told, and the whole directory is about to go.
+                self.shims.remove(&serial);
+                continue;
+            }
             // What the shim and the worker said last may still lie in their sockets.
             self.hear_shim(serial);
             self.hear_gate(serial);
@@ -608,7 +613,7 @@ impl Keeper {
             if let Some(gate) = &shim.gate {
                 self.epoll.remove(gate.as_raw_fd());
             }
-            let told = shim.end.is_some() || self.tier == WireTier::Group || self.course == Course::Orphaned;
+            let told = shim.end.is_some() || self.tier == WireTier::Group;
             match shim.role {
                 Role::Ward(_) if !told => self.bereaved.push(shim),
                 Role::Ward(ward) => self.settle(ward, shim.end),
@@ -666,10 +671,6 @@ impl Keeper {
     }
 
     fn write_end(&mut self, mut record: Record, status: i32) {
-        if self.course == Course::Orphaned {
-            // The whole run's directory is about to go.
-            return;
-        }
         record.kind = Kind::Exit;
         record.status = status;
         if let Some(ledger) = &mut self.ledger

@@ -4,7 +4,7 @@
 //! Every function is a thin, safe wrapper; every unsafe block of the keeper stands in this file or in
 //! `clone.rs`.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -143,6 +143,7 @@ unsafe extern "C" {
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
     fn sched_yield() -> c_int;
     fn _exit(status: c_int) -> !;
 }
@@ -375,11 +376,9 @@ pub(crate) fn child_signal_fd() -> Result<OwnedFd> {
 
 /// Empties a signal descriptor.
 pub(crate) fn drain(fd: &OwnedFd) {
-    use std::io::Read;
-    let mut buffer = [0; 1024];
-    let Ok(copy) = fd.try_clone() else { return };
-    let mut file = std::fs::File::from(copy);
-    while matches!(file.read(&mut buffer), Ok(1..)) {}
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the buffer lives through the call. SIGCHLD does not queue, so that one read empties it.
+    unsafe { read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
 }
 
 /// A child that changed state.
@@ -555,11 +554,13 @@ pub(crate) fn set_nice(nice: c_int) -> Result<()> {
 }
 
 /// Runs a program in place of this one; comes back only with an error.
-pub(crate) fn exec(program: &CStr, argv: &[CString], envp: &[CString]) -> Error {
-    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
-    };
-    let (argv, envp) = (pointers(argv), pointers(envp));
+pub(crate) fn exec<'a>(
+    program: &CStr,
+    argv: impl Iterator<Item = &'a CStr>,
+    envp: impl Iterator<Item = &'a CStr>,
+) -> Error {
+    let argv: Vec<*const c_char> = argv.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+    let envp: Vec<*const c_char> = envp.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
     // SAFETY: both arrays end with null and point to strings that live through the call.
     unsafe { execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     Error::last_os_error()
