@@ -70,6 +70,8 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
         match state.open_run(name) {
             Ok(None) => {}
             Ok(Some(dir)) => match dir.read_ledger() {
+                // It was removed meanwhile, and what was read is nothing.
+                _ if !dir.exists() => {}
                 Ok(bytes) => {
                     let mut contents = Contents::parse(&bytes.unwrap_or_default());
                     let life = life(&contents, dir.lock(), place);

@@ -169,10 +169,13 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
 
 /// Clears one run if it is dead.
 fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<ReapedRun> {
-    let bytes = match dir.read_ledger() {
+    let read = dir.read_ledger();
+    if !dir.exists() {
+        // It was removed meanwhile, and what was read is nothing.
+        return None;
+    }
+    let bytes = match read {
         Ok(bytes) => bytes.unwrap_or_default(),
-        // Its keeper is just removing it.
-        Err(_) if !dir.exists() => return None,
         Err(error) => return Some(trouble(run.to_string(), format!("its ledger cannot be read: {error}"))),
     };
     let contents = Contents::parse(&bytes);
