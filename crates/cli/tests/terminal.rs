@@ -16,11 +16,18 @@ fn in_each_tier(act: impl Fn(&Scene, &mut Pty, &str)) {
     }
 }
 
+/// Starts a cat, and waits until it has the terminal: what is typed too early is echoed by somebody else.
+#[track_caller]
+fn start_cat(pty: &mut Pty, exec: &str) {
+    pty.type_line(&format!("{exec} -- sh -c 'echo be\"\"gun; exec cat'"));
+    pty.expect("begun\r\n");
+}
+
 /// The shell reads what is typed, line by line and with echo.
 #[track_caller]
 fn expect_a_sane_terminal(pty: &mut Pty) {
     // Bash sets the modes itself while it reads a line; what a program finds is what counts.
-    pty.type_line("stty -a | grep -o -E -e ' -?(icanon|echo|isig)\\b' | xargs echo mo\"\"des:");
+    pty.type_line("stty -a | tr ' ' '\\n' | grep -x -E -e '-?(isig|icanon|echo)' | xargs echo mo\"\"des:");
     pty.expect("modes: isig icanon echo");
     pty.prompt();
 }
@@ -28,7 +35,7 @@ fn expect_a_sane_terminal(pty: &mut Pty) {
 #[test]
 fn cat_reads_what_is_typed_until_ctrl_d() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("{exec} -- cat"));
+        start_cat(pty, exec);
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_D);
@@ -40,7 +47,7 @@ fn cat_reads_what_is_typed_until_ctrl_d() {
 #[test]
 fn ctrl_c_ends_the_command_and_gives_the_prompt_back() {
     in_each_tier(|scene, pty, exec| {
-        pty.type_line(&format!("{exec} -- cat"));
+        start_cat(pty, exec);
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_C);
@@ -56,7 +63,7 @@ fn ctrl_backslash_ends_the_command_with_131() {
     in_each_tier(|_, pty, exec| {
         pty.type_line("ulimit -c 0");
         pty.prompt();
-        pty.type_line(&format!("{exec} -- cat"));
+        start_cat(pty, exec);
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_BACKSLASH);
@@ -68,7 +75,7 @@ fn ctrl_backslash_ends_the_command_with_131() {
 #[test]
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("{exec} -- cat"));
+        start_cat(pty, exec);
         pty.type_line("before");
         pty.expect("before\r\nbefore\r\n");
         for round in ["once", "twice"] {
@@ -79,7 +86,7 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
             pty.expect(&format!("the shell reads {round}"));
             pty.prompt();
             pty.type_line("fg");
-            pty.expect("cat\r\n");
+            pty.expect("exec cat'\r\n");
             pty.type_line(round);
             pty.expect(&format!("{round}\r\n{round}\r\n"));
         }
@@ -114,13 +121,14 @@ fn a_cat_in_the_background_does_not_steal_the_shells_input() {
 #[test]
 fn a_stopped_job_can_be_ended_by_the_shells_kill() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("{exec} -- cat"));
+        start_cat(pty, exec);
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
         pty.prompt();
-        pty.type_line("kill %1; wait %1; echo sta\"\"tus=$?");
+        // A shell that waits for a job which it still takes for stopped does not wait.
+        pty.type_line("P=$(jobs -p); kill %1; while kill -0 $P 2> /dev/null; do :; done; wait $P; echo sta\"\"tus=$?");
         pty.expect("status=143");
         pty.prompt();
     });
@@ -180,9 +188,10 @@ fn less_pages_and_gives_the_terminal_back() {
 #[test]
 fn an_interactive_bash_has_job_control_of_its_own() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("{exec} -- env PS1='inner> ' bash --norc --noprofile -i"));
-        pty.expect("\ninner> ");
-        pty.type_line("cat");
+        pty.type_line(&format!("{exec} -- env PS1='inn''er> ' bash --norc --noprofile -i"));
+        pty.expect("inner> ");
+        pty.type_line("echo be\"\"gun; cat");
+        pty.expect("begun\r\n");
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_Z);
@@ -237,8 +246,8 @@ fn in_a_pipeline_the_pager_keeps_the_keyboard() {
 #[test]
 fn ctrl_c_ends_a_whole_pipeline() {
     in_each_tier(|scene, pty, exec| {
-        pty.type_line(&format!("{exec} -- sh -c 'echo begun >&2; exec sleep 1000' | cat"));
-        pty.expect("\nbegun");
+        pty.type_line(&format!("{exec} -- sh -c 'echo be\"\"gun >&2; exec sleep 1000' | cat"));
+        pty.expect("begun\r\n");
         pty.type_keys(CTRL_C);
         pty.prompt();
         assert_eq!(scene.alive().len(), 1, "only the shell is alive: {:?}", scene.alive());
@@ -248,14 +257,17 @@ fn ctrl_c_ends_a_whole_pipeline() {
 #[test]
 fn a_script_around_it_is_stopped_and_continued_with_it() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("bash -c '{exec} -- cat; echo aft\"\"er=$?'"));
+        pty.type_line(&format!(
+            "bash -c '{exec} -- sh -c \"echo be\\\"\\\"gun; exec cat\"; echo aft\"\"er=$?'"
+        ));
+        pty.expect("begun\r\n");
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
         pty.prompt();
         pty.type_line("fg");
-        pty.expect("after=$?'");
+        pty.expect("er=$?'\r\n");
         pty.type_line("again");
         pty.expect("again\r\nagain\r\n");
         pty.type_keys(CTRL_D);
@@ -329,7 +341,7 @@ fn hanging_up_ends_a_stopped_job_too() {
     for tier in TIERS {
         let scene = Scene::new();
         let mut pty = Pty::bash(&scene);
-        pty.type_line(&format!("$S --tier {tier} -- cat"));
+        start_cat(&mut pty, &format!("$S --tier {tier}"));
         pty.type_line("hello");
         pty.expect("hello\r\nhello\r\n");
         pty.type_keys(CTRL_Z);

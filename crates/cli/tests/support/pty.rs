@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -168,7 +168,7 @@ fn read_in_background(
             // The end of a terminal is an error: EIO once nobody has its other side open.
             let length = if pulled { 0 } else { master.read(&mut bytes).unwrap_or(0) };
             let (lock, changed) = &*screen;
-            let mut screen = lock.lock().expect("the screen");
+            let mut screen = lock.lock().unwrap_or_else(PoisonError::into_inner);
             screen.text.push_str(&String::from_utf8_lossy(&bytes[..length]));
             screen.closed = length == 0;
             changed.notify_all();
