@@ -39,7 +39,7 @@ fn text(dir: &Path, runs: &[RunEntry]) -> String {
             let _ = writeln!(text, "\n{}: {trouble}", run.run);
         }
     }
-    if runs.iter().any(|run| matches!(run.life, RunLife::Dead | RunLife::OtherBoot)) {
+    if runs.iter().any(|run| is_over(run.life)) {
         text.push_str(
             "\nDead runs are cleared by `snakepit cleanup`, and by the next run that starts here.\n",
         );
@@ -95,12 +95,20 @@ fn number(number: Option<i32>) -> String {
     number.map_or("-".to_owned(), |number| number.to_string())
 }
 
+fn is_over(life: RunLife) -> bool {
+    match life {
+        RunLife::Dead | RunLife::OtherBoot | RunLife::OtherNamespaceOver => true,
+        RunLife::Live | RunLife::OtherNamespace | RunLife::Unreadable => false,
+    }
+}
+
 fn life(life: RunLife) -> &'static str {
     match life {
         RunLife::Live => "live",
         RunLife::Dead => "dead",
         RunLife::OtherBoot => "dead, before the last boot",
-        RunLife::OtherNamespace => "of another PID namespace",
+        RunLife::OtherNamespace => "live, in another PID namespace",
+        RunLife::OtherNamespaceOver => "dead, of another PID namespace",
         RunLife::Unreadable => "unreadable",
     }
 }
@@ -153,6 +161,7 @@ fn json(dir: &Path, runs: &[RunEntry]) -> String {
             RunLife::Dead => "dead",
             RunLife::OtherBoot => "other_boot",
             RunLife::OtherNamespace => "other_namespace",
+            RunLife::OtherNamespaceOver => "other_namespace_over",
             RunLife::Unreadable => "unreadable",
         },
         tier: run.tier.map(snakepit_custody::Tier::name),

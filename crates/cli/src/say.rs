@@ -38,9 +38,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with the whole chain of its causes, and the status 125.
+    /// What could not be done and the whole chain of its causes, with the status 125.
     pub(crate) fn new(what: impl Into<String>, cause: &dyn Error) -> Self {
-        Self { status: OURS, text: what.into(), hint: None }.because(cause)
+        Self::plain(format!("{}: {}", what.into(), chain(cause)))
+    }
+
+    /// An error whose own words name the thing.
+    pub(crate) fn of(cause: &dyn Error) -> Self {
+        Self::plain(chain(cause))
     }
 
     /// A failure that has no cause but itself.
@@ -58,15 +63,6 @@ impl Failure {
         self
     }
 
-    fn because(mut self, cause: &dyn Error) -> Self {
-        let mut next = Some(cause);
-        while let Some(error) = next {
-            let _ = write!(self.text, ": {error}");
-            next = error.source();
-        }
-        self
-    }
-
     /// What went wrong, without the way out.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -81,4 +77,14 @@ impl Failure {
         err(&message);
         self.status
     }
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let _ = write!(text, ": {error}");
+        next = error.source();
+    }
+    text
 }

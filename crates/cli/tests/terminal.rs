@@ -128,7 +128,9 @@ fn a_stopped_job_can_be_ended_by_the_shells_kill() {
         pty.expect("Stopped");
         pty.prompt();
         // A shell that waits for a job which it still takes for stopped does not wait.
-        pty.type_line("P=$(jobs -p); kill %1; while kill -0 $P 2> /dev/null; do :; done; wait $P; echo sta\"\"tus=$?");
+        pty.type_line(
+            "P=$(jobs -p); kill %1; while kill -0 $P 2> /dev/null; do :; done; wait $P; echo sta\"\"tus=$?",
+        );
         pty.expect("status=143");
         pty.prompt();
     });

@@ -13,7 +13,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{Command, Config, Containment, Run, Session, SpawnError, Stdio, TerminalUse, Worker};
+use snakepit_custody::{
+    Command, Config, Containment, OpenError, Run, Session, SpawnError, Stdio, TerminalUse, Worker,
+};
 
 use crate::duration;
 use crate::say::{self, Failure};
@@ -99,7 +101,8 @@ pub(crate) fn run(args: &Args) -> u8 {
 }
 
 fn in_custody(args: &Args) -> Result<Outcome, Failure> {
-    if args.copies.is_none() && stdin_was_closed() {
+    let [stdin_was_closed, _, _] = snakepit_custody::startup::closed_stdio();
+    if args.copies.is_none() && stdin_was_closed {
         return Err(Failure::plain("standard input is closed, so the command has none to inherit")
             .hint("run it with </dev/null if it needs no input"));
     }
@@ -107,17 +110,15 @@ fn in_custody(args: &Args) -> Result<Outcome, Failure> {
     // Declared before the run, so that the terminal comes back after everything has ended, on every path.
     let mut terminal = if args.copies.is_none() { Terminal::find() } else { None };
 
-    let run = Run::open(config(args, terminal.as_ref())).map_err(|error| {
-        Failure::new("cannot take custody", &error).hint("`snakepit doctor` shows what works here")
-    })?;
+    let run = Run::open(config(args, terminal.as_ref())).map_err(|error| cannot_open(&error))?;
     let began = Instant::now();
     let workers = start(args, &run, terminal.as_mut()).inspect_err(|_| {
-        run.stop_within(args.grace);
+        let _ = run.stop_within(args.grace);
     })?;
     let inbox = watch::Inbox::new(signals, &run, &workers)
         .map_err(|error| Failure::new("cannot watch the command", &error))
         .inspect_err(|_| {
-            run.stop_within(Duration::ZERO);
+            let _ = run.stop_within(Duration::ZERO);
         })?;
     let end = watch::Watch::new(&workers, inbox, terminal.as_mut(), args.grace, args.timeout).until_over();
 
@@ -160,20 +161,28 @@ fn start(args: &Args, run: &Run, mut terminal: Option<&mut Terminal>) -> Result<
     Ok(workers)
 }
 
-fn cannot_run(program: &OsString, error: &SpawnError) -> Failure {
-    let status = error.shell_status();
-    let failure = Failure::new(format!("cannot run {}", program.display()), error).status(status);
-    match status {
-        127 => failure.hint("check the spelling and PATH, or give the program's full path"),
-        126 => {
-            failure.hint("it must be a file that may be executed (chmod +x), with an interpreter that exists")
+fn cannot_open(error: &OpenError) -> Failure {
+    let failure = Failure::of(error);
+    match error {
+        OpenError::State(_) => {
+            failure.hint("--state-dir or SNAKEPIT_STATE_DIR name another place to record runs")
         }
+        OpenError::Tier { .. } => failure.hint("leave --tier out for the one that works nearly everywhere"),
         _ => failure.hint("`snakepit doctor` shows what works here"),
     }
 }
 
-/// Whether descriptor 0 was closed when the program was started.
-fn stdin_was_closed() -> bool {
-    // To be connected to custody's capture from before main.
-    false
+fn cannot_run(program: &OsString, error: &SpawnError) -> Failure {
+    match error {
+        SpawnError::NotFound { .. } => {
+            Failure::of(error).hint("check the spelling and PATH, or give the program's full path")
+        }
+        SpawnError::NotExecutable { .. } => {
+            Failure::of(error).hint("it must be a program or a script with #!, and allowed to run (chmod +x)")
+        }
+        SpawnError::NoCurrentDir { .. } => Failure::of(error).hint("cd to a directory that exists"),
+        _ => Failure::new(format!("cannot run {}", program.display()), error)
+            .hint("`snakepit doctor` shows the limits of this machine"),
+    }
+    .status(error.shell_status())
 }

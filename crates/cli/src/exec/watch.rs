@@ -234,11 +234,14 @@ impl<'a> Watch<'a> {
 
     /// Somebody stops us with TSTP. On a terminal we follow the command, which may have its own mind about it.
     fn suspend(&mut self) {
-        self.pass_on(Signal::SIGTSTP);
-        if self.terminal.is_none() {
-            self.inbox.signals.stop(Signal::SIGTSTP, Reach::Ourselves);
-            self.pass_on(Signal::SIGCONT);
+        if self.terminal.is_some() {
+            self.pass_on(Signal::SIGTSTP);
+            return;
         }
+        // In a session of its own the command's group is an orphaned one, in which TSTP stops nobody.
+        self.pass_on(Signal::SIGSTOP);
+        self.inbox.signals.stop(Signal::SIGTSTP, Reach::Ourselves);
+        self.pass_on(Signal::SIGCONT);
     }
 
     /// The command was stopped: what a shell sees as its job is us, so we stop as well.

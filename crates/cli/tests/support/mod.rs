@@ -123,12 +123,9 @@ impl Scene {
     }
 
     pub(crate) fn assert_nothing_is_recorded(&self) {
-        let runs: Vec<_> = std::fs::read_dir(self.state_dir())
-            .expect("the state directory")
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.file_name())
-            .collect();
+        let runs: Vec<_> = std::fs::read_dir(self.state_dir().join("runs"))
+            .map(|runs| runs.flatten().map(|entry| entry.file_name()).collect())
+            .unwrap_or_default();
         assert!(runs.is_empty(), "left behind in the state directory: {runs:?}");
     }
 
