@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use support::{MOMENT, PATIENCE, Running, Scene, TIERS, ends_until, finish, patient_shell, pid, send};
+use support::{MOMENT, PATIENCE, Running, Scene, TIERS, ends_until, finish, patient_shell, pid, send, state};
 
 /// Replaces what differs from run to run: ids, numbers of processes, times, and the directory.
 fn redacted(text: &str, scene: &Scene) -> String {
@@ -34,20 +34,46 @@ fn kill_all_guards(scene: &Scene) {
     let ledger = scene.ledger();
     let run = &ledger["runs"][0];
     let number = |value: &Value| pid(&value.as_i64().unwrap_or_else(|| panic!("{ledger}")).to_string());
-    let shims =
-        run["processes"].as_array().expect("processes").iter().map(|process| number(&process["shim_pid"]));
-    let mut guards = vec![number(&run["keeper_pid"])];
-    guards.extend(shims);
-    guards.push(number(&run["host_pid"]));
-    for guard in &guards {
-        send(*guard, Signal::STOP);
+    let mut guards = vec![number(&run["host_pid"]), number(&run["keeper_pid"])];
+    guards.iter().for_each(|guard| stop(*guard));
+    // The keeper may have shims in reserve, which no record names yet.
+    let mut next = 1;
+    while let Some(parent) = guards.get(next) {
+        let kin = children(*parent).into_iter().filter(|child| name(*child).starts_with("snakepit-"));
+        for guard in kin.collect::<Vec<_>>() {
+            stop(guard);
+            guards.push(guard);
+        }
+        next += 1;
     }
-    for guard in &guards {
+    // The youngest first: a stopped shim whose keeper dies would be continued by the kernel, and do its work.
+    for guard in guards.iter().rev() {
         send(*guard, Signal::KILL);
     }
     for guard in guards {
         assert!(ends_until(guard, Instant::now() + PATIENCE), "a guard lives on");
     }
+}
+
+/// Stops a process, and waits until it stands still.
+fn stop(pid: Pid) {
+    send(pid, Signal::STOP);
+    let until = Instant::now() + PATIENCE;
+    while !matches!(state(pid), Some('T' | 'Z') | None) {
+        assert!(Instant::now() < until, "a guard cannot be stopped");
+        std::thread::yield_now();
+    }
+}
+
+fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let children =
+        std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().map(pid).collect()
+}
+
+fn name(pid: Pid) -> String {
+    std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default()
 }
 
 #[test]
@@ -133,6 +159,7 @@ fn cleanup_kills_what_a_dead_run_left_and_names_it() {
     let escaped = pid(&exec.expect_line(""));
     kill_all_guards(&scene);
     drop(exec);
+    assert!(scene.alive().iter().any(|(pid, _)| *pid == escaped), "nobody is left to be found");
 
     let ledger = scene.ledger();
     assert_eq!(ledger["runs"][0]["life"], "dead", "{ledger}");
@@ -142,9 +169,9 @@ fn cleanup_kills_what_a_dead_run_left_and_names_it() {
     let done = finish(scene.verb("cleanup").arg("--json"));
     let report: Value = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
     assert_eq!((&report["clean"], &report["runs"][0]["removed"]), (&true.into(), &true.into()), "{report}");
-    let killed: Vec<_> = report["runs"][0]["killed"].as_array().expect("killed").iter().collect();
-    let named = killed.iter().any(|killed| killed["pid"] == escaped.as_raw_nonzero().get());
-    assert!(named || !killed.is_empty(), "{report}");
+    let killed = report["runs"][0]["killed"].as_array().expect("killed");
+    let found = killed.iter().find(|killed| killed["pid"] == escaped.as_raw_nonzero().get());
+    assert!(found.is_some_and(|found| found["command"] == "sleep 1000"), "{report}");
     scene.assert_all_end_within(MOMENT);
     assert_eq!(scene.ledger()["runs"], json!([]));
     scene.assert_clean();
