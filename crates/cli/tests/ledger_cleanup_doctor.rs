@@ -35,7 +35,9 @@ fn kill_all_guards(scene: &Scene) {
     let run = &ledger["runs"][0];
     let number = |value: &Value| pid(&value.as_i64().unwrap_or_else(|| panic!("{ledger}")).to_string());
     let mut guards = vec![number(&run["host_pid"]), number(&run["keeper_pid"])];
-    guards.iter().for_each(|guard| stop(*guard));
+    for guard in &guards {
+        stop(*guard);
+    }
     // The keeper may have shims in reserve, which no record names yet.
     let mut next = 1;
     while let Some(parent) = guards.get(next) {

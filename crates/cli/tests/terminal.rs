@@ -166,8 +166,8 @@ fn less_pages_and_gives_the_terminal_back() {
     require("less", "less");
     in_each_tier(|scene, pty, exec| {
         let file = scene.state_dir().join("numbers");
-        let lines: String = (1..=500).map(|line| format!("line {line}.\n")).collect();
-        std::fs::write(&file, lines).expect("a file to page");
+        let lines: Vec<_> = (1..=500).map(|line| format!("line {line}.")).collect();
+        std::fs::write(&file, lines.join("\n")).expect("a file to page");
         pty.type_line(&format!("{exec} -- less {}", file.display()));
         pty.expect("line 23.");
         pty.type_keys(" ");
