@@ -12,7 +12,7 @@ mod pen;
 #[path = "../../../../custody/src/ledger/record.rs"]
 #[expect(dead_code, reason = "the pen needs a part of it")]
 mod record;
-#[path = "../../../../custody/src/keeper/sys.rs"]
+#[path = "../../../../custody/src/keeper/sys/mod.rs"]
 #[expect(dead_code, reason = "the pen needs a part of it")]
 mod sys;
 
