@@ -13,7 +13,7 @@ mod pen;
 #[expect(dead_code, reason = "the pen needs a part of it")]
 mod record;
 #[path = "../../../../custody/src/keeper/sys/mod.rs"]
-#[expect(dead_code, reason = "the pen needs a part of it")]
+#[expect(dead_code, unused_imports, reason = "the pen needs a part of it")]
 mod sys;
 
 mod gigabyte;
