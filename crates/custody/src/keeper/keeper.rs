@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+#[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::identity::{Identities, has_ended, own_pidfd};
 use crate::launch::{InheritedSignals, KEEPER_IGNORES};
@@ -15,7 +16,7 @@ use crate::ledger::{Common, Ledger};
 use crate::record::Kind;
 use crate::shim::{self, Lifelines, ShimHears};
 use crate::sys::{self, Epoll, EpollEvent, PollFd};
-use crate::wards::{Order, Shim, fail, send_to};
+use crate::wards::{Order, Role, Shim, fail, send_to};
 use crate::wire::{Init, MAX_MESSAGE, Stage, ToHost, ToKeeper, WireTier};
 
 /// How long the end of a run waits for progress before it presses on, in milliseconds.
@@ -275,6 +276,10 @@ impl Keeper {
             self.course = Course::Orphaned;
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
+            // The processes at the gate are in the way of their shims, which have lent them their memory.
+            for shim in self.shims.values_mut().filter(|shim| !matches!(shim.role, Role::Ward(_))) {
+                shim.gate = None;
+            }
             if !has_ended(&self.lifelines.host) {
                 // The socket closed though the host lives, as after exec: nobody else tells the shims.
                 self.press();
