@@ -308,11 +308,13 @@ impl Keeper {
 
     /// Nobody is left: the run's directory goes, and the keeper with it.
     fn close(&mut self) -> ! {
-        self.kill_cgroup();
         if let Some(cgroup) = &self.cgroup
             && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()))
+            && std::fs::remove_dir(&path).is_err()
         {
-            let _ = std::fs::remove_dir(path);
+            // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
+            self.kill_cgroup();
+            sys::exit(1);
         }
         let removed = self.ledger.take().map_or(Ok(()), Ledger::remove);
         sys::exit(i32::from(removed.is_err()))

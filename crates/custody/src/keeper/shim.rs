@@ -214,6 +214,9 @@ struct Shim<'a> {
     child_signals: OwnedFd,
 }
 
+/// How long the death of the worker's group is awaited before the rest is looked for, in milliseconds.
+const FIRST_DEATH_MS: i32 = 2;
+
 /// What the shim has to do next.
 enum Next {
     Watch,
@@ -305,6 +308,10 @@ impl Shim<'_> {
             }
             WireTier::Shim => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
+                // Mostly that was everybody: then nobody needs to be looked for.
+                let mut deaths =
+                    [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+                let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
                 children::end_all(note);
             }
             WireTier::Group => {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{check, check_long, owned, retry};
+use super::{ECHILD, check, check_long, errno, owned, retry};
 
 pub(crate) const SIGHUP: c_int = 1;
 pub(crate) const SIGINT: c_int = 2;
@@ -181,6 +181,17 @@ pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
 pub(crate) struct Peeked {
     pub(crate) pid: c_int,
     pub(crate) ended: bool,
+}
+
+/// Whether the caller has no child at all, not even one that waits to be reaped.
+pub(crate) fn has_no_child() -> bool {
+    const P_ALL: c_int = 0;
+    const WEXITED: c_int = 4;
+    const WNOWAIT: c_int = 0x0100_0000;
+    let mut info = [0u8; 128];
+    // SAFETY: siginfo_t has 128 bytes on every Linux.
+    let result = check(unsafe { waitid(P_ALL, 0, &raw mut info, WEXITED | WNOHANG | WNOWAIT) });
+    matches!(result, Err(error) if errno(&error) == ECHILD)
 }
 
 /// The next child that has something to tell, if any.
