@@ -5,7 +5,7 @@
 //! reaped → the end is written → the host is told.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{Error, Result, Write};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 #[cfg(feature = "failpoints")]
@@ -306,14 +306,32 @@ impl Keeper {
         }
     }
 
+    /// Removes the cgroup; whoever is still in it is killed and waited for, but not for ever.
+    fn remove_cgroup(&self, cgroup: &OwnedFd) -> bool {
+        const ROUNDS: usize = 10;
+        let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd())) else {
+            return false;
+        };
+        for _ in 0..ROUNDS {
+            match std::fs::remove_dir(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {}
+                _ => return true,
+            }
+            self.kill_cgroup();
+            if let Ok(events) = sys::open_at(cgroup.as_raw_fd(), c"cgroup.events", sys::O_RDONLY) {
+                let mut fds = [PollFd { fd: events.as_raw_fd(), events: sys::POLLPRI, revents: 0 }];
+                let _ = sys::poll_any(&mut fds, PRESS_AFTER_MS);
+            }
+        }
+        false
+    }
+
     /// Nobody is left: the run's directory goes, and the keeper with it.
     fn close(&mut self) -> ! {
         if let Some(cgroup) = &self.cgroup
-            && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()))
-            && std::fs::remove_dir(&path).is_err()
+            && !self.remove_cgroup(cgroup)
         {
             // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
-            self.kill_cgroup();
             sys::exit(1);
         }
         let removed = self.ledger.take().map_or(Ok(()), Ledger::remove);
