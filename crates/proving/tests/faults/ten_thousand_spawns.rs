@@ -1,0 +1,19 @@
+//! Ten thousand spawns: no zombie, no descriptor, no process is left of them.
+
+use snakepit_proving::{Case, census, rounds};
+
+super::each_tier!(no_leak);
+
+fn no_leak(case: &mut Case) {
+    let mut host = case.host();
+    let told = host.ask(&format!("churn {} 4", rounds(10_000, 500))).expect("churn");
+    assert_eq!(told["zombies"], "0", "{told:?}");
+    assert_eq!(told["host_before"], told["host_after"], "descriptors of the host: {told:?}");
+    assert_eq!(told["keeper_before"], told["keeper_after"], "descriptors of the keeper: {told:?}");
+    let keeper = host.keeper.expect("a keeper");
+    assert!(census::children(keeper).is_empty(), "shims are left: {:#?}", census::children(keeper));
+    host.ask("stop").expect("stop");
+    host.say("return");
+    assert!(host.wait().success());
+    case.verdict();
+}
