@@ -282,7 +282,7 @@ impl Case {
         for cgroup in &self.cgroups {
             recheck(Deadline::patient(), "the end of the run's cgroup", || (!cgroup.exists()).then_some(()));
         }
-        for bystander in &self.bystanders {
+        for bystander in self.bystanders.drain(..) {
             bystander.must_be_untouched();
         }
         // A process that was killed stays readable until it is a zombie; its end has no watcher of ours.

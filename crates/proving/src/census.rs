@@ -87,6 +87,13 @@ pub fn children(parent: i32) -> Vec<Found> {
     pids().into_iter().filter_map(Found::read).filter(|found| found.parent == parent).collect()
 }
 
+/// How many processes this machine has started since it booted.
+pub fn births() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").expect("/proc/stat");
+    let count = stat.lines().find_map(|line| line.strip_prefix("processes "));
+    count.and_then(|count| count.trim().parse().ok()).expect("the count of processes")
+}
+
 /// How many descriptors a process has open.
 pub fn open_descriptors(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)

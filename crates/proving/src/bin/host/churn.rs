@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use snakepit_custody::{ExitStatus, Run};
-use snakepit_proving::census;
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Deadline, census};
 
 use crate::orders::Refusal;
 use crate::spawn;
@@ -32,6 +33,10 @@ impl Counts {
     fn take(run: &Run) -> Self {
         let me = std::process::id().cast_signed();
         let keeper = run.keeper_pid().map_or(0, snakepit_custody::Pid::as_raw);
+        // The last worker's end reaches us a moment before the keeper has let go of what it held for it.
+        recheck(Deadline::patient(), "a keeper without children", || {
+            census::children(keeper).is_empty().then_some(())
+        });
         let zombies = |parent| census::children(parent).iter().filter(|child| child.is_zombie()).count();
         Self {
             host: census::open_descriptors(me),

@@ -1,7 +1,7 @@
 //! How the host spawns: hostile workers that say when they are ready.
 
 use std::fs;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::PollFd;
@@ -74,9 +74,15 @@ pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
 pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Result<(Worker, usize), Refusal> {
     let (mut command, hear) = hostile(kit, kind);
     let mut handed = 0;
+    let link = |number: RawFd| fs::read_link(format!("/proc/self/fd/{number}")).ok();
+    let telling = link(hear.as_raw_fd());
     for entry in fs::read_dir("/proc/self/fd").expect("/proc/self/fd") {
         let name = entry.expect("a descriptor").file_name();
         let number: RawFd = name.to_str().and_then(|text| text.parse().ok()).expect("a number");
+        // All but the pipe on which it tells that it is ready: its end is what we wait for.
+        if link(number) == telling {
+            continue;
+        }
         // SAFETY: borrowed only to be copied; one that closed meanwhile gives an error.
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(borrowed, 10) else { continue };
@@ -86,7 +92,6 @@ pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Resu
         }
     }
     let worker = run.spawn(command)?;
-    // The worker holds a copy of our own listening end, but not of the telling one.
     await_ready(&hear).map_err(Refusal::new)?;
     Ok((worker, handed))
 }
