@@ -1,1 +1,60 @@
-fn main() {}
+//! Builds the keeper, a program of its own from std alone, so that the library can carry it as bytes.
+//!
+//! Not a crate of its own: a library user adds one dependency and has nothing to install, and the host's
+//! image, however large, is not loaded a second time.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/keeper");
+    println!("cargo::rerun-if-changed=src/wire.rs");
+    println!("cargo::rerun-if-changed=src/ledger/record.rs");
+    let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
+    let built = build(&out, Linking::Static);
+    if built.status.success() {
+        return;
+    }
+    // No static C library here: a dynamic keeper does the same, only with more memory.
+    println!("cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster");
+    let built = build(&out, Linking::Dynamic);
+    assert!(
+        built.status.success(),
+        "the keeper could not be built with {}:\n{}",
+        var("RUSTC"),
+        String::from_utf8_lossy(&built.stderr)
+    );
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Linking {
+    Static,
+    Dynamic,
+}
+
+fn build(out: &Path, linking: Linking) -> Output {
+    let mut rustc = Command::new(var("RUSTC"));
+    rustc
+        .args(["--crate-name", "snakepit_keeper", "--crate-type", "bin", "--edition", "2024"])
+        .args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "lto=fat", "-C", "codegen-units=1"])
+        .args(["-C", "strip=symbols", "--cap-lints", "allow"])
+        .args(["--target", &var("TARGET")])
+        .arg("-o")
+        .arg(out)
+        .arg(Path::new(&var("CARGO_MANIFEST_DIR")).join("src/keeper/main.rs"));
+    if let Ok(linker) = env::var("RUSTC_LINKER") {
+        rustc.arg("-C").arg(format!("linker={linker}"));
+    }
+    if env::var_os("CARGO_FEATURE_FAILPOINTS").is_some() {
+        rustc.args(["--cfg", "feature=\"failpoints\""]);
+    }
+    if linking == Linking::Static {
+        rustc.args(["-C", "target-feature=+crt-static"]);
+    }
+    rustc.output().unwrap_or_else(|error| panic!("cannot run {}: {error}", var("RUSTC")))
+}
+
+fn var(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}

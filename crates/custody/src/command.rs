@@ -2,8 +2,8 @@
 //!
 //! Owns the checks that can be made before anything is started, and their words.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use crate::WorkerId;

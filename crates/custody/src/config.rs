@@ -14,8 +14,6 @@ use std::time::Duration;
 ///
 /// The defaults do not differ by build profile: what was tested is what runs.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Config {
     /// Whether `stop` and drop run the barrier: TERM, wait, KILL, wait. Without it the keeper kills at once.
     pub cleanup_on_stop: bool,
@@ -53,7 +51,7 @@ impl Default for Config {
             containment: Containment::Auto,
             ledger_sync: LedgerSync::Off,
             state_dir: None,
-            reap_interval: Duration::from_secs(60),
+            reap_interval: Duration::from_mins(1),
             session: Session::Own,
         }
     }
@@ -71,7 +69,6 @@ impl Config {
 
 /// The tier that is asked for. One that cannot be had is an error, never silently a lower one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Containment {
     /// `Shim`, and `cgroup.kill` besides where a cgroup v2 is ours to make.
     #[default]
@@ -117,7 +114,6 @@ impl std::fmt::Display for Tier {
 
 /// Whether a record must reach the disk before the spawn goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum LedgerSync {
     /// `write` only: survives every process, and a machine that dies takes the processes with it.
     #[default]
@@ -128,7 +124,6 @@ pub enum LedgerSync {
 
 /// Where keeper and shims live with respect to the caller's terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Session {
     /// Sessions of their own: no signal of the terminal reaches them. For services.
     #[default]

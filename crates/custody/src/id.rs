@@ -14,10 +14,6 @@ impl RunId {
         Self(uuid::Uuid::now_v7())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(uuid::Uuid::from_bytes(bytes))
-    }
-
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -62,6 +58,11 @@ impl WorkerId {
         } else {
             Err(InvalidId::Worker(name))
         }
+    }
+
+    /// The name of the n-th worker of a run, for those who gave it none.
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(format!("w{number}"))
     }
 
     /// The name as text.
@@ -132,7 +133,10 @@ impl Pgid {
     /// `None` for a group that must never be signalled: 0, 1, and the caller's own.
     pub fn new(raw: i32) -> Option<Self> {
         let pid = Pid::new(raw)?;
-        (raw > 1 && pid.0 != rustix::process::getpgrp()).then_some(Self(pid))
+        // SAFETY: no precondition. Not by rustix: in a PID namespace whose first process came from outside,
+        // the own group has no number and the call gives 0, which rustix cannot express.
+        let own = unsafe { libc::getpgrp() };
+        (raw > 1 && raw != own).then_some(Self(pid))
     }
 
     /// The number.
@@ -156,7 +160,8 @@ mod tests {
         assert!(Pgid::new(0).is_none());
         assert!(Pgid::new(1).is_none());
         assert!(Pgid::new(-5).is_none());
-        assert!(Pgid::new(rustix::process::getpgrp().as_raw_nonzero().get()).is_none());
+        // SAFETY: no precondition.
+        assert!(Pgid::new(unsafe { libc::getpgrp() }).is_none());
     }
 
     #[test]

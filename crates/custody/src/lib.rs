@@ -6,18 +6,60 @@
 //! When the host dies instead, however it dies, the keeper and the shims do the same without it.
 //!
 //! Synchronous and free of any runtime; [`Worker::exited`] is a plain future for those who have one.
+//! The modules, in the order of a process's life: `spawn` → `tender`, `link` → `keeper/` (a program of its
+//! own) → `ledger` → `worker` → `barrier` → `reaper`.
 
 #[cfg(windows)]
-compile_error!("snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported");
+compile_error!(
+    "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported"
+);
 
+mod barrier;
+mod cgroup;
 mod command;
 mod config;
 mod event;
 mod id;
-mod stub;
-pub use stub::*;
+mod identity;
+mod ledger;
+mod link;
+mod listing;
+mod machine;
+mod probe;
+mod reaper;
+mod run;
+mod spawn;
+pub mod startup;
+mod state;
+mod tender;
+#[expect(dead_code, reason = "each side uses its half of the wire")]
+mod wire;
+mod worker;
 
+pub use barrier::{StopReport, Survivor};
 pub use command::{Command, MAX_HANDED_FDS, Rlimit, Stdio, TerminalUse};
 pub use config::{Config, Containment, LedgerSync, Session, Tier};
 pub use event::{Event, Events, Level};
 pub use id::{InvalidId, Pgid, Pid, RunId, WorkerId};
+pub use listing::{ProcessEntry, RunEntry, ledger};
+pub use probe::{Probe, probe};
+pub use reaper::{CleanupReport, Killed, ReapedRun, RunLife, cleanup};
+pub use run::{OpenError, Run};
+pub use spawn::SpawnError;
+pub use state::{StateError, default_state_dir};
+pub use worker::{Exit, ExitStatus, SignalError, Worker};
+
+/// The variable in every worker's environment that names its run.
+pub const RUN_ID_VARIABLE: &str = "SNAKEPIT_RUN_ID";
+/// The variable in every worker's environment that names the worker.
+pub const WORKER_ID_VARIABLE: &str = "SNAKEPIT_WORKER_ID";
+
+#[cfg(feature = "failpoints")]
+#[path = "keeper/steps.rs"]
+mod steps;
+
+/// The steps of a spawn at which `SNAKEPIT_FAILPOINTS` can ask for a fault.
+#[cfg(feature = "failpoints")]
+pub fn failpoint_steps() -> &'static [&'static str] {
+    steps::STEPS
+}

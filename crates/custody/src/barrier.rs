@@ -1,0 +1,158 @@
+//! The stop barrier: TERM, wait, KILL, wait, and an honest word about who is left.
+//!
+//! Four steps: collect the living; TERM (and CONT) to each group, and a wait up to the grace; KILL to the
+//! rest, as often as configured; a last look, and a report of whoever the kernel will not let go.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, pidfd_send_signal};
+
+use crate::event::Event;
+use crate::run::Inner;
+use crate::wire::{Reach, ToKeeper};
+use crate::worker::Shared;
+use crate::{Pid, WorkerId, machine};
+
+/// What a stop did.
+#[derive(Clone, Debug, Default)]
+#[must_use = "survivors are named here and nowhere else"]
+pub struct StopReport {
+    /// How many workers it ended.
+    pub stopped: usize,
+    /// How many of them needed KILL.
+    pub killed: usize,
+    /// Who is left: processes in uninterruptible sleep, or frozen.
+    pub survivors: Vec<Survivor>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl StopReport {
+    /// Whether nobody is left.
+    pub fn is_clean(&self) -> bool {
+        self.survivors.is_empty()
+    }
+}
+
+/// A process that KILL did not end.
+#[derive(Clone, Debug)]
+pub struct Survivor {
+    /// The worker that it belongs to, where known.
+    pub worker: Option<WorkerId>,
+    /// The process.
+    pub pid: Pid,
+    /// Its state as `/proc` has it: `D` is uninterruptible sleep.
+    pub state: char,
+    /// Its command line.
+    pub command: String,
+}
+
+impl Survivor {
+    pub(crate) fn observe(pid: Pid, worker: Option<WorkerId>) -> Self {
+        let state = machine::stat(pid).map_or('?', |stat| stat.state);
+        Self { worker, pid, state, command: machine::command_line(pid) }
+    }
+}
+
+impl std::fmt::Display for Survivor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} (state {}) {}", self.pid, self.state, self.command)?;
+        if let Some(worker) = &self.worker {
+            write!(f, " of worker {worker}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the barrier is for everybody in the run, so that its cgroup may be killed as a whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    Some,
+}
+
+/// Runs the barrier over these workers.
+pub(crate) fn stop_workers(
+    run: &Inner,
+    workers: Vec<Arc<Shared>>,
+    grace: Duration,
+    scope: Scope,
+) -> StopReport {
+    let began = Instant::now();
+    let total = workers.len();
+    run.sink.emit(Event::CleanupStart { workers: total });
+    if !grace.is_zero() {
+        ask_to_end(run, &workers);
+    }
+    let mut left = wait_all(workers, began + grace);
+    let killed = left.len();
+    for _ in 0..run.config.cleanup_max_retries.max(1) {
+        if left.is_empty() {
+            break;
+        }
+        kill(run, &left, scope);
+        left = wait_all(left, Instant::now() + run.config.retry_interval());
+    }
+    let survivors: Vec<Survivor> = left.iter().flat_map(|worker| survivors_of(worker)).collect();
+    let took = began.elapsed();
+    if left.is_empty() {
+        run.sink.emit(Event::CleanupSuccess { workers: total, killed, took });
+    } else {
+        run.sink.emit(Event::CleanupTimeout { survivors: survivors.clone(), took });
+    }
+    StopReport { stopped: total - left.len(), killed, survivors, took }
+}
+
+fn ask_to_end(run: &Inner, workers: &[Arc<Shared>]) {
+    let Some(link) = run.link() else { return };
+    let term = if run.config.process_group_kill { Reach::Group } else { Reach::Process };
+    for worker in workers {
+        // CONT after TERM: a stopped worker cannot act on TERM before it goes on.
+        for (signal, reach) in [(libc::SIGTERM, term), (libc::SIGCONT, Reach::Group)] {
+            let _ = link.send(&ToKeeper::Signal { key: worker.key, signal, reach }.encode(), &[]);
+        }
+    }
+}
+
+fn kill(run: &Inner, workers: &[Arc<Shared>], scope: Scope) {
+    if let Some(link) = run.link() {
+        link.signal(Signal::CONT);
+        for worker in workers {
+            let _ = link.send(&ToKeeper::Kill { key: worker.key }.encode(), &[]);
+        }
+    }
+    for worker in workers {
+        // Directly too: it does not depend on a keeper that may be stopped.
+        let _ = pidfd_send_signal(&worker.pidfd, Signal::KILL);
+    }
+    if let (Scope::All, Some(cgroup)) = (scope, &run.cgroup) {
+        let _ = cgroup.kill();
+    }
+}
+
+/// Waits for all of them; gives back those that have not ended by then.
+fn wait_all(workers: Vec<Arc<Shared>>, deadline: Instant) -> Vec<Arc<Shared>> {
+    workers.into_iter().filter(|worker| worker.wait_until(Some(deadline)).is_none()).collect()
+}
+
+/// The worker's main process, or what is left below its shim.
+fn survivors_of(worker: &Shared) -> Vec<Survivor> {
+    let mut pids = Vec::new();
+    let mut next = vec![worker.shim];
+    while let Some(parent) = next.pop() {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        for child in children.unwrap_or_default().split_ascii_whitespace() {
+            let Some(pid) = child.parse().ok().and_then(Pid::new) else { continue };
+            // Bounded, however much a hostile worker has started.
+            if pids.len() < 1000 && !pids.contains(&pid) {
+                pids.push(pid);
+                next.push(pid);
+            }
+        }
+    }
+    if pids.is_empty() {
+        pids.push(worker.pid);
+    }
+    pids.into_iter().map(|pid| Survivor::observe(pid, Some(worker.id.clone()))).collect()
+}

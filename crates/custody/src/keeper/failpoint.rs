@@ -1,0 +1,82 @@
+//! Faults on demand at the steps of a spawn: `step=action;step@key=action`.
+//!
+//! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`. `@key` limits a fault to the
+//! n-th spawn of the run. Without the feature `failpoints` this file is one empty function.
+
+#[cfg(not(feature = "failpoints"))]
+pub(crate) fn hit(_step: &str, _key: u64) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(feature = "failpoints")]
+pub(crate) use active::{arm, hit, know_shim};
+
+#[cfg(feature = "failpoints")]
+mod active {
+    use std::io::{Error, Result};
+    use std::os::fd::RawFd;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use crate::steps::STEPS;
+    use crate::sys;
+
+    struct Plan {
+        faults: Vec<(String, Option<u64>, String)>,
+        host: RawFd,
+        keeper: RawFd,
+    }
+
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    static SHIM: AtomicI32 = AtomicI32::new(0);
+
+    /// Takes the plan. The two pidfds stay open in keeper, shims and workers-to-be.
+    pub(crate) fn arm(text: &[u8], host: RawFd, keeper: RawFd) {
+        let text = String::from_utf8_lossy(text);
+        let faults = text.split(';').filter_map(|fault| {
+            let (at, action) = fault.split_once('=')?;
+            let (step, key) = match at.split_once('@') {
+                Some((step, key)) => (step, Some(key.parse().ok()?)),
+                None => (at, None),
+            };
+            Some((step.to_owned(), key, action.to_owned()))
+        });
+        let _ = PLAN.set(Plan { faults: faults.collect(), host, keeper });
+    }
+
+    /// Notes the shim of the spawn that is under way.
+    pub(crate) fn know_shim(pid: i32) {
+        SHIM.store(pid, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hit(step: &str, key: u64) -> Result<()> {
+        debug_assert!(STEPS.contains(&step), "{step}");
+        let Some(plan) = PLAN.get() else { return Ok(()) };
+        for (at, only, action) in &plan.faults {
+            if at != step || only.is_some_and(|only| only != key) {
+                continue;
+            }
+            match action.as_str() {
+                "kill-host" => sys::pidfd_signal(plan.host, sys::SIGKILL)?,
+                "kill-keeper" => sys::pidfd_signal(plan.keeper, sys::SIGKILL)?,
+                "kill-shim" => {
+                    let shim = if step.starts_with("worker.") {
+                        sys::parent_pid()
+                    } else {
+                        SHIM.load(Ordering::Relaxed)
+                    };
+                    if shim > 0 {
+                        sys::send_signal(shim, sys::SIGKILL)?;
+                    }
+                }
+                "kill-self" => sys::send_signal(sys::pid(), sys::SIGKILL)?,
+                other => {
+                    if let Some(number) = other.strip_prefix("errno:").and_then(|n| n.parse().ok()) {
+                        return Err(Error::from_raw_os_error(number));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Who a process is: what goes into the ledger beside its pid.
+
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+use crate::record::Process;
+use crate::sys;
+
+/// Reads identities; knows whether this kernel's pidfds have inodes of their own.
+pub(crate) struct Identities {
+    pidfs: bool,
+}
+
+impl Identities {
+    /// Two processes' pidfds share one inode where there is no pidfs.
+    pub(crate) fn new(one: &OwnedFd, other: &OwnedFd) -> Self {
+        Self { pidfs: matches!((inode(one), inode(other)), (Some(one), Some(other)) if one != other) }
+    }
+
+    /// The identity of the process behind a pidfd, which must not have been reaped.
+    pub(crate) fn read(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
+        let pidfs = if self.pidfs { inode(pidfd).unwrap_or(0) } else { 0 };
+        Ok(Process { pid, start: start_time(pid)?, pidfs })
+    }
+}
+
+/// The pid, in the caller's PID namespace, of the process behind a pidfd.
+pub(crate) fn pid_of(pidfd: RawFd) -> Result<i32> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{pidfd}"))?;
+    info.lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+        .filter(|pid| *pid > 0)
+        .ok_or_else(|| Error::from_raw_os_error(sys::EPROTO))
+}
+
+fn inode(pidfd: &OwnedFd) -> Option<u64> {
+    Some(File::from(pidfd.try_clone().ok()?).metadata().ok()?.ino())
+}
+
+/// Field 22 of `/proc/PID/stat`; the name in field 2 may contain anything, so count from its end.
+fn start_time(pid: i32) -> Result<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let after_name = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 2);
+    String::from_utf8_lossy(&stat[after_name..])
+        .split_ascii_whitespace()
+        .nth(19)
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| Error::from_raw_os_error(sys::EPROTO))
+}
+
+/// A pidfd of the calling process.
+pub(crate) fn own_pidfd() -> Result<OwnedFd> {
+    sys::pidfd_open(sys::pid())
+}
+
+/// Whether the process behind a pidfd has ended.
+pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
+    sys::has_ended(pidfd.as_raw_fd())
+}

@@ -1,0 +1,184 @@
+//! From clone to exec: the process that waits at the gate until it is told what to become.
+//!
+//! It is made ahead of need, so that a spawn costs no fork. It has no orders, and so nothing to run, until
+//! the keeper has it on record; what goes wrong afterwards is told through the gate.
+
+use std::ffi::CString;
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::failpoint::hit;
+use crate::sys;
+use crate::wire::{MAX_MESSAGE, MAX_ORDERS, Orders, Put, Stage};
+
+/// What a worker is given back of the signals that its host was started with.
+#[derive(Clone, Copy)]
+pub(crate) struct InheritedSignals {
+    pub(crate) ignored: u64,
+    pub(crate) blocked: u64,
+}
+
+/// What the process at the gate needs besides its orders.
+pub(crate) struct Ground {
+    /// The number of its shim, for failpoints.
+    pub(crate) serial: u64,
+    pub(crate) signals: InheritedSignals,
+    pub(crate) caller_session: bool,
+    /// The limit that the host had; the keeper raises its own.
+    pub(crate) nofile: (u64, u64),
+    /// The shim's pid as the worker sees it.
+    pub(crate) shim: i32,
+}
+
+type Failure = (Stage, Error);
+
+fn at<T>(stage: Stage, result: Result<T>) -> std::result::Result<T, Failure> {
+    result.map_err(|error| (stage, error))
+}
+
+/// Never returns: the program runs, or the process ends.
+pub(crate) fn wait_and_launch(gate: RawFd, ground: &Ground) -> ! {
+    let outcome = take_stand(ground).and_then(|()| wait_for_orders(gate, ground.serial));
+    let (gate, (stage, error)) = match outcome {
+        Err(failure) => (gate, failure),
+        Ok((orders, fds)) => match prepare(&orders, &fds, gate, ground) {
+            Err(failure) => (gate, failure),
+            Ok(gate) => (gate, become_program(&orders, ground)),
+        },
+    };
+    let mut message = Put::default();
+    message.u8(stage as u8).i32(sys::errno(&error));
+    let _ = sys::send(gate, &message.0, &[]);
+    sys::exit(127)
+}
+
+/// Binds itself to its shim and makes its own group.
+fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
+    at(Stage::ShimSetup, sys::die_with_parent())?;
+    if sys::parent_pid() != ground.shim {
+        // The shim died before the line above could bind us to it.
+        sys::exit(127);
+    }
+    at(Stage::ShimSetup, hit("worker.start", ground.serial))?;
+    let made = if ground.caller_session { sys::new_group() } else { sys::new_session() };
+    at(Stage::Session, made)
+}
+
+/// The gate. Ends the process if the keeper is gone or does not need it.
+fn wait_for_orders(gate: RawFd, serial: u64) -> std::result::Result<(Orders, Vec<OwnedFd>), Failure> {
+    at(Stage::Request, hit("worker.gate", serial))?;
+    // Written now, so that the pages are there when the orders come.
+    let mut bytes = vec![1; MAX_MESSAGE];
+    let Ok((length @ 1.., mut fds)) = sys::receive_blocking(gate, &mut bytes) else { sys::exit(127) };
+    at(Stage::Request, hit("worker.gate_passed", serial))?;
+    let orders = if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
+        Orders::decode(&at(Stage::Request, read_all(fds.remove(0)))?)
+    } else {
+        Orders::decode(&bytes[1..length])
+    };
+    match orders {
+        Some(orders) if orders.targets.len() == fds.len() => Ok((orders, fds)),
+        _ => Err((Stage::Request, Error::from_raw_os_error(sys::EPROTO))),
+    }
+}
+
+/// The first byte of what passes the gate.
+pub(crate) const ORDERS_INLINE: u8 = 1;
+/// The orders are in the first descriptor.
+pub(crate) const ORDERS_IN_DESCRIPTOR: u8 = 2;
+
+fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
+    use std::io::{Read, Seek};
+    let mut file = std::fs::File::from(fd);
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_ORDERS as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Everything between the gate and the program. Gives back where the gate is now.
+fn prepare(
+    orders: &Orders,
+    fds: &[OwnedFd],
+    gate: RawFd,
+    ground: &Ground,
+) -> std::result::Result<RawFd, Failure> {
+    at(Stage::Descriptors, hit("worker.descriptors", ground.serial))?;
+    let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, gate))?;
+    if orders.foreground {
+        // A background group that takes the terminal is stopped by SIGTTOU unless it ignores it, as the
+        // keeper and all that it forks do.
+        at(Stage::Terminal, sys::take_terminal(0))?;
+    }
+    let cwd = at(Stage::Cwd, c_string(&orders.cwd))?;
+    at(Stage::Cwd, sys::change_dir(&cwd))?;
+    // It was lowered by nobody but a keeper that could raise it.
+    let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
+    for (resource, soft, hard) in &orders.rlimits {
+        at(Stage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
+    }
+    if let Some(nice) = orders.nice {
+        at(Stage::Nice, sys::set_nice(nice))?;
+    }
+    if let Some(adj) = orders.oom_score_adj {
+        at(Stage::OomScore, std::fs::write("/proc/self/oom_score_adj", adj.to_string()))?;
+    }
+    Ok(gate)
+}
+
+/// Puts every descriptor where the worker shall find it. Everything else closes on exec.
+fn arrange(targets: &[i32], fds: &[OwnedFd], gate: RawFd) -> Result<RawFd> {
+    // First out of the way of all targets, so that no dup2 overwrites what is still to be moved.
+    let above = targets.iter().copied().max().unwrap_or(2).max(2) + 1;
+    let clear = |fd: RawFd| if fd >= above { Ok(fd) } else { sys::duplicate_above(fd, above) };
+    let gate = clear(gate)?;
+    let moved = fds.iter().map(|fd| clear(fd.as_raw_fd())).collect::<Result<Vec<_>>>()?;
+    for (fd, target) in moved.iter().zip(targets) {
+        sys::duplicate_to(*fd, *target)?;
+    }
+    Ok(gate)
+}
+
+/// Comes back only with a failure.
+fn become_program(orders: &Orders, ground: &Ground) -> Failure {
+    let run = || -> Result<Error> {
+        let program = c_string(&orders.program)?;
+        let argv = orders.argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>>>()?;
+        let envp = orders.envp.iter().map(|var| c_string(var)).collect::<Result<Vec<_>>>()?;
+        restore_signals(ground.signals);
+        hit("worker.exec", ground.serial)?;
+        Ok(sys::exec(&program, &argv, &envp))
+    };
+    (Stage::Exec, run().unwrap_or_else(|error| error))
+}
+
+/// The signals that the keeper, its shims and the processes at the gate ignore.
+pub(crate) const KEEPER_IGNORES: [i32; 8] = [
+    sys::SIGHUP,
+    sys::SIGINT,
+    sys::SIGQUIT,
+    sys::SIGPIPE,
+    sys::SIGTERM,
+    sys::SIGTSTP,
+    sys::SIGTTIN,
+    sys::SIGTTOU,
+];
+
+/// As the host was started, except that SIGPIPE is always at its default: a worker that inherits the
+/// ignored SIGPIPE of a Rust host would loop for ever on a broken pipe.
+fn restore_signals(signals: InheritedSignals) {
+    // The keeper has put all others to their defaults when it started.
+    for signal in KEEPER_IGNORES {
+        sys::restore_default(signal);
+    }
+    for signal in (1..=64).filter(|signal| signals.ignored & sys::bit(*signal) != 0) {
+        if signal != sys::SIGPIPE {
+            sys::ignore(signal);
+        }
+    }
+    sys::set_blocked(signals.blocked);
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString> {
+    CString::new(bytes).map_err(Error::from)
+}

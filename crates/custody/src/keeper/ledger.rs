@@ -1,0 +1,154 @@
+//! The keeper's pen: appends records to the run's ledger, whole or not at all.
+
+use std::fs::File;
+use std::io::Result;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use crate::record::{Kind, Process, Record, SLOT};
+use crate::sys;
+
+/// How many slots the file may have before it is rewritten with the living alone.
+const COMPACT_ABOVE: u64 = 8192;
+
+/// What every record of the run has in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) tier: u8,
+    pub(crate) boot: [u8; 16],
+    pub(crate) pidns: u64,
+}
+
+impl Common {
+    pub(crate) fn record(&self, kind: Kind, key: u64, text: &[u8]) -> Record {
+        Record {
+            kind,
+            tier: self.tier,
+            key,
+            time: now(),
+            boot: self.boot,
+            pidns: self.pidns,
+            main: Process::default(),
+            shim: Process::default(),
+            pgid: 0,
+            status: -1,
+            text: text.to_vec(),
+        }
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+pub(crate) struct Ledger {
+    dir: OwnedFd,
+    file: File,
+    next: u64,
+    sync: bool,
+    /// The run's own records, which compaction must carry over.
+    heads: Vec<[u8; SLOT]>,
+    /// Ends that could not be written yet. No intent may precede them.
+    unwritten: Vec<Record>,
+}
+
+impl Ledger {
+    /// Opens the ledger that the host has begun; the next record goes to slot `next`.
+    pub(crate) fn open(dir: OwnedFd, next: u64, sync: bool) -> Result<Self> {
+        let file = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_WRONLY)?);
+        let reader = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_RDONLY)?);
+        let mut heads = Vec::new();
+        for slot in 0..next {
+            let mut bytes = [0; SLOT];
+            reader.read_exact_at(&mut bytes, slot * SLOT as u64)?;
+            // The host has made sure that only heads are living at this point.
+            if bytes[6] == Kind::Open as u8 || bytes[6] == Kind::Cgroup as u8 {
+                heads.push(bytes);
+            }
+        }
+        Ok(Self { dir, file, next, sync, heads, unwritten: Vec::new() })
+    }
+
+    /// Appends a record of the run itself.
+    pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
+        self.append(record)?;
+        self.heads.push(record.encode());
+        Ok(())
+    }
+
+    /// Appends a record. A failed write leaves the slot to the next one, so none is ever half-written for good.
+    pub(crate) fn append(&mut self, record: &Record) -> Result<()> {
+        self.write_overdue()?;
+        self.write(record)
+    }
+
+    /// Appends a worker's end; if the disk will not take it, it is kept and written before anything else.
+    pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
+        let result = self.append(&record);
+        if result.is_err() {
+            self.unwritten.push(record);
+        }
+        result
+    }
+
+    fn write_overdue(&mut self) -> Result<()> {
+        while let Some(record) = self.unwritten.first().cloned() {
+            self.write(&record)?;
+            self.unwritten.remove(0);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let at = self.next * SLOT as u64;
+        if let Err(error) = self.file.write_all_at(&record.encode(), at) {
+            // What a full disk took of it must not look like a torn record for ever.
+            let _ = self.file.set_len(at);
+            return Err(error);
+        }
+        if self.sync {
+            self.file.sync_data()?;
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Whether the file has grown enough that the living should be written anew.
+    pub(crate) fn wants_compaction(&self, living: usize) -> bool {
+        self.next > COMPACT_ABOVE && (living as u64 + 8) * 8 < self.next
+    }
+
+    /// Replaces the file, in one step, by one that names the living alone.
+    pub(crate) fn compact(&mut self, living: &[Record]) -> Result<()> {
+        let dir = self.dir.as_raw_fd();
+        let fresh =
+            File::from(sys::open_at(dir, c"ledger.new", sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC)?);
+        let mut bytes: Vec<u8> = self.heads.concat();
+        for record in living.iter().chain(&self.unwritten) {
+            bytes.extend_from_slice(&record.encode());
+        }
+        fresh.write_all_at(&bytes, 0)?;
+        if self.sync {
+            fresh.sync_data()?;
+        }
+        sys::rename_at(dir, c"ledger.new", c"ledger")?;
+        self.file = fresh;
+        self.next = (bytes.len() / SLOT) as u64;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    /// Removes the run's files; the directory itself goes by the path that the kernel knows it under.
+    pub(crate) fn remove(self) -> Result<()> {
+        let dir = self.dir.as_raw_fd();
+        let path = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
+        for name in [c"ledger.new", c"ledger", c"lock", c"keeper"] {
+            match sys::unlink_at(dir, name) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        std::fs::remove_dir(path)
+    }
+}

@@ -1,0 +1,368 @@
+//! The shim: one per worker, its init.
+//!
+//! It makes the process that will be the worker and puts it at the gate, reaps what the worker abandons,
+//! and ends only when everything that the worker started is gone. It needs nobody: host or keeper gone, it does the same by itself.
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::children;
+use crate::failpoint::hit;
+use crate::identity::has_ended;
+use crate::launch::{Ground, InheritedSignals, wait_and_launch};
+use crate::sys::{self, Cloned, PollFd};
+use crate::wire::{End, Put, Reach, Stage, Take, WireTier};
+
+/// Shim to keeper.
+pub(crate) enum ShimSays {
+    /// The worker waits at the gate. Descriptor: its pidfd.
+    Born,
+    Failed {
+        stage: Stage,
+        errno: i32,
+    },
+    Stopped {
+        signal: i32,
+    },
+    Continued,
+    /// The worker and all that it started are gone.
+    Ended(End),
+}
+
+impl ShimSays {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Put::default();
+        match self {
+            Self::Born => out.u8(1),
+            Self::Failed { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
+            Self::Stopped { signal } => out.u8(3).i32(*signal),
+            Self::Continued => out.u8(4),
+            Self::Ended(end) => end.put(out.u8(5)),
+        };
+        out.0
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = Take(bytes);
+        Some(match take.u8()? {
+            1 => Self::Born,
+            2 => Self::Failed { stage: Stage::from_byte(take.u8()?)?, errno: take.i32()? },
+            3 => Self::Stopped { signal: take.i32()? },
+            4 => Self::Continued,
+            5 => Self::Ended(End::take(&mut take)?),
+            _ => return None,
+        })
+    }
+}
+
+/// Keeper to shim.
+pub(crate) enum ShimHears {
+    Signal { signal: i32, reach: Reach },
+    Kill,
+}
+
+impl ShimHears {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Put::default();
+        match self {
+            Self::Signal { signal, reach } => out.u8(1).i32(*signal).u8(*reach as u8),
+            Self::Kill => out.u8(2),
+        };
+        out.0
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = Take(bytes);
+        Some(match take.u8()? {
+            1 => Self::Signal {
+                signal: take.i32()?,
+                reach: if take.u8()? == Reach::Group as u8 { Reach::Group } else { Reach::Process },
+            },
+            2 => Self::Kill,
+            _ => return None,
+        })
+    }
+}
+
+/// The run's descriptors that a shim keeps for its whole life.
+pub(crate) struct Lifelines {
+    pub(crate) host: OwnedFd,
+    pub(crate) keeper: OwnedFd,
+    /// Held for its lock alone: the run is not over while a shim lives.
+    pub(crate) lock: OwnedFd,
+    /// Held open alone: its reader learns of the last holder's end.
+    pub(crate) pulse: OwnedFd,
+}
+
+/// What a new shim is made of.
+pub(crate) struct Birth<'a> {
+    /// Counted from 1 within the keeper's life.
+    pub(crate) serial: u64,
+    pub(crate) tier: WireTier,
+    pub(crate) user_namespace: bool,
+    pub(crate) caller_session: bool,
+    pub(crate) signals: InheritedSignals,
+    pub(crate) nofile: (u64, u64),
+    pub(crate) lifelines: &'a Lifelines,
+    pub(crate) cgroup: Option<RawFd>,
+    pub(crate) socket: OwnedFd,
+    pub(crate) gate: OwnedFd,
+}
+
+/// The flags with which a shim of this tier is cloned.
+pub(crate) fn clone_flags(tier: WireTier, user_namespace: bool) -> u64 {
+    match tier {
+        WireTier::Namespace if user_namespace => sys::CLONE_NEWPID | sys::CLONE_NEWNS | sys::CLONE_NEWUSER,
+        WireTier::Namespace => sys::CLONE_NEWPID | sys::CLONE_NEWNS,
+        WireTier::Shim | WireTier::Group => 0,
+    }
+}
+
+/// The life of a shim, from just after the clone.
+pub(crate) fn live(birth: Birth<'_>, user: (u32, u32)) -> ! {
+    sys::set_name(c"snakepit-shim");
+    match start(&birth, user) {
+        Ok((worker, pidfd, child_signals)) => {
+            let Birth { tier, lifelines, socket, gate, serial, .. } = birth;
+            // From here on the worker alone holds its end of the gate.
+            drop(gate);
+            say(&socket, &ShimSays::Born, &[pidfd.as_raw_fd()]);
+            drop(pidfd);
+            let _ = hit("shim.running", serial);
+            Shim { tier, worker, socket, lifelines, child_signals }.watch()
+        }
+        Err((stage, error)) => {
+            say(&birth.socket, &ShimSays::Failed { stage, errno: sys::errno(&error) }, &[]);
+            sys::exit(1)
+        }
+    }
+}
+
+fn say(socket: &OwnedFd, message: &ShimSays, fds: &[RawFd]) {
+    // A full socket means that the keeper is stopped: then it learns the rest from our end.
+    let _ = sys::send(socket.as_raw_fd(), &message.encode(), fds);
+}
+
+type Failure = (Stage, Error);
+
+fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, OwnedFd, OwnedFd), Failure> {
+    let setup = |error| (Stage::ShimSetup, error);
+    let serial = birth.serial;
+    let lifelines = birth.lifelines;
+    let mut keep: Vec<RawFd> = [&lifelines.host, &lifelines.keeper, &lifelines.lock, &lifelines.pulse]
+        .into_iter()
+        .chain([&birth.socket, &birth.gate])
+        .map(AsRawFd::as_raw_fd)
+        .chain(birth.cgroup)
+        .collect();
+    // Before anything that could block: a sibling's gate must not stay open through us.
+    sys::close_all_except(&mut keep).map_err(setup)?;
+    hit("shim.start", serial).map_err(setup)?;
+    match birth.tier {
+        WireTier::Namespace => {
+            // KILL reaches a stopped process too, so the chain holds when everybody in it is stopped.
+            sys::die_with_parent().map_err(setup)?;
+            enter_namespace(birth.user_namespace, user)?;
+        }
+        WireTier::Shim | WireTier::Group => sys::become_subreaper().map_err(setup)?,
+    }
+    if has_ended(&lifelines.keeper) || has_ended(&lifelines.host) {
+        sys::exit(1);
+    }
+    sys::new_group().map_err(setup)?;
+    hit("shim.setup", serial).map_err(setup)?;
+    let child_signals = sys::child_signal_fd().map_err(setup)?;
+    let ground = Ground {
+        serial,
+        signals: birth.signals,
+        caller_session: birth.caller_session,
+        nofile: birth.nofile,
+        shim: sys::pid(),
+    };
+    let cloning = |error| (Stage::CloneWorker, error);
+    hit("shim.clone_worker", serial).map_err(cloning)?;
+    match sys::clone_process(0, birth.cgroup).map_err(cloning)? {
+        Cloned::Child => wait_and_launch(birth.gate.as_raw_fd(), &ground),
+        Cloned::Parent { pid, pidfd } => {
+            let later = hit("shim.worker_cloned", serial).and_then(|()| hit("shim.born", serial));
+            if let Err(error) = later {
+                children::end_all(|_| {});
+                return Err(cloning(error));
+            }
+            Ok((pid, pidfd, child_signals))
+        }
+    }
+}
+
+/// Makes the new namespaces a place where a program feels at home.
+fn enter_namespace(user_namespace: bool, (user, group): (u32, u32)) -> std::result::Result<(), Failure> {
+    if user_namespace {
+        let map = || -> Result<()> {
+            std::fs::write("/proc/self/setgroups", "deny")?;
+            std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+            std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+        };
+        map().map_err(|error| (Stage::UserMap, error))?;
+    }
+    let mount = || -> Result<()> {
+        sys::mount_at(c"none", c"/", c"none", sys::MS_REC | sys::MS_SLAVE)?;
+        sys::mount_at(c"proc", c"/proc", c"proc", sys::MS_NOSUID | sys::MS_NODEV | sys::MS_NOEXEC)
+    };
+    mount().map_err(|error| (Stage::MountProc, error))
+}
+
+struct Shim<'a> {
+    tier: WireTier,
+    worker: i32,
+    socket: OwnedFd,
+    lifelines: &'a Lifelines,
+    child_signals: OwnedFd,
+}
+
+/// What the shim has to do next.
+enum Next {
+    Watch,
+    EndAll,
+}
+
+impl Shim<'_> {
+    fn watch(&self) -> ! {
+        let watched = [&self.lifelines.host, &self.lifelines.keeper, &self.socket, &self.child_signals];
+        let mut fds = watched.map(|fd| PollFd { fd: fd.as_raw_fd(), events: sys::POLLIN, revents: 0 });
+        loop {
+            let polled = sys::poll_any(&mut fds, -1);
+            let [host, keeper, socket, child] = fds.map(|fd| fd.revents != 0);
+            if polled.is_err() || host || keeper {
+                self.end_all();
+            }
+            if child {
+                sys::drain(&self.child_signals);
+                if let Next::EndAll = self.reap() {
+                    self.end_all();
+                }
+            }
+            if socket && let Next::EndAll = self.hear() {
+                self.end_all();
+            }
+        }
+    }
+
+    fn hear(&self) -> Next {
+        let mut bytes = [0; 64];
+        loop {
+            let heard = match sys::receive(self.socket.as_raw_fd(), &mut bytes) {
+                Ok((0, _)) => return Next::EndAll,
+                Ok((length, _)) => ShimHears::decode(&bytes[..length]),
+                Err(error) if sys::errno(&error) == sys::EAGAIN => return Next::Watch,
+                Err(_) => return Next::EndAll,
+            };
+            match heard {
+                Some(ShimHears::Signal { signal, reach }) => {
+                    // The worker is not reaped before the end, so pid and group are still its own.
+                    let target = match reach {
+                        Reach::Group => -self.worker,
+                        Reach::Process => self.worker,
+                    };
+                    let _ = sys::send_signal(target, signal);
+                }
+                Some(ShimHears::Kill) | None => return Next::EndAll,
+            }
+        }
+    }
+
+    /// Reaps orphans and notes what the worker does; the worker itself is left for the end.
+    fn reap(&self) -> Next {
+        while let Some(peeked) = sys::peek_child() {
+            if peeked.pid == self.worker && peeked.ended {
+                return Next::EndAll;
+            }
+            let waited = sys::wait_child(peeked.pid, sys::WNOHANG | sys::WUNTRACED | sys::WCONTINUED);
+            let Ok(Some(waited)) = waited else { continue };
+            if waited.pid == self.worker {
+                if let Some(signal) = waited.stopped_by() {
+                    say(&self.socket, &ShimSays::Stopped { signal }, &[]);
+                } else if waited.continued() {
+                    say(&self.socket, &ShimSays::Continued, &[]);
+                }
+            }
+        }
+        Next::Watch
+    }
+
+    /// Ends the worker and everything that it started, and then itself.
+    fn end_all(&self) -> ! {
+        let mut end = End::LOST;
+        let mut note = |waited: &sys::Waited| {
+            if waited.pid == self.worker {
+                end = End {
+                    status: waited.status,
+                    max_rss_kib: waited.max_rss_kib,
+                    user_us: waited.user_us,
+                    system_us: waited.system_us,
+                };
+            }
+        };
+        match self.tier {
+            WireTier::Namespace => {
+                // Atomic: a fork in the namespace is either seen or finds the signal pending.
+                let _ = sys::send_signal(-1, sys::SIGKILL);
+                children::end_all(note);
+            }
+            WireTier::Shim => {
+                let _ = sys::send_signal(-self.worker, sys::SIGKILL);
+                children::end_all(note);
+            }
+            WireTier::Group => {
+                let _ = sys::send_signal(-self.worker, sys::SIGKILL);
+                let _ = sys::send_signal(self.worker, sys::SIGKILL);
+                // As a subreaper it can wait for the orphans of the group; those who left it go free.
+                for whom in [-self.worker, self.worker] {
+                    while let Ok(Some(waited)) = sys::wait_child(whom, 0) {
+                        note(&waited);
+                    }
+                }
+            }
+        }
+        if has_ended(&self.lifelines.host) {
+            // Nobody is left to be told; a stopped keeper shall go on and clear the run.
+            let _ = sys::pidfd_signal(self.lifelines.keeper.as_raw_fd(), sys::SIGCONT);
+        } else {
+            say(&self.socket, &ShimSays::Ended(end), &[]);
+        }
+        sys::exit(0)
+    }
+}
+
+/// Tries what the namespace tier needs: 0 it works, 10 + stage it does not, with the reason on stdout.
+pub(crate) fn probe_namespace() -> i32 {
+    let user = sys::user_and_group();
+    let mut outcome = 1;
+    for user_namespace in [false, true] {
+        let flags = clone_flags(WireTier::Namespace, user_namespace);
+        let failed = |stage: Stage, error: &Error| {
+            println!("{} {} {}", u8::from(user_namespace), stage as u8, sys::errno(error));
+        };
+        match sys::clone_process(flags, None) {
+            Ok(Cloned::Child) => match enter_namespace(user_namespace, user) {
+                Ok(()) => sys::exit(0),
+                Err((stage, error)) => {
+                    failed(stage, &error);
+                    std::io::Write::flush(&mut std::io::stdout()).ok();
+                    sys::exit(1)
+                }
+            },
+            Ok(Cloned::Parent { pid, .. }) => {
+                outcome = match sys::wait_child(pid, 0) {
+                    Ok(Some(waited)) => waited.status,
+                    _ => 1,
+                };
+            }
+            Err(error) => failed(Stage::CloneShim, &error),
+        }
+        if outcome == 0 {
+            // The caller learns which of the two works.
+            return i32::from(user_namespace) * 100;
+        }
+    }
+    1
+}

@@ -1,0 +1,27 @@
+//! The steps of a spawn at which a fault can be asked for. Compiled into keeper and library alike.
+
+/// In the order in which a spawn takes them: keeper, shim and worker by turns.
+pub(crate) const STEPS: &[&str] = &[
+    "keeper.request",
+    "keeper.intent",
+    "keeper.intent_written",
+    "keeper.sockets",
+    "keeper.clone_shim",
+    "keeper.shim_cloned",
+    "shim.start",
+    "shim.setup",
+    "shim.clone_worker",
+    "shim.worker_cloned",
+    "shim.born",
+    "worker.start",
+    "worker.descriptors",
+    "worker.gate",
+    "keeper.identity",
+    "keeper.record",
+    "keeper.record_written",
+    "keeper.gate_opened",
+    "worker.gate_passed",
+    "worker.exec",
+    "keeper.spawned",
+    "shim.running",
+];

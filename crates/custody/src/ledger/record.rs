@@ -1,0 +1,216 @@
+//! One ledger record: a slot of 512 bytes with magic, version and checksum.
+//!
+//! Compiled into the library, which reads, and into the keeper, which writes: nothing but std here.
+//! Slots have one size, so that a damaged one never hides the next.
+
+/// The size of every record on disk.
+pub(crate) const SLOT: usize = 512;
+/// The longest text that a record carries: a worker's name or a cgroup's path.
+pub(crate) const MAX_TEXT: usize = 384;
+
+const MAGIC: [u8; 4] = *b"SPIT";
+const VERSION: u16 = 1;
+const CRC_AT: usize = SLOT - 4;
+const TEXT_AT: usize = 116;
+
+/// What a record says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The run was opened; `main` is the host and the text is the run's id.
+    Open = 1,
+    /// The run has a cgroup; the text is its path.
+    Cgroup = 2,
+    /// A keeper serves; `main` is the keeper.
+    Keeper = 3,
+    /// A worker is about to be born.
+    Intent = 4,
+    /// A worker waits at the gate; `main` is its process, `shim` its shim.
+    Record = 5,
+    /// A worker and all that it started are gone, or it never ran.
+    Exit = 6,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Open, Self::Cgroup, Self::Keeper, Self::Intent, Self::Record, Self::Exit]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// A process as the disk remembers it; what a pid alone cannot tell apart, the other two do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Process {
+    /// Its pid in the run's PID namespace; 0 for nobody.
+    pub(crate) pid: i32,
+    /// Clock ticks from boot to its start.
+    pub(crate) start: u64,
+    /// Its inode in pidfs, unique for the life of the machine; 0 where the kernel has none.
+    pub(crate) pidfs: u64,
+}
+
+/// A record, decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// What it says.
+    pub(crate) kind: Kind,
+    /// The tier's wire number.
+    pub(crate) tier: u8,
+    /// The spawn it belongs to, counted from 1 within the run; 0 for the run itself.
+    pub(crate) key: u64,
+    /// Nanoseconds of the wall clock since 1970, for people.
+    pub(crate) time: u64,
+    /// The machine's boot.
+    pub(crate) boot: [u8; 16],
+    /// The inode of the PID namespace in which the pids are valid.
+    pub(crate) pidns: u64,
+    /// Host, keeper or worker.
+    pub(crate) main: Process,
+    /// The worker's shim.
+    pub(crate) shim: Process,
+    /// The worker's process group.
+    pub(crate) pgid: i32,
+    /// The worker's wait status, or -1 where there is none.
+    pub(crate) status: i32,
+    /// Run id, worker name or cgroup path.
+    pub(crate) text: Vec<u8>,
+}
+
+/// Why a slot is not a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Damage {
+    /// The checksum does not match: bits changed, or only a part was written.
+    Checksum,
+    /// A version or kind of the future, with a matching checksum.
+    Unknown,
+}
+
+impl Record {
+    /// The slot's bytes.
+    pub(crate) fn encode(&self) -> [u8; SLOT] {
+        let mut slot = [0; SLOT];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            slot[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&MAGIC);
+        put(&VERSION.to_le_bytes());
+        put(&[self.kind as u8, self.tier]);
+        put(&self.key.to_le_bytes());
+        put(&self.time.to_le_bytes());
+        put(&self.boot);
+        put(&self.pidns.to_le_bytes());
+        for process in [self.main, self.shim] {
+            put(&process.start.to_le_bytes());
+            put(&process.pidfs.to_le_bytes());
+            put(&process.pid.to_le_bytes());
+        }
+        put(&self.pgid.to_le_bytes());
+        put(&self.status.to_le_bytes());
+        put(&[0; 18]);
+        let text = &self.text[..self.text.len().min(MAX_TEXT)];
+        put(&(text.len() as u16).to_le_bytes());
+        put(text);
+        let crc = crc32(&slot[..CRC_AT]);
+        slot[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        slot
+    }
+
+    /// Reads a slot back.
+    pub(crate) fn decode(slot: &[u8; SLOT]) -> Result<Self, Damage> {
+        let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().unwrap_or_default());
+        let small = |at: usize| i32::from_le_bytes(slot[at..at + 4].try_into().unwrap_or_default());
+        if slot[..4] != MAGIC || crc32(&slot[..CRC_AT]).to_le_bytes() != slot[CRC_AT..] {
+            return Err(Damage::Checksum);
+        }
+        let process = |at: usize| Process { start: number(at), pidfs: number(at + 8), pid: small(at + 16) };
+        let text_len = usize::from(u16::from_le_bytes([slot[TEXT_AT - 2], slot[TEXT_AT - 1]]));
+        if u16::from_le_bytes([slot[4], slot[5]]) != VERSION || text_len > MAX_TEXT {
+            return Err(Damage::Unknown);
+        }
+        Ok(Self {
+            kind: Kind::from_byte(slot[6]).ok_or(Damage::Unknown)?,
+            tier: slot[7],
+            key: number(8),
+            time: number(16),
+            boot: slot[24..40].try_into().unwrap_or_default(),
+            pidns: number(40),
+            main: process(48),
+            shim: process(68),
+            pgid: small(88),
+            status: small(92),
+            text: slot[TEXT_AT..TEXT_AT + text_len].to_vec(),
+        })
+    }
+}
+
+/// CRC-32 as zlib has it. Written here because the keeper is built from std alone.
+fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0u32; 256];
+        let mut index = 0;
+        while index < 256 {
+            let mut value = index as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { 0xEDB8_8320 ^ (value >> 1) } else { value >> 1 };
+                bit += 1;
+            }
+            table[index] = value;
+            index += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!0, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Record {
+        Record {
+            kind: Kind::Record,
+            tier: 2,
+            key: 7,
+            time: 1_700_000_000_000_000_000,
+            boot: *b"0123456789abcdef",
+            pidns: 4_026_531_836,
+            main: Process { pid: 4711, start: 99, pidfs: 1234 },
+            shim: Process { pid: 4710, start: 98, pidfs: 1233 },
+            pgid: 4711,
+            status: -1,
+            text: b"python/3".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        assert_eq!(Record::decode(&sample().encode()), Ok(sample()));
+        let longest = Record { text: vec![b'x'; MAX_TEXT], ..sample() };
+        assert_eq!(Record::decode(&longest.encode()), Ok(longest));
+    }
+
+    #[test]
+    fn every_single_bit_flip_is_noticed() {
+        let good = sample().encode();
+        for bit in 0..SLOT * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Record::decode(&bad), Err(Damage::Checksum), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_the_first_version_is_still_read() {
+        let sample_on_disk = include_bytes!("../../tests/data/record-v1.bin");
+        assert_eq!(Record::decode(sample_on_disk), Ok(sample()));
+    }
+
+    #[test]
+    fn the_checksum_is_the_common_one() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+}

@@ -1,0 +1,262 @@
+//! The host's link to one keeper: its start from a memfd, the socket, and its last breath.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::pipe::PipeFlags;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::state::RunDir;
+use crate::wire::{Answer, Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
+use crate::{Pid, RunId};
+
+/// The keeper's name on its command line; the run's id follows it.
+pub(crate) const KEEPER_NAME: &str = "snakepit-keeper";
+
+/// The keeper's program, see `build.rs`.
+static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/snakepit-keeper"));
+
+/// How long a keeper may leave a message unread before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The link to one keeper.
+#[derive(Debug)]
+pub(crate) struct Link {
+    control: OwnedFd,
+    pidfd: OwnedFd,
+    pub(crate) pid: Pid,
+    /// Readable as ended once the keeper and all of its shims are gone.
+    pulse: OwnedFd,
+}
+
+/// What a keeper is given at its start.
+pub(crate) struct Outfit<'a> {
+    pub(crate) run: RunId,
+    pub(crate) dir: &'a RunDir,
+    pub(crate) lock: BorrowedFd<'a>,
+    pub(crate) cgroup: Option<OwnedFd>,
+    pub(crate) init: Init,
+}
+
+impl Link {
+    /// Starts a keeper. The calling thread must live as long as it: in the namespace tier the keeper dies
+    /// with the thread that made it.
+    pub(crate) fn start(outfit: Outfit<'_>) -> io::Result<(Self, Child)> {
+        let (control, keeper_end) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (pulse, pulse_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let mut child = launch(&outfit, keeper_end)?;
+        let begin = || -> io::Result<Self> {
+            let pid =
+                Pid::new(child.id() as i32).ok_or_else(|| io::Error::other("a keeper without a pid"))?;
+            let pidfd = pidfd_open(pid.as_rustix(), PidfdFlags::empty())?;
+            let host = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+            let link = Self { control, pidfd, pid, pulse };
+            let mut fds = vec![outfit.lock, outfit.dir.fd().as_fd(), host.as_fd(), pulse_end.as_fd()];
+            fds.extend(outfit.cgroup.as_ref().map(AsFd::as_fd));
+            link.send(&ToKeeper::Init(outfit.init).encode(), &fds)?;
+            Ok(link)
+        };
+        match begin() {
+            Ok(link) => Ok((link, child)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a command to start; gives back where the answer will come. Orders too large for a packet
+    /// travel as a descriptor.
+    pub(crate) fn send_orders(
+        &self,
+        key: u64,
+        worker: Vec<u8>,
+        orders: Vec<u8>,
+        fds: &[OwnedFd],
+    ) -> io::Result<OwnedFd> {
+        let (answer, keeper_end) = packet_pair()?;
+        let carrier = (orders.len() > MAX_INLINE).then(|| memfd("snakepit-orders", &orders)).transpose()?;
+        let orders = if carrier.is_some() { Vec::new() } else { orders };
+        let fds: Vec<_> =
+            std::iter::once(&keeper_end).chain(carrier.as_ref()).chain(fds).map(AsFd::as_fd).collect();
+        self.send(&ToKeeper::Spawn { key, worker, orders }.encode(), &fds)?;
+        Ok(answer)
+    }
+
+    /// Sends one message, waiting for room; a keeper that does not read for long is given up.
+    pub(crate) fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        loop {
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(Errno::TOOMANYREFS.into());
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::sendmsg(&self.control, &[IoSlice::new(message)], &mut ancillary, flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(Errno::TIMEDOUT.into());
+                    }
+                    wait_for(&self.control, PollFlags::OUT, left);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Waits for the keeper's next message; `None` when it is gone.
+    pub(crate) fn receive(&self) -> Option<ToHost> {
+        receive(&self.control).and_then(|(bytes, _)| ToHost::decode(&bytes))
+    }
+
+    /// Waits for the next message up to `timeout`; `None` when it does not come.
+    pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
+        wait_for(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
+    pub(crate) fn pidfd(&self) -> &OwnedFd {
+        &self.pidfd
+    }
+
+    /// Waits until the keeper and all of its shims are gone.
+    pub(crate) fn all_gone_within(&self, timeout: Duration) -> bool {
+        wait_for(&self.pulse, PollFlags::IN, timeout)
+    }
+}
+
+fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// The answer to a spawn, and the worker's pidfd if it was started.
+pub(crate) enum Reply {
+    Came(Answer, Option<OwnedFd>),
+    /// The keeper is gone.
+    Closed,
+    TimedOut,
+}
+
+/// Waits for the answer to a spawn.
+pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
+    if !wait_for(socket, PollFlags::IN, timeout) {
+        return Reply::TimedOut;
+    }
+    match receive(socket) {
+        Some((bytes, fd)) => Answer::decode(&bytes).map_or(Reply::Closed, |answer| Reply::Came(answer, fd)),
+        None => Reply::Closed,
+    }
+}
+
+/// Receives one packet; `None` when the other end is closed.
+fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut bytes = [0; 256];
+    loop {
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        {
+            Ok(received) if received.bytes > 0 => received.bytes,
+            Err(Errno::INTR) => continue,
+            Ok(_) | Err(_) => return None,
+        };
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        return Some((bytes[..length].to_vec(), fd));
+    }
+}
+
+/// Whether a descriptor becomes ready in time.
+pub(crate) fn wait_for(fd: &impl AsFd, flags: PollFlags, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timespec = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(fd, flags)], Some(&timespec)) {
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+            Ok(ready) => return ready > 0,
+        }
+    }
+}
+
+/// The keeper's program as a descriptor that can be executed.
+pub(crate) fn program() -> io::Result<OwnedFd> {
+    memfd(KEEPER_NAME, KEEPER)
+}
+
+fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    if bytes.len() > MAX_ORDERS {
+        return Err(Errno::TOOBIG.into());
+    }
+    // Kernels before 6.3 do not know EXEC and refuse it; there every memfd can be executed.
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
+        .or_else(|_| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(&fd, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(fd)
+}
+
+/// Runs the keeper's program from memory, or, where the system forbids that, from the run's directory.
+fn launch(outfit: &Outfit<'_>, control: OwnedFd) -> io::Result<Child> {
+    let spare = control.try_clone()?;
+    let from_memory = || -> io::Result<Child> {
+        let program = program()?;
+        run(&format!("/proc/self/fd/{}", program.as_raw_fd()), outfit.run, control)
+    };
+    from_memory().or_else(|refused| {
+        let file = outfit.dir.path().join("keeper");
+        write_program(&file).map_err(|_| refused)?;
+        let child = run(&file.to_string_lossy(), outfit.run, spare);
+        let _ = std::fs::remove_file(&file);
+        child
+    })
+}
+
+fn write_program(file: &std::path::Path) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o700).open(file)?;
+    io::Write::write_all(&mut out, KEEPER)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the keeper is the one process that the host itself starts")]
+fn run(path: &str, run: RunId, control: OwnedFd) -> io::Result<Child> {
+    use std::os::unix::process::CommandExt;
+    Command::new(path)
+        .arg0(KEEPER_NAME)
+        .arg(run.to_string())
+        .env_clear()
+        .stdin(control)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}

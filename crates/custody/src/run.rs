@@ -1,0 +1,497 @@
+//! A run: one start of the engine in a host, from [`Run::open`] to [`Run::stop`].
+//!
+//! Owns the run's directory, its keeper and the table of its workers. One thread, the tender, starts the
+//! keeper, hears it, and starts another if it dies; a second one looks for other hosts' dead runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::barrier::{self, Scope, StopReport};
+use crate::cgroup::Cgroup;
+use crate::command::Command;
+use crate::config::{Config, Containment, Tier};
+use crate::event::{Event, EventSink, Events};
+use crate::ledger::{self, record};
+use crate::link::{self, Link, Reply};
+use crate::machine::Place;
+use crate::spawn::{Prepared, SpawnError, prepare};
+use crate::state::{RunDir, StateDir, StateError, default_state_dir};
+use crate::wire::{Answer, Stage, ToKeeper, WireTier};
+use crate::worker::{Exit, Shared, Worker};
+use crate::{Pgid, Pid, RunId, WorkerId, identity, probe, reaper, tender};
+
+/// How long a spawn may take before its keeper is given up: far more than any start needs.
+const SPAWN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the keeper may take to end once everybody is gone.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a run could not be opened. Nothing of the attempt is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The tier that was asked for cannot be had here.
+    #[error("the tier {tier} is not available here: {reason} (`snakepit doctor` shows what is)")]
+    Tier {
+        /// Which tier.
+        tier: Tier,
+        /// Why not.
+        reason: String,
+    },
+    /// The keeper could not be started.
+    #[error("cannot start the keeper: {reason}")]
+    Keeper {
+        /// Why not.
+        reason: String,
+    },
+    /// `/proc` is not what custody needs.
+    #[error("cannot tell this machine and this process apart from others: is /proc mounted?")]
+    Identity(#[source] io::Error),
+}
+
+/// A run. Cheap to clone; when the last one is dropped, the run is stopped as by [`Run::stop`].
+#[derive(Clone)]
+pub struct Run(Arc<Owner>);
+
+/// The host's side of a run's life; its end is the run's end.
+struct Owner {
+    inner: Arc<Inner>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A forked copy of the host must not stop the run of the original.
+        if self.inner.is_owner() {
+            let _ = self.inner.stop(self.inner.config.grace());
+        }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("id", &self.id()).field("tier", &self.tier()).finish_non_exhaustive()
+    }
+}
+
+/// What the run's handles, workers and threads share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) id: RunId,
+    pub(crate) config: Config,
+    pub(crate) tier: Tier,
+    pub(crate) place: Place,
+    pub(crate) state_dir: StateDir,
+    pub(crate) dir: RunDir,
+    pub(crate) lock: OwnedFd,
+    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) sink: EventSink,
+    owner: Pid,
+    events: Mutex<Option<Events>>,
+    next_key: AtomicU64,
+    table: Mutex<Table>,
+    /// Something in the table changed that a thread may wait for.
+    pub(crate) changed: Condvar,
+    report: Mutex<Option<StopReport>>,
+}
+
+/// Who is there.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) keeper: Keeper,
+    pub(crate) spawning: BTreeMap<u64, Spawning>,
+    pub(crate) workers: BTreeMap<u64, Arc<Shared>>,
+}
+
+/// How it stands with the keeper.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    /// The first one is being started, or one was lost and its successor is being started.
+    Awaited,
+    Serving(Arc<Link>),
+    /// The run is stopping: whoever is lost now is not replaced.
+    Closing(Option<Arc<Link>>),
+    /// The last one has ended.
+    Closed,
+}
+
+/// A spawn that waits for the keeper's answer.
+#[derive(Debug)]
+pub(crate) struct Spawning {
+    worker: WorkerId,
+    /// Its end, if the tender heard of it before the spawner could say that it began.
+    pub(crate) early_exit: Option<Exit>,
+}
+
+impl Run {
+    /// Clears what dead hosts left behind, then starts the keeper.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        let place = Place::here().map_err(OpenError::Identity)?;
+        let host = identity::own().map_err(OpenError::Identity)?;
+        let tier = choose_tier(config.containment)?;
+        let path = config.state_dir.clone().map_or_else(default_state_dir, Ok)?;
+        let state_dir = StateDir::open(&path)?;
+        let (sink, events) = EventSink::new();
+        let reaped = reaper::reap(&state_dir, place, &config, None)?;
+        reaper::announce(&reaped, &sink);
+
+        let id = RunId::new();
+        let cgroup = match config.containment {
+            Containment::Auto => Cgroup::create(id).ok(),
+            Containment::Namespace | Containment::Shim | Containment::Group => None,
+        };
+        let head = |kind, text: Vec<u8>| record::Record {
+            kind,
+            tier: WireTier::from(tier) as u8,
+            key: 0,
+            time: now(),
+            boot: place.boot,
+            pidns: place.pidns,
+            main: host,
+            shim: record::Process::default(),
+            pgid: 0,
+            status: -1,
+            text,
+        };
+        let mut heads = vec![head(record::Kind::Open, id.as_bytes().to_vec())];
+        if let Some(cgroup) = &cgroup {
+            use std::os::unix::ffi::OsStrExt;
+            heads.push(head(record::Kind::Cgroup, cgroup.path().as_os_str().as_bytes().to_vec()));
+        }
+        let created = state_dir.create_run(id, |file| ledger::write_from(file, 0, &heads).map(|_| ()));
+        let (dir, lock) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                if let Some(cgroup) = &cgroup {
+                    cgroup.remove();
+                }
+                return Err(error.into());
+            }
+        };
+        let inner = Arc::new(Inner {
+            id,
+            config,
+            tier,
+            place,
+            state_dir,
+            dir,
+            lock,
+            cgroup,
+            sink,
+            owner: Pid::current(),
+            events: Mutex::new(Some(events)),
+            next_key: AtomicU64::new(1),
+            table: Mutex::new(Table {
+                keeper: Keeper::Awaited,
+                spawning: BTreeMap::new(),
+                workers: BTreeMap::new(),
+            }),
+            changed: Condvar::new(),
+            report: Mutex::new(None),
+        });
+        match tender::start(&inner) {
+            Ok(()) => Ok(Self(Arc::new(Owner { inner }))),
+            Err(reason) => {
+                inner.forget();
+                Err(OpenError::Keeper { reason })
+            }
+        }
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.0.inner.id
+    }
+
+    /// The tier that holds its workers.
+    pub fn tier(&self) -> Tier {
+        self.0.inner.tier
+    }
+
+    /// The cgroup whose `cgroup.kill` backs the tier up, where there is one.
+    pub fn cgroup(&self) -> Option<&Path> {
+        self.0.inner.cgroup.as_ref().map(Cgroup::path)
+    }
+
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        self.0.inner.dir.path()
+    }
+
+    /// The keeper, while one serves.
+    pub fn keeper_pid(&self) -> Option<Pid> {
+        self.0.inner.link().map(|link| link.pid)
+    }
+
+    /// The run's events; the first caller gets them.
+    pub fn events(&self) -> Option<Events> {
+        self.0.inner.events.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// How many events were dropped because nobody read them.
+    pub fn lost_events(&self) -> u64 {
+        self.0.inner.sink.lost()
+    }
+
+    /// Its living workers.
+    pub fn workers(&self) -> Vec<Worker> {
+        let inner = &self.0.inner;
+        let workers: Vec<_> = inner.table().workers.values().cloned().collect();
+        workers.into_iter().map(|shared| Worker { shared, run: Arc::clone(inner) }).collect()
+    }
+
+    /// Starts a command. When it returns, the program runs and is on record.
+    pub fn spawn(&self, mut command: Command) -> Result<Worker, SpawnError> {
+        let inner = &self.0.inner;
+        if !inner.is_owner() {
+            return Err(SpawnError::NotOwner);
+        }
+        let key = inner.next_key.fetch_add(1, Ordering::Relaxed);
+        let id = match command.worker_id.take() {
+            Some(id) => id,
+            None => WorkerId::numbered(key),
+        };
+        let Prepared { orders, fds, program, cwd } = prepare(command, key, &id, inner.id)?;
+        let orders = orders.encode();
+        let link = inner.enlist(key, &id)?;
+        let outcome = place_order(&link, key, &id, orders, &fds);
+        // Held until here: the spawn fails cleanly if a descriptor cannot be sent.
+        drop(fds);
+        let outcome = outcome.map_err(|failed| failed.explain(&program, &cwd, inner.dir.path()));
+        inner.delist(key, outcome).map(|shared| Worker { shared, run: Arc::clone(inner) })
+    }
+
+    /// The stop barrier over all workers; the run stays open.
+    pub fn cleanup(&self) -> StopReport {
+        let inner = &self.0.inner;
+        if !inner.is_owner() {
+            return StopReport::default();
+        }
+        let workers = inner.table().workers.values().cloned().collect();
+        barrier::stop_workers(inner, workers, inner.config.grace(), Scope::Some)
+    }
+
+    /// The stop barrier; then the keeper ends and the run's directory is removed. Later calls give the
+    /// same report.
+    pub fn stop(&self) -> StopReport {
+        self.stop_within(self.0.inner.config.grace())
+    }
+
+    /// As [`Run::stop`], with another time between TERM and KILL.
+    pub fn stop_within(&self, grace: Duration) -> StopReport {
+        if self.0.inner.is_owner() { self.0.inner.stop(grace) } else { StopReport::default() }
+    }
+}
+
+fn choose_tier(containment: Containment) -> Result<Tier, OpenError> {
+    let tier = match containment {
+        Containment::Auto | Containment::Shim => Tier::Shim,
+        Containment::Namespace => Tier::Namespace,
+        Containment::Group => Tier::Group,
+    };
+    probe::tier(tier).map(|()| tier).map_err(|reason| OpenError::Tier { tier, reason })
+}
+
+/// The wall clock, for people who read the ledger; nothing is decided by it.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+impl Inner {
+    /// Whether the caller is the process that opened the run, and not a forked copy of it.
+    pub(crate) fn is_owner(&self) -> bool {
+        Pid::current() == self.owner
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keeper that serves, or that is being closed.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        match &self.table().keeper {
+            Keeper::Serving(link) | Keeper::Closing(Some(link)) => Some(Arc::clone(link)),
+            Keeper::Awaited | Keeper::Closing(None) | Keeper::Closed => None,
+        }
+    }
+
+    /// Puts a spawn on the list of those that wait for an answer.
+    fn enlist(&self, key: u64, worker: &WorkerId) -> Result<Arc<Link>, SpawnError> {
+        let mut table = self.table();
+        let link = match &table.keeper {
+            Keeper::Serving(link) => Arc::clone(link),
+            Keeper::Awaited => return Err(SpawnError::KeeperLost),
+            Keeper::Closing(_) | Keeper::Closed => return Err(SpawnError::Stopped),
+        };
+        let taken = table.workers.values().any(|other| other.id == *worker)
+            || table.spawning.values().any(|other| other.worker == *worker);
+        if taken {
+            return Err(SpawnError::DuplicateWorker(worker.clone()));
+        }
+        table.spawning.insert(key, Spawning { worker: worker.clone(), early_exit: None });
+        Ok(link)
+    }
+
+    /// Takes a spawn off the list, and puts the worker on that of the living.
+    fn delist(&self, key: u64, outcome: Result<Shared, SpawnError>) -> Result<Arc<Shared>, SpawnError> {
+        let mut table = self.table();
+        let spawning = table.spawning.remove(&key);
+        let shared = Arc::new(outcome?);
+        let keeper_lost = spawning.is_none();
+        let early_exit = spawning.and_then(|spawning| spawning.early_exit);
+        let ended = early_exit.or(keeper_lost.then_some(Exit::LOST));
+        if ended.is_none() {
+            table.workers.insert(key, Arc::clone(&shared));
+        }
+        let closing = matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
+        drop(table);
+        self.sink.emit(Event::Spawned { worker: shared.id.clone(), pid: shared.pid });
+        if let Some(exit) = ended {
+            self.ended(&shared, exit);
+        } else if closing && let Some(link) = self.link() {
+            // The barrier has counted without it.
+            let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
+        }
+        Ok(shared)
+    }
+
+    /// A worker and all that it started are gone.
+    pub(crate) fn ended(&self, worker: &Shared, exit: Exit) {
+        worker.set_exit(exit);
+        self.sink.emit(Event::Exited { worker: worker.id.clone(), exit });
+        self.changed.notify_all();
+    }
+
+    /// Waits until the table satisfies `condition` or the time is over.
+    pub(crate) fn wait_table(&self, timeout: Duration, condition: impl Fn(&Table) -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut table = self.table();
+        loop {
+            if condition(&table) {
+                return true;
+            }
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            table = self.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn stop(&self, grace: Duration) -> StopReport {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(report) = &*report {
+            return report.clone();
+        }
+        let began = Instant::now();
+        let workers: Vec<_> = {
+            let mut table = self.table();
+            table.keeper = match std::mem::replace(&mut table.keeper, Keeper::Closed) {
+                Keeper::Serving(link) => Keeper::Closing(Some(link)),
+                Keeper::Awaited => Keeper::Closing(None),
+                already => already,
+            };
+            table.workers.values().cloned().collect()
+        };
+        self.changed.notify_all();
+        let grace = if self.config.cleanup_on_stop { grace } else { Duration::ZERO };
+        let mut done = barrier::stop_workers(self, workers, grace, Scope::All);
+        if let Some(link) = self.link() {
+            let _ = link.send(&ToKeeper::Finish.encode(), &[]);
+        }
+        let patience = if done.survivors.is_empty() { CLOSE_PATIENCE } else { Duration::ZERO };
+        self.wait_table(patience, |table| matches!(table.keeper, Keeper::Closed));
+        done.took = began.elapsed();
+        report.insert(done).clone()
+    }
+
+    /// Removes what the keeper has not: it never was, or was killed.
+    pub(crate) fn forget(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+        if self.dir.exists() {
+            let _ = self.dir.remove();
+        }
+    }
+}
+
+/// Asks the keeper for a worker and waits for its answer.
+fn place_order(
+    link: &Link,
+    key: u64,
+    id: &WorkerId,
+    orders: Vec<u8>,
+    fds: &[OwnedFd],
+) -> Result<Shared, OrderError> {
+    let keeper_died = OrderError::Failed { stage: Stage::KeeperDied, errno: 0 };
+    let answer = link.send_orders(key, id.as_str().as_bytes().to_vec(), orders, fds)?;
+    match link::await_answer(&answer, SPAWN_PATIENCE) {
+        Reply::Came(Answer::Failed { stage, errno }, _) => Err(OrderError::Failed { stage, errno }),
+        Reply::Came(Answer::Spawned { pid, shim }, pidfd) => {
+            let numbers = (Pid::new(pid), Pgid::new(pid), Pid::new(shim));
+            let ((Some(pid), Some(pgid), Some(shim)), Some(pidfd)) = (numbers, pidfd) else {
+                // The host is out of descriptors and could not take the pidfd: the worker cannot be kept.
+                let _ = link.send(&ToKeeper::Kill { key }.encode(), &[]);
+                return Err(OrderError::Io(io::Error::from_raw_os_error(libc::EMFILE)));
+            };
+            Ok(Shared::new(key, id.clone(), pid, pgid, shim, pidfd))
+        }
+        Reply::Closed => Err(keeper_died),
+        Reply::TimedOut => {
+            // A keeper that does not answer is stopped or stuck: end it, and everything with it.
+            link.signal(rustix::process::Signal::KILL);
+            Err(keeper_died)
+        }
+    }
+}
+
+/// Why an order was not carried out.
+enum OrderError {
+    Failed { stage: Stage, errno: i32 },
+    Io(io::Error),
+}
+
+impl From<io::Error> for OrderError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl OrderError {
+    fn explain(self, program: &str, cwd: &Path, run_dir: &Path) -> SpawnError {
+        match self {
+            Self::Failed { stage, errno } => SpawnError::from_stage(stage, errno, program, cwd, run_dir),
+            Self::Io(error) => match error.raw_os_error() {
+                Some(libc::E2BIG) => SpawnError::TooLarge,
+                Some(libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT) => SpawnError::KeeperLost,
+                _ => SpawnError::Process { step: "asking the keeper", source: error },
+            },
+        }
+    }
+}
+
+impl From<Tier> for WireTier {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Namespace => Self::Namespace,
+            Tier::Shim => Self::Shim,
+            Tier::Group => Self::Group,
+        }
+    }
+}
+
+impl From<WireTier> for Tier {
+    fn from(tier: WireTier) -> Self {
+        match tier {
+            WireTier::Namespace => Self::Namespace,
+            WireTier::Shim => Self::Shim,
+            WireTier::Group => Self::Group,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The state directory: where runs are recorded, and who may touch it.
+//!
+//! ```text
+//! STATE_DIR/            0700, ours, not a link
+//!   runs/
+//!     <run id>/         0700: one run
+//!       ledger          0600: see `ledger`
+//!       lock            0600: locked by host, keeper and shims; free means that none of them lives
+//! ```
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::RunId;
+
+/// The prefix of a run's directory before it is complete.
+const UNBORN: &str = ".new-";
+
+/// Why the state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// There is no place for it.
+    #[error("no place for the state: set SNAKEPIT_STATE_DIR, or HOME")]
+    NoPlace,
+    /// It is a symbolic link.
+    #[error("the state directory {0} is a symbolic link: give the directory that it points to")]
+    IsLink(PathBuf),
+    /// It belongs to somebody else.
+    #[error(
+        "the state directory {path} belongs to user {owner}, not to {own}: choose another with SNAKEPIT_STATE_DIR"
+    )]
+    ForeignOwner {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        own: u32,
+    },
+    /// Others may write to it.
+    #[error("the state directory {path} can be written by others (mode {mode:04o}): chmod 700 {path}")]
+    TooOpen {
+        /// Which directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The system refused.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(Errno) -> StateError {
+    move |errno| StateError::Io { doing, path: path.to_owned(), source: errno.into() }
+}
+
+/// Where runs are recorded unless said otherwise: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
+/// else the XDG state directory.
+pub fn default_state_dir() -> Result<PathBuf, StateError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = variable("SNAKEPIT_STATE_DIR") {
+        return Ok(path);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/snakepit"));
+    }
+    // The XDG specification asks that relative paths be ignored.
+    variable("XDG_STATE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+        .map(|base| base.join("snakepit"))
+        .ok_or(StateError::NoPlace)
+}
+
+/// The state directory, opened and found to be ours alone.
+#[derive(Debug)]
+pub(crate) struct StateDir {
+    path: PathBuf,
+    runs: OwnedFd,
+}
+
+impl StateDir {
+    /// Opens it, making what is missing.
+    pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
+        let path = std::path::absolute(path).map_err(|source| StateError::Io {
+            doing: "find",
+            path: path.to_owned(),
+            source,
+        })?;
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| StateError::Io {
+                doing: "make",
+                path: parent.to_owned(),
+                source,
+            })?;
+        }
+        make_dir(rustix::fs::CWD, &path)?;
+        let state = open_own_dir(rustix::fs::CWD, &path, &path)?;
+        let runs_path = path.join("runs");
+        make_dir(&state, Path::new("runs")).map_err(|error| at_path(error, &runs_path))?;
+        let runs = open_own_dir(&state, Path::new("runs"), &runs_path)?;
+        Ok(Self { path: runs_path, runs })
+    }
+
+    /// Opens it if it is there.
+    pub(crate) fn open_existing(path: &Path) -> Result<Option<Self>, StateError> {
+        match rustix::fs::statat(rustix::fs::CWD, path.join("runs"), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => match std::fs::symlink_metadata(path) {
+                Ok(metadata) if metadata.is_symlink() => Err(StateError::IsLink(path.to_owned())),
+                _ => Ok(None),
+            },
+            _ => Self::open(path).map(Some),
+        }
+    }
+
+    /// The names of the runs on record, oldest first.
+    pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
+        let entries = std::fs::read_dir(&self.path).map_err(|source| StateError::Io {
+            doing: "list",
+            path: self.path.clone(),
+            source,
+        })?;
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens a run's directory; `None` if it has gone meanwhile.
+    pub(crate) fn open_run(&self, name: &Path) -> Result<Option<RunDir>, StateError> {
+        let path = self.path.join(name);
+        match open_own_dir(&self.runs, name, &path) {
+            Ok(dir) => Ok(Some(RunDir { path, dir })),
+            Err(StateError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a run's directory, locked. It appears under its name only when `fill` has succeeded.
+    pub(crate) fn create_run(
+        &self,
+        run: RunId,
+        fill: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(RunDir, OwnedFd), StateError> {
+        let unborn = PathBuf::from(format!("{UNBORN}{run}"));
+        let path = self.path.join(run.to_string());
+        rustix::fs::mkdirat(&self.runs, &unborn, Mode::RWXU).map_err(io_error("make", &path))?;
+        let made = (|| {
+            let dir = open_own_dir(&self.runs, &unborn, &path)?;
+            let lock = create_file(&dir, "lock", &path)?;
+            rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+                .map_err(io_error("lock", &path.join("lock")))?;
+            let ledger = File::from(create_file(&dir, "ledger", &path)?);
+            let ledger_path = path.join("ledger");
+            fill(&ledger).map_err(|source| StateError::Io { doing: "write", path: ledger_path, source })?;
+            rustix::fs::renameat(&self.runs, &unborn, &self.runs, run.to_string())
+                .map_err(io_error("name", &path))?;
+            Ok((RunDir { path: path.clone(), dir }, lock))
+        })();
+        if made.is_err() {
+            let _ = std::fs::remove_dir_all(self.path.join(&unborn));
+        }
+        made
+    }
+
+    /// Removes what a host left that died while it made its directory. Nothing was ever started from it.
+    pub(crate) fn remove_unborn(&self, name: &Path) {
+        const LONG_AGO: std::time::Duration = std::time::Duration::from_hours(1);
+        let path = self.path.join(name);
+        let old = std::fs::symlink_metadata(&path)
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONG_AGO));
+        if old {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Whether a name in `runs/` is a run that was never completed.
+pub(crate) fn is_unborn(name: &Path) -> bool {
+    name.to_string_lossy().starts_with(UNBORN)
+}
+
+/// One run's directory.
+#[derive(Debug)]
+pub(crate) struct RunDir {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+/// Whether somebody of the run holds its lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lock {
+    Held,
+    Free,
+}
+
+impl RunDir {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    /// The ledger's bytes; `None` if there is no ledger.
+    pub(crate) fn read_ledger(&self) -> io::Result<Option<Vec<u8>>> {
+        use std::io::Read;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.dir, "ledger", flags, Mode::empty()) {
+            Ok(file) => {
+                let mut bytes = Vec::new();
+                File::from(file).read_to_end(&mut bytes)?;
+                Ok(Some(bytes))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The ledger, to be written while no keeper lives.
+    pub(crate) fn ledger_for_writing(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.dir, "ledger", flags, Mode::empty())?.into())
+    }
+
+    /// Looks at the lock without keeping it.
+    pub(crate) fn lock(&self) -> Lock {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::openat(&self.dir, "lock", flags, Mode::empty()) else { return Lock::Free };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Lock::Free,
+            Err(_) => Lock::Held,
+        }
+    }
+
+    /// Removes the run. Somebody who does the same at the same time is no harm.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.path.exists()
+    }
+}
+
+fn at_path(error: StateError, at: &Path) -> StateError {
+    match error {
+        StateError::Io { doing, source, .. } => StateError::Io { doing, path: at.to_owned(), source },
+        other => other,
+    }
+}
+
+fn make_dir(parent: impl AsFd, path: &Path) -> Result<(), StateError> {
+    match rustix::fs::mkdirat(parent, path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(io_error("make", path)(errno)),
+    }
+}
+
+/// Opens a directory that must be ours alone.
+fn open_own_dir(parent: impl AsFd, name: &Path, path: &Path) -> Result<OwnedFd, StateError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(errno) => {
+            let linked = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink());
+            return Err(if linked {
+                StateError::IsLink(path.to_owned())
+            } else {
+                io_error("open", path)(errno)
+            });
+        }
+    };
+    let stat = rustix::fs::fstat(&dir).map_err(io_error("look at", path))?;
+    let own = rustix::process::geteuid().as_raw();
+    if stat.st_uid != own {
+        return Err(StateError::ForeignOwner { path: path.to_owned(), owner: stat.st_uid, own });
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(StateError::TooOpen { path: path.to_owned(), mode: stat.st_mode & 0o7777 });
+    }
+    Ok(dir)
+}
+
+fn create_file(dir: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, StateError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map_err(io_error("make", &path.join(name)))
+}

@@ -1,0 +1,261 @@
+//! The tender: the host thread that starts the keeper, hears it, and replaces it when it dies.
+//!
+//! It lives as long as the run, because a keeper of the namespace tier dies with the thread that made it.
+
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use crate::event::Event;
+use crate::ledger::{self, Contents, record};
+use crate::link::{Link, Outfit};
+use crate::run::{Inner, Keeper, Table};
+use crate::wire::{Init, ToHost, ToKeeper};
+use crate::worker::Exit;
+use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
+
+/// How long a new keeper may take until it serves.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait between two vain attempts to replace a keeper.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
+
+/// Starts the run's threads; returns when the first keeper serves.
+pub(crate) fn start(run: &Arc<Inner>) -> Result<(), String> {
+    let (ready, answer) = sync_channel(1);
+    let tended = Arc::clone(run);
+    let thread = std::thread::Builder::new().name("snakepit-tender".to_owned());
+    thread.spawn(move || tend(&tended, &ready)).map_err(|error| format!("cannot start a thread: {error}"))?;
+    answer.recv().unwrap_or_else(|_| Err("its thread died".to_owned()))?;
+    if !run.config.reap_interval.is_zero() {
+        let watched = Arc::clone(run);
+        let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
+        thread
+            .spawn(move || reap_now_and_then(&watched))
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+    }
+    Ok(())
+}
+
+fn tend(run: &Arc<Inner>, ready: &SyncSender<Result<(), String>>) {
+    match start_keeper(run) {
+        Err(reason) => {
+            let _ = ready.send(Err(reason));
+            return;
+        }
+        Ok((link, child)) => {
+            run.table().keeper = Keeper::Serving(Arc::clone(&link));
+            let _ = ready.send(Ok(()));
+            hear_until_gone(run, &link, child);
+        }
+    }
+    while mourn(run) {
+        match start_keeper(run) {
+            Ok((link, child)) => {
+                take_over(run, &link);
+                hear_until_gone(run, &link, child);
+            }
+            Err(_) => {
+                // Out of processes or descriptors perhaps: again, but not in a tight loop.
+                run.wait_table(RESTART_PAUSE, |table| !matches!(table.keeper, Keeper::Awaited));
+            }
+        }
+    }
+}
+
+/// A successor serves; unless the run was stopped meanwhile: then it has only the end to see to.
+fn take_over(run: &Inner, link: &Arc<Link>) {
+    let mut table = run.table();
+    match table.keeper {
+        Keeper::Awaited => {
+            table.keeper = Keeper::Serving(Arc::clone(link));
+            drop(table);
+            run.sink.emit(Event::KeeperRegained);
+            run.changed.notify_all();
+        }
+        Keeper::Serving(_) | Keeper::Closing(_) | Keeper::Closed => {
+            table.keeper = Keeper::Closing(Some(Arc::clone(link)));
+            drop(table);
+            let _ = link.send(&ToKeeper::Finish.encode(), &[]);
+        }
+    }
+}
+
+/// Starts a keeper and waits until it serves.
+fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
+    let bytes = run.dir.read_ledger().map_err(|error| format!("cannot read the ledger: {error}"))?;
+    let contents = Contents::parse(&bytes.unwrap_or_default());
+    let cgroup = run
+        .cgroup
+        .as_ref()
+        .map(crate::cgroup::Cgroup::open)
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    let outfit = Outfit {
+        run: run.id,
+        dir: &run.dir,
+        lock: std::os::fd::AsFd::as_fd(&run.lock),
+        cgroup,
+        init: init(run, &run.config, contents.slots),
+    };
+    let (link, mut child) = Link::start(outfit).map_err(|error| error.to_string())?;
+    let answer = link.receive_within(START_PATIENCE);
+    if let Some(ToHost::Ready) = answer {
+        return Ok((Arc::new(link), child));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(match answer {
+        Some(ToHost::Unable { stage, errno }) => {
+            format!("it failed at {stage:?}: {}", std::io::Error::from_raw_os_error(errno))
+        }
+        _ => "it ended before it was ready".to_owned(),
+    })
+}
+
+fn init(run: &Inner, config: &Config, next_slot: u64) -> Init {
+    let failpoints = if cfg!(feature = "failpoints") {
+        std::env::var("SNAKEPIT_FAILPOINTS").unwrap_or_default().into_bytes()
+    } else {
+        Vec::new()
+    };
+    Init {
+        run: run.id.to_string().into_bytes(),
+        tier: run.tier.into(),
+        caller_session: config.session == Session::Caller,
+        sync: config.ledger_sync == LedgerSync::Data,
+        next_slot,
+        boot: run.place.boot,
+        pidns: run.place.pidns,
+        ignored: startup::ignored_signals(),
+        blocked: startup::blocked_signals(),
+        failpoints,
+    }
+}
+
+/// Hears the keeper for as long as it lives.
+fn hear_until_gone(run: &Inner, link: &Link, mut child: Child) {
+    while let Some(message) = link.receive() {
+        hear(run, &message);
+    }
+    // Its socket is closed: it is ending, or must.
+    if !crate::identity::ends_within(link.pidfd(), Some(1000)) {
+        link.signal(rustix::process::Signal::KILL);
+    }
+    let _ = child.wait();
+}
+
+fn hear(run: &Inner, message: &ToHost) {
+    match *message {
+        ToHost::Exit { key, end } => {
+            let mut table = run.table();
+            if let Some(spawning) = table.spawning.get_mut(&key) {
+                spawning.early_exit = Some(end.into());
+            } else if let Some(worker) = table.workers.remove(&key) {
+                drop(table);
+                run.ended(&worker, end.into());
+            }
+        }
+        ToHost::Stopped { key, signal } => {
+            if let Some(worker) = name(run, key) {
+                run.sink.emit(Event::Stopped { worker, signal });
+            }
+        }
+        ToHost::Continued { key } => {
+            if let Some(worker) = name(run, key) {
+                run.sink.emit(Event::Continued { worker });
+            }
+        }
+        ToHost::Escaped { pid } => {
+            if let Some(pid) = Pid::new(pid) {
+                run.sink.emit(Event::EscapeCaught { pid });
+            }
+        }
+        ToHost::LedgerTrouble { errno } => run.sink.emit(Event::LedgerTrouble { errno }),
+        // Only ever the first message, which `start_keeper` has taken.
+        ToHost::Ready | ToHost::Unable { .. } => {}
+    }
+}
+
+fn name(run: &Inner, key: u64) -> Option<crate::WorkerId> {
+    run.table().workers.get(&key).map(|worker| worker.id.clone())
+}
+
+/// The keeper is gone. Sees to it that everything else is, too; true if another one shall be started.
+fn mourn(run: &Inner) -> bool {
+    let (workers, link, closing) = {
+        let mut table = run.table();
+        let (link, closing) = match std::mem::replace(&mut table.keeper, Keeper::Awaited) {
+            Keeper::Serving(link) => (Some(link), false),
+            Keeper::Awaited => (None, false),
+            Keeper::Closing(link) => (link, true),
+            Keeper::Closed => (None, true),
+        };
+        if closing {
+            table.keeper = Keeper::Closing(None);
+        }
+        // Whoever still waits for an answer finds the socket closed.
+        table.spawning.clear();
+        (std::mem::take(&mut table.workers), link, closing)
+    };
+    // A keeper that was told to finish has removed the directory as its last act.
+    let finished = closing && !run.dir.exists();
+    if let Some(link) = link
+        && !finished
+    {
+        if !closing {
+            run.sink.emit(Event::KeeperLost { workers: workers.len() });
+        }
+        let patience = run.config.retry_interval() * run.config.cleanup_max_retries.max(10);
+        link.all_gone_within(patience);
+        clear(run);
+    }
+    for worker in workers.into_values() {
+        run.ended(&worker, Exit::LOST);
+    }
+    let open = {
+        let mut table = run.table();
+        match table.keeper {
+            Keeper::Awaited => true,
+            Keeper::Serving(_) | Keeper::Closing(_) | Keeper::Closed => {
+                table.keeper = Keeper::Closed;
+                false
+            }
+        }
+    };
+    if !open {
+        run.forget();
+    }
+    run.changed.notify_all();
+    open
+}
+
+/// Ends whoever outlived keeper and shims, and writes their ends into the ledger.
+fn clear(run: &Inner) {
+    let Ok(Some(bytes)) = run.dir.read_ledger() else { return };
+    let contents = Contents::parse(&bytes);
+    let swept = reaper::sweep(run.id, &contents, &run.config);
+    if !swept.survivors.is_empty() {
+        run.sink.emit(Event::CleanupTimeout { survivors: swept.survivors, took: swept.took });
+    }
+    let ends: Vec<_> = contents
+        .living
+        .into_values()
+        .map(|record| record::Record { kind: record::Kind::Exit, status: -1, ..record })
+        .collect();
+    let written =
+        run.dir.ledger_for_writing().and_then(|file| ledger::write_from(&file, contents.slots, &ends));
+    if let Err(error) = written {
+        run.sink.emit(Event::LedgerTrouble { errno: error.raw_os_error().unwrap_or(0) });
+    }
+}
+
+/// Dead runs of other hosts are reaped during normal operation too.
+fn reap_now_and_then(run: &Inner) {
+    let closing = |table: &Table| matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
+    while !run.wait_table(run.config.reap_interval, closing) {
+        if let Ok(report) = reaper::reap(&run.state_dir, run.place, &run.config, Some(run.id)) {
+            reaper::announce(&report, &run.sink);
+        }
+    }
+}

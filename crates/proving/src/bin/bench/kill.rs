@@ -1,0 +1,86 @@
+//! From `kill -9` of the host to the last process gone, for each tier beside its own mechanism.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::report::{Floor, Report, Row, Target, Unit};
+use crate::sample::Samples;
+use crate::tree::{Orphanage, Tree};
+use crate::{Bench, Outcome, roles};
+
+/// What is asked for, and the tree of the same mechanism with nothing but PDEATHSIG.
+const PAIRS: [(&str, &str); 4] =
+    [("group", "chain"), ("shim", "chain"), ("auto", "chain"), ("namespace", "pidns-proc")];
+
+/// How many workers, and how often.
+const SIZES: [(usize, usize); 4] = [(1, 60), (10, 40), (100, 21), (500, 9)];
+
+/// The program that the workers run, on both sides.
+pub(crate) const WORKER: [&str; 2] = ["/bin/sleep", "1000"];
+
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
+    let floor = compile_floor(&bench.scratch)?;
+    let _orphanage = Orphanage::open()?;
+    for (tier, mechanism) in PAIRS {
+        if let Err(why) = roles::available(tier) {
+            report.note(format!("kill -9 in the {tier} tier is left out: {why}"));
+            continue;
+        }
+        for (workers, rounds) in SIZES {
+            if workers <= bench.effort.most_workers() {
+                report.add(pair(bench, &floor, tier, mechanism, workers, bench.effort.rounds(rounds))?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pair(
+    bench: &Bench,
+    floor: &Path,
+    tier: &str,
+    mechanism: &str,
+    workers: usize,
+    rounds: usize,
+) -> Outcome<Row> {
+    // Host, keeper, and a shim and a program for each worker.
+    let size = 2 + 2 * workers;
+    let (mut ours, mut plain) = (Samples::default(), Samples::default());
+    for round in 0..rounds {
+        let state = bench.scratch.join(format!("kill-{tier}-{workers}-{round}"));
+        let mut host = Command::new(std::env::current_exe()?);
+        host.args(["host", tier, &workers.to_string()]).arg(&state);
+        // Custody has one shim, with a process at its gate, ahead of need.
+        let tree = Tree::start(&mut host, size + 2)?;
+        ours.push_time(tree.kill()?);
+        std::fs::remove_dir_all(&state)?;
+
+        let mut host = Command::new(std::env::current_exe()?);
+        host.arg("plain-host").arg(floor).args([mechanism, &workers.to_string()]).args(WORKER);
+        let tree = Tree::start(&mut host, size)?;
+        plain.push_time(tree.kill()?);
+    }
+    Ok(Row {
+        what: format!(
+            "kill -9 of the host → all gone: {tier}, {workers} worker{}",
+            if workers == 1 { "" } else { "s" }
+        ),
+        unit: Unit::Seconds,
+        ours,
+        floor: Some(Floor { name: format!("{mechanism} with PDEATHSIG"), samples: plain }),
+        target: Target::RatioAtMost { full: 2.0, smoke: 20.0 },
+    })
+}
+
+/// Compiles the floor as the keeper is compiled: static, small, without symbols.
+fn compile_floor(scratch: &Path) -> Outcome<PathBuf> {
+    let program = scratch.join("floor");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/floor.rs");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let flags = ["--edition=2024", "-O", "-Cpanic=abort", "-Ctarget-feature=+crt-static", "-Cstrip=symbols"];
+    let status = Command::new(rustc).args(flags).arg("-o").arg(&program).arg(source).status()?;
+    if !status.success() {
+        return Err(format!("rustc could not compile the floor: {status}").into());
+    }
+    Ok(program)
+}

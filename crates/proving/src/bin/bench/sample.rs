@@ -1,0 +1,43 @@
+//! Samples of one quantity and what is said about them.
+
+use std::time::Duration;
+
+/// Measured values, in measured order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<f64>);
+
+impl Samples {
+    pub(crate) fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    pub(crate) fn push_time(&mut self, time: Duration) {
+        self.push(time.as_secs_f64());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The value below which the given part of the samples lies.
+    pub(crate) fn quantile(&self, part: f64) -> f64 {
+        assert!(!self.0.is_empty(), "nothing was measured");
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len() - 1;
+        let place = part * last as f64;
+        let below = place.floor() as usize;
+        let above = (below + 1).min(last);
+        sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+    }
+}
+
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        Self(values.into_iter().collect())
+    }
+}

@@ -1,0 +1,13 @@
+//! The benchmarks run here with few rounds. Only what a busy machine cannot excuse fails: memory, and times that
+//! are off by a factor, not by noise. The real numbers are in `docs/bench/custody.md`.
+
+use std::process::Command;
+
+#[test]
+fn speed_is_of_the_right_order_and_keeper_and_shims_are_small() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_bench")).arg("--smoke").output().expect("the benchmark starts");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+}
