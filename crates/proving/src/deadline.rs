@@ -55,6 +55,12 @@ pub fn recheck<T>(deadline: Deadline, what: &str, mut look: impl FnMut() -> Opti
             return found;
         }
         assert!(deadline.left().is_some(), "never came: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        let_pass(Duration::from_millis(2));
     }
+}
+
+/// Lets time pass where time itself is meant: a random moment for a fault, the age of a hostile process.
+#[expect(clippy::disallowed_methods, reason = "there is no event to wait for")]
+pub fn let_pass(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -1,5 +1,6 @@
 //! Ledgers bent on purpose: bytes of a run's ledger changed as a failing disk or another boot would.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,10 +25,11 @@ pub fn write(run_dir: &Path, bytes: &[u8]) {
 const BOOT: std::ops::Range<usize> = 24..40;
 const PID_NAMESPACE: std::ops::Range<usize> = 40..48;
 const KIND_AT: usize = 6;
+const KEY_AT: usize = 8;
+const MAIN_PID_AT: usize = 64;
+/// Intent and record.
+const WORKER_KINDS: [u8; 2] = [4, 5];
 const CRC_AT: usize = SLOT - 4;
-
-/// The kind of a record that names a worker's process.
-pub const RECORD: u8 = 5;
 
 /// Makes every record one of another boot.
 pub fn move_to_another_boot(bytes: &mut [u8]) {
@@ -39,9 +41,17 @@ pub fn move_to_another_pid_namespace(bytes: &mut [u8]) {
     change(bytes, PID_NAMESPACE);
 }
 
-/// The kinds of the records, slot by slot.
-pub fn kinds(bytes: &[u8]) -> Vec<u8> {
-    bytes.chunks_exact(SLOT).map(|slot| slot[KIND_AT]).collect()
+/// The workers that are named with a process in some slot other than `damaged`: nobody may skip those.
+pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
+    let number = |slot: &[u8], at: usize, len: usize| {
+        slot[at..at + len].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let slots = bytes.chunks_exact(SLOT).enumerate();
+    slots
+        .filter(|&(at, slot)| at != damaged && WORKER_KINDS.contains(&slot[KIND_AT]))
+        .filter(|(_, slot)| number(slot, MAIN_PID_AT, 4) != 0)
+        .map(|(_, slot)| number(slot, KEY_AT, 8))
+        .collect()
 }
 
 fn change(bytes: &mut [u8], place: std::ops::Range<usize>) {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use snakepit_proving::deadline::let_pass;
 use snakepit_proving::{Case, Deadline, GridTier, HostProcess, Process, random, rounds};
 
 super::each_tier!(random_kill);
@@ -23,7 +24,7 @@ fn random_kill(case: &mut Case) {
         let mut host = case.host();
         host.ask(&format!("storm 4 {} {}", case.state().display(), log.display())).expect("storm");
         // The moment is random on purpose; nothing is awaited.
-        std::thread::sleep(Duration::from_micros(random::below(LONGEST_MICROS)));
+        let_pass(Duration::from_micros(random::below(LONGEST_MICROS)));
         strike(&mut host, round);
         case.workers_must_be_gone(Deadline::patient());
         case.custody_must_be_gone(Deadline::patient());

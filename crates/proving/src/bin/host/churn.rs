@@ -1,9 +1,10 @@
 //! Very many short lives, one after the other: what leaks a little shows here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use snakepit_custody::{ExitStatus, Run};
-use snakepit_proving::deadline::recheck;
+use snakepit_proving::deadline::{let_pass, recheck};
 use snakepit_proving::{Deadline, census};
 
 use crate::orders::Refusal;
@@ -18,14 +19,16 @@ pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, Ref
     lives(run, count, threads)?;
     let after = Counts::take(run);
     Ok(format!(
-        "host_before={} host_after={} keeper_before={} keeper_after={} zombies={}",
-        before.host, after.host, before.keeper, after.keeper, after.zombies
+        "host_before={} host_after={} keeper_before={} keeper_after={} shims_before={} shims_after={} zombies={}",
+        before.host, after.host, before.keeper, after.keeper, before.children, after.children, after.zombies
     ))
 }
 
+#[derive(PartialEq, Eq)]
 struct Counts {
     host: usize,
     keeper: usize,
+    children: usize,
     zombies: usize,
 }
 
@@ -33,16 +36,24 @@ impl Counts {
     fn take(run: &Run) -> Self {
         let me = std::process::id().cast_signed();
         let keeper = run.keeper_pid().map_or(0, snakepit_custody::Pid::as_raw);
-        // The last worker's end reaches us a moment before the keeper has let go of what it held for it.
-        recheck(Deadline::patient(), "a keeper without children", || {
-            census::children(keeper).is_empty().then_some(())
-        });
         let zombies = |parent| census::children(parent).iter().filter(|child| child.is_zombie()).count();
-        Self {
+        let look = || Self {
             host: census::open_descriptors(me),
             keeper: census::open_descriptors(keeper),
+            children: census::children(keeper).len(),
             zombies: zombies(me) + zombies(keeper),
-        }
+        };
+        // The last worker's end reaches us a moment before the keeper has let go of what it held for it, and
+        // it may be making a shim for the next one: what counts is what stays.
+        let mut last = look();
+        recheck(Deadline::patient(), "a keeper at rest", || {
+            let_pass(Duration::from_millis(50));
+            let now = look();
+            let rests = now == last;
+            last = now;
+            rests.then_some(())
+        });
+        last
     }
 }
 

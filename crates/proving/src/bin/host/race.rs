@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use snakepit_custody::{ExitStatus, Run};
+use snakepit_proving::deadline::let_pass;
 use snakepit_proving::random;
 
 use crate::orders::Refusal;
@@ -22,7 +23,7 @@ pub(crate) fn run(run: &Run, kit: &Kit, rounds: usize) -> Result<String, Refusal
         let (early, late, report) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| worker.wait());
             // The race is the point: nothing is awaited here.
-            std::thread::sleep(pause);
+            let_pass(pause);
             let report = worker.stop(Duration::from_secs(3));
             (waiting.join().expect("the waiting thread"), worker.wait(), report)
         });

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit_proving::deadline::let_pass;
 use snakepit_proving::tag::Worn;
 
 use crate::process::{self, Ready};
@@ -35,7 +36,7 @@ fn run_chain(worn: &Worn, end: Instant) {
     while !worn.halted() && Instant::now() < end {
         escaped = escaped || rustix::process::getppid().is_some_and(rustix::process::Pid::is_init);
         if escaped {
-            std::thread::sleep(SLOW);
+            let_pass(SLOW);
         }
         // SAFETY: one thread, plain system calls.
         match unsafe { libc::fork() } {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use snakepit_proving::deadline::let_pass;
 use snakepit_proving::tag::Worn;
 
 /// No hostile process lives longer, whatever custody and the test do.
@@ -86,5 +87,5 @@ pub(crate) fn rest(worn: &Worn) {
 }
 
 pub(crate) fn rest_untagged() {
-    std::thread::sleep(LIFETIME);
+    let_pass(LIFETIME);
 }
