@@ -14,7 +14,7 @@ use rustix::event::PollFd;
 use rustix::process::Signal;
 
 use crate::deadline::READABLE;
-use crate::{Deadline, GridTier, Process};
+use crate::{Deadline, GridTier, Process, census};
 
 /// The longest that any answer takes: the storm of 10,000 spawns does.
 const ANSWER: Duration = Duration::from_mins(4);
@@ -185,9 +185,13 @@ impl HostProcess {
 
     /// Says one line and waits for the answer.
     pub fn ask(&mut self, order: &str) -> Reply {
+        self.try_ask(order).unwrap_or_else(|| panic!("the host ended instead of answering {order:?}"))
+    }
+
+    /// The same for a host that may end instead.
+    pub fn try_ask(&mut self, order: &str) -> Option<Reply> {
         self.say(order);
-        let line = self.hear().unwrap_or_else(|| panic!("the host ended instead of answering {order:?}"));
-        Reply::parse(&line)
+        self.hear().map(|line| Reply::parse(&line))
     }
 
     /// Says one line to which no answer comes, or which is answered later.
@@ -230,9 +234,10 @@ impl HostProcess {
         self.workers.iter().map(|worker| worker.pgid).collect()
     }
 
-    /// The workers' shims.
+    /// All shims, those included that the keeper has ready for workers to come.
     pub fn shims(&self) -> Vec<Process> {
-        let opened = self.workers.iter().map(|worker| Process::open(worker.shim).expect("pidfd_open"));
+        let children = census::children(self.keeper.expect("a run with a keeper"));
+        let opened = children.iter().map(|child| Process::open(child.pid).expect("pidfd_open"));
         opened.flatten().collect()
     }
 

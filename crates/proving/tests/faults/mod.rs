@@ -132,11 +132,13 @@ fn kill_all_of_custody(host: &mut HostProcess) {
 
 /// The same where a shim cannot end yet, because a process of its namespace cannot.
 fn kill_all_of_custody_but_wait_for_none(host: &mut HostProcess) -> Vec<Process> {
-    let (keeper, shims) = (host.keeper_process(), host.shims());
+    let keeper = host.keeper_process();
+    host.process().signal(Signal::STOP);
+    hold_still([&keeper]);
+    let shims = host.shims();
     // The keeper last: its end makes the shims' groups orphaned, and the kernel continues whoever is stopped
     // in such a group.
     let all: Vec<Process> = shims.into_iter().chain(std::iter::once(keeper)).collect();
-    host.process().signal(Signal::STOP);
     hold_still(&all);
     for process in &all {
         process.signal(Signal::KILL);

@@ -9,9 +9,11 @@ super::each_tier!(never_continued, continued);
 fn stopped_then_killed(case: &mut Case) -> Vec<snakepit_proving::Process> {
     let mut host = case.host_with(3, "family");
     case.must_be_populated(9);
+    let keeper = host.keeper_process();
+    super::hold_still([&keeper]);
     let mut stopped = host.shims();
-    stopped.push(host.keeper_process());
     super::hold_still(&stopped);
+    stopped.push(keeper);
     host.kill();
     stopped
 }
