@@ -1,1 +1,86 @@
-fn main() {}
+//! The program `snakepit`: one file per verb. The only room that prints and chooses exit codes.
+#![forbid(unsafe_code)]
+
+mod cleanup;
+mod doctor;
+mod duration;
+mod exec;
+mod ledger;
+mod say;
+mod table;
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use say::Failure;
+
+/// Runs worker processes so that nothing they start outlives their owner.
+#[derive(Parser)]
+#[command(name = "snakepit", version, arg_required_else_help = true, after_help = STATE_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const STATE_HELP: &str = "\
+State: runs are recorded in --state-dir, else $SNAKEPIT_STATE_DIR, else /var/lib/snakepit for root,
+else $XDG_STATE_HOME/snakepit (~/.local/state/snakepit).";
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    Exec(exec::Args),
+    Ledger(ledger::Args),
+    Cleanup(cleanup::Args),
+    Doctor(doctor::Args),
+}
+
+/// Where a verb finds the records, and how it prints what it found.
+#[derive(clap::Args)]
+struct Common {
+    /// Where runs are recorded.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Print one JSON object instead of text for people.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    fn state_dir(&self) -> Result<PathBuf, Failure> {
+        match &self.state_dir {
+            Some(dir) => Ok(dir.clone()),
+            None => snakepit_custody::default_state_dir().map_err(|error| {
+                Failure::new("cannot choose a state directory", &error).hint("name one with --state-dir")
+            }),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let status = match cli.verb {
+        Verb::Exec(args) => Ok(exec::run(&args)),
+        Verb::Ledger(args) => ledger::run(&args),
+        Verb::Cleanup(args) => cleanup::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+    };
+    ExitCode::from(status.unwrap_or_else(|failure| failure.report()))
+}
+
+/// Help is a success. A wrong command line is, for `exec`, a failure of ours and not of the command: 125.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A closed stdout or stderr changes nothing.
+    let _ = error.print();
+    if !error.use_stderr() {
+        ExitCode::SUCCESS
+    } else if std::env::args_os().nth(1).as_deref() == Some(OsStr::new("exec")) {
+        ExitCode::from(say::OURS)
+    } else {
+        ExitCode::from(say::USAGE)
+    }
+}

@@ -106,11 +106,16 @@ pub(crate) fn stop_workers(
 
 fn ask_to_end(run: &Inner, workers: &[Arc<Shared>]) {
     let Some(link) = run.link() else { return };
+    // A stopped keeper would pass nothing on.
+    link.signal(Signal::CONT);
     let term = if run.config.process_group_kill { Reach::Group } else { Reach::Process };
     for worker in workers {
         // CONT after TERM: a stopped worker cannot act on TERM before it goes on.
         for (signal, reach) in [(libc::SIGTERM, term), (libc::SIGCONT, Reach::Group)] {
-            let _ = link.send(&ToKeeper::Signal { key: worker.key, signal, reach }.encode(), &[]);
+            if link.send(&ToKeeper::Signal { key: worker.key, signal, reach }.encode(), &[]).is_err() {
+                // It does not listen: KILL will not depend on it.
+                return;
+            }
         }
     }
 }
@@ -119,7 +124,9 @@ fn kill(run: &Inner, workers: &[Arc<Shared>], scope: Scope) {
     if let Some(link) = run.link() {
         link.signal(Signal::CONT);
         for worker in workers {
-            let _ = link.send(&ToKeeper::Kill { key: worker.key }.encode(), &[]);
+            if link.send(&ToKeeper::Kill { key: worker.key }.encode(), &[]).is_err() {
+                break;
+            }
         }
     }
     for worker in workers {

@@ -13,6 +13,10 @@
 compile_error!(
     "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported"
 );
+#[cfg(all(unix, not(target_os = "linux")))]
+compile_error!(
+    "snakepit's keeper is written for Linux; a keeper of process groups for other Unixes is not built yet"
+);
 
 mod barrier;
 mod cgroup;

@@ -14,7 +14,7 @@ use crate::ledger::Contents;
 use crate::ledger::record::Process;
 use crate::machine::{self, Place};
 use crate::run::OpenError;
-use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
+use crate::state::{Lock, RunDir, StateDir, StateError, is_leftover};
 use crate::{Config, Pid, RunId, WorkerId};
 
 /// How long a keeper that is at work on its own dead run may take before it is ended, too.
@@ -94,8 +94,8 @@ pub(crate) fn reap(
     let mut report = CleanupReport::default();
     for name in state.run_names()? {
         let name = Path::new(&name);
-        if is_unborn(name) {
-            state.remove_unborn(name);
+        if is_leftover(name) {
+            state.remove_leftover(name);
             continue;
         }
         let text = name.to_string_lossy().into_owned();
@@ -169,10 +169,13 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
 
 /// Clears one run if it is dead.
 fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<ReapedRun> {
-    let bytes = match dir.read_ledger() {
+    let read = dir.read_ledger();
+    if !dir.exists() {
+        // It was removed meanwhile, and what was read is nothing.
+        return None;
+    }
+    let bytes = match read {
         Ok(bytes) => bytes.unwrap_or_default(),
-        // Its keeper is just removing it.
-        Err(_) if !dir.exists() => return None,
         Err(error) => return Some(trouble(run.to_string(), format!("its ledger cannot be read: {error}"))),
     };
     let contents = Contents::parse(&bytes);
@@ -246,11 +249,15 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
         }
         clean_passes = 0;
         let before = killed.len();
-        for (process, worker) in &found {
-            if !killed.iter().any(|killed| killed.pid == process.pid) {
-                let command = machine::command_line(process.pid);
-                killed.push(Killed { pid: process.pid, worker: worker.clone(), command });
+        for (_, named) in &found {
+            if !killed.iter().any(|known| known.pid == named.pid) {
+                killed.push(named.clone());
             }
+        }
+        if let Some(cgroup) = &cgroup {
+            let _ = cgroup.kill();
+        }
+        for (process, _) in &found {
             process.kill();
         }
         let deadline = Instant::now() + config.retry_interval();
@@ -262,8 +269,7 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
             })
             .collect();
         vain_rounds = if left.is_empty() && killed.len() > before { 0 } else { vain_rounds + 1 };
-        survivors =
-            left.into_iter().map(|(process, worker)| Survivor::observe(process.pid, worker)).collect();
+        survivors = left.into_iter().map(|(_, named)| Survivor::observe(named.pid, named.worker)).collect();
     }
     killed.retain(|killed| !survivors.iter().any(|survivor| survivor.pid == killed.pid));
     if survivors.is_empty()
@@ -275,33 +281,33 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
     Swept { killed, survivors, took: began.elapsed() }
 }
 
-/// Everybody of the run who can be found now.
-fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found, Option<WorkerId>)> {
-    let mut found: Vec<(Found, Option<WorkerId>)> = Vec::new();
-    if let Some(cgroup) = cgroup {
-        let members = cgroup.members();
-        if !members.is_empty() {
-            let opened = members.into_iter().filter_map(identity::open);
-            found.extend(opened.map(|process| (process, None)));
-            let _ = cgroup.kill();
-        }
-    }
+/// Everybody of the run who can be found now, each once, with a name while it still has one.
+fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found, Killed)> {
     let recorded = contents.living.values().flat_map(|record| {
         let worker = std::str::from_utf8(&record.text).ok().and_then(|text| WorkerId::new(text).ok());
-        [(record.shim, None), (record.main, worker)]
+        [(record.main, worker), (record.shim, None)]
     });
-    let keepers = contents.keepers.iter().map(|record| (record.main, None::<WorkerId>));
-    for (process, worker) in keepers.chain(recorded) {
-        if process != Process::default()
-            && let Some(process) = identity::find_of_run(&process, run)
-        {
-            found.push((process, worker));
-        }
-    }
-    for process in identity::find_marked(run) {
-        if !found.iter().any(|(other, _)| other.pid == process.pid) {
-            found.push((process, None));
+    let keepers = contents.keepers.iter().map(|record| (record.main, None));
+    let by_record = recorded
+        .chain(keepers)
+        .filter(|(process, _)| *process != Process::default())
+        .filter_map(|(process, worker)| Some((identity::find_of_run(&process, run)?, worker)));
+    let by_cgroup = cgroup.map(find_members).unwrap_or_default().into_iter();
+    let by_marker = identity::find_marked(run);
+    let mut found: Vec<(Found, Killed)> = Vec::new();
+    for (process, worker) in by_record.chain(by_cgroup.chain(by_marker).map(|process| (process, None))) {
+        if !found.iter().any(|(known, _)| known.pid == process.pid) {
+            let command = machine::command_line(process.pid);
+            let named = Killed { pid: process.pid, worker, command };
+            found.push((process, named));
         }
     }
     found
+}
+
+/// Who is in the cgroup, and was so when the pidfd was held already.
+fn find_members(cgroup: &Cgroup) -> Vec<Found> {
+    let opened: Vec<Found> = cgroup.members().into_iter().filter_map(identity::open).collect();
+    let again = cgroup.members();
+    opened.into_iter().filter(|process| again.contains(&process.pid) && process.is_alive()).collect()
 }

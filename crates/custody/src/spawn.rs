@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 
 use crate::command::{Command, EnvBase, MAX_HANDED_FDS, Stdio, TerminalUse};
-use crate::wire::{Orders, Stage};
+use crate::wire::{Orders, Stage, Strings};
 use crate::{RUN_ID_VARIABLE, RunId, WORKER_ID_VARIABLE, WorkerId};
 
 /// Why a command does not run. Nothing of the attempt is left.
@@ -186,12 +186,12 @@ pub(crate) fn prepare(
     }) {
         return Err(SpawnError::Cwd { dir: cwd, source: errno.into() });
     }
-    let environment = environment(command.inherit_env, command.env, worker, run)?;
-    let path = environment.get(OsStr::new("PATH")).cloned().or_else(|| std::env::var_os("PATH"));
-    let program = look_up(&command.program, path, &cwd)?;
-    let argv: Vec<OsString> = std::iter::once(command.program.clone()).chain(command.args).collect();
-    for arg in &argv {
+    let (envp, path) = environment(command.inherit_env, command.env, worker, run)?;
+    let program = look_up(&command.program, path.or_else(|| std::env::var_os("PATH")), &cwd)?;
+    let mut argv = Strings::one(command.program.as_bytes());
+    for arg in &command.args {
         refuse_nul("an argument", arg)?;
+        argv.push(&[arg.as_bytes()]);
     }
     refuse_nul("the working directory", cwd.as_os_str())?;
     let mut targets = vec![0, 1, 2];
@@ -212,18 +212,12 @@ pub(crate) fn prepare(
         targets.push(target);
         fds.push(fd);
     }
-    let envp = environment.into_iter().map(|(key, value)| {
-        let mut entry = key.into_vec();
-        entry.push(b'=');
-        entry.extend_from_slice(value.as_bytes());
-        entry
-    });
     let orders = Orders {
         key,
-        program: program.into_os_string().into_vec(),
-        argv: argv.into_iter().map(OsString::into_vec).collect(),
-        envp: envp.collect(),
-        cwd: cwd.as_os_str().as_bytes().to_vec(),
+        program: Strings::one(program.as_os_str().as_bytes()),
+        argv,
+        envp,
+        cwd: Strings::one(cwd.as_os_str().as_bytes()),
         targets,
         rlimits: command.rlimits.iter().map(|limit| (limit.resource, limit.soft, limit.hard)).collect(),
         nice: command.nice,
@@ -244,34 +238,45 @@ fn refuse_nul(what: &'static str, value: &OsStr) -> Result<(), SpawnError> {
     Ok(())
 }
 
+/// The worker's environment, and the `PATH` in it.
 fn environment(
     base: EnvBase,
     changes: Vec<(OsString, Option<OsString>)>,
     worker: &WorkerId,
     run: RunId,
-) -> Result<BTreeMap<OsString, OsString>, SpawnError> {
-    let mut environment: BTreeMap<OsString, OsString> = match base {
-        EnvBase::Host => std::env::vars_os().collect(),
-        EnvBase::Empty => BTreeMap::new(),
-    };
+) -> Result<(Strings, Option<OsString>), SpawnError> {
+    let mut changed: BTreeMap<OsString, Option<OsString>> = BTreeMap::new();
     for (key, value) in changes {
         if key.is_empty() || key.as_bytes().contains(&b'=') {
             return Err(SpawnError::BadVariable(key.to_string_lossy().into_owned()));
         }
         refuse_nul("a variable's name", &key)?;
-        match value {
-            Some(value) => {
-                refuse_nul("a variable's value", &value)?;
-                environment.insert(key, value);
-            }
-            None => {
-                environment.remove(&key);
-            }
+        if let Some(value) = &value {
+            refuse_nul("a variable's value", value)?;
+        }
+        changed.insert(key, value);
+    }
+    changed.insert(RUN_ID_VARIABLE.into(), Some(run.to_string().into()));
+    changed.insert(WORKER_ID_VARIABLE.into(), Some(worker.as_str().into()));
+    let mut strings = Strings::default();
+    let mut path = None;
+    let mut set = |key: &OsStr, value: OsString| {
+        strings.push(&[key.as_bytes(), b"=", value.as_bytes()]);
+        if key == "PATH" {
+            path = Some(value);
+        }
+    };
+    if base == EnvBase::Host {
+        for (key, value) in std::env::vars_os().filter(|(key, _)| !changed.contains_key(key)) {
+            set(&key, value);
         }
     }
-    environment.insert(RUN_ID_VARIABLE.into(), run.to_string().into());
-    environment.insert(WORKER_ID_VARIABLE.into(), worker.as_str().into());
-    Ok(environment)
+    for (key, value) in changed {
+        if let Some(value) = value {
+            set(&key, value);
+        }
+    }
+    Ok((strings, path))
 }
 
 /// Finds the program as a shell does: a name in `PATH`, anything with a slash as a path.

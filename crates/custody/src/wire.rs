@@ -81,19 +81,48 @@ pub(crate) enum Reach {
     Process = 2,
 }
 
+/// Strings as exec wants them: one after another, each closed by a NUL. So the process at the gate needs no
+/// copy of them.
+#[derive(Debug, Default)]
+pub(crate) struct Strings(pub(crate) Vec<u8>);
+
+impl Strings {
+    /// Appends a string made of parts, none of which has a NUL.
+    pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.0.extend_from_slice(part);
+        }
+        self.0.push(0);
+    }
+
+    /// One string alone.
+    pub(crate) fn one(string: &[u8]) -> Self {
+        let mut strings = Self::default();
+        strings.push(&[string]);
+        strings
+    }
+
+    /// Each string with its NUL.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &std::ffi::CStr> {
+        self.0
+            .split_inclusive(|byte| *byte == 0)
+            .filter_map(|bytes| std::ffi::CStr::from_bytes_with_nul(bytes).ok())
+    }
+}
+
 /// What the process at the gate is to become. The keeper passes it on without reading it.
 #[derive(Debug)]
 pub(crate) struct Orders {
     /// Counted from 1 within the run.
     pub(crate) key: u64,
     /// The program's path, already looked up.
-    pub(crate) program: Vec<u8>,
+    pub(crate) program: Strings,
     /// Its arguments, the zeroth included.
-    pub(crate) argv: Vec<Vec<u8>>,
+    pub(crate) argv: Strings,
     /// Its environment, `KEY=value`.
-    pub(crate) envp: Vec<Vec<u8>>,
+    pub(crate) envp: Strings,
     /// Its working directory.
-    pub(crate) cwd: Vec<u8>,
+    pub(crate) cwd: Strings,
     /// The number that each descriptor shall have.
     pub(crate) targets: Vec<i32>,
     /// Resource, soft, hard.
@@ -110,10 +139,10 @@ impl Orders {
     /// The message's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Put::default();
-        out.u64(self.key).bytes(&self.program);
-        out.list(&self.argv, |out, arg| out.bytes(arg));
-        out.list(&self.envp, |out, var| out.bytes(var));
-        out.bytes(&self.cwd);
+        out.u64(self.key);
+        for strings in [&self.program, &self.argv, &self.envp, &self.cwd] {
+            out.bytes(&strings.0);
+        }
         out.list(&self.targets, |out, target| out.i32(*target));
         out.list(&self.rlimits, |out, (resource, soft, hard)| out.i32(*resource).u64(*soft).u64(*hard));
         out.list(self.nice.as_slice(), |out, nice| out.i32(*nice));
@@ -127,10 +156,10 @@ impl Orders {
         let mut take = Take(bytes);
         Some(Self {
             key: take.u64()?,
-            program: take.bytes()?,
-            argv: take.list(Take::bytes)?,
-            envp: take.list(Take::bytes)?,
-            cwd: take.bytes()?,
+            program: Strings(take.bytes()?),
+            argv: Strings(take.bytes()?),
+            envp: Strings(take.bytes()?),
+            cwd: Strings(take.bytes()?),
             targets: take.list(Take::i32)?,
             rlimits: take.list(|take| Some((take.i32()?, take.u64()?, take.u64()?)))?,
             nice: take.list(Take::i32)?.first().copied(),

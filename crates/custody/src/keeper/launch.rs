@@ -3,7 +3,6 @@
 //! It is made ahead of need, so that a spawn costs no fork. It has no orders, and so nothing to run, until
 //! the keeper has it on record; what goes wrong afterwards is told through the gate.
 
-use std::ffi::CString;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -110,8 +109,9 @@ fn prepare(
         // keeper and all that it forks do.
         at(Stage::Terminal, sys::take_terminal(0))?;
     }
-    let cwd = at(Stage::Cwd, c_string(&orders.cwd))?;
-    at(Stage::Cwd, sys::change_dir(&cwd))?;
+    for cwd in orders.cwd.iter() {
+        at(Stage::Cwd, sys::change_dir(cwd))?;
+    }
     // It was lowered by nobody but a keeper that could raise it.
     let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
     for (resource, soft, hard) in &orders.rlimits {
@@ -141,15 +141,13 @@ fn arrange(targets: &[i32], fds: &[OwnedFd], gate: RawFd) -> Result<RawFd> {
 
 /// Comes back only with a failure.
 fn become_program(orders: &Orders, ground: &Ground) -> Failure {
-    let run = || -> Result<Error> {
-        let program = c_string(&orders.program)?;
-        let argv = orders.argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>>>()?;
-        let envp = orders.envp.iter().map(|var| c_string(var)).collect::<Result<Vec<_>>>()?;
-        restore_signals(ground.signals);
-        hit("worker.exec", ground.serial)?;
-        Ok(sys::exec(&program, &argv, &envp))
+    restore_signals(ground.signals);
+    let error = match (hit("worker.exec", ground.serial), orders.program.iter().next()) {
+        (Err(error), _) => error,
+        (Ok(()), None) => Error::from_raw_os_error(sys::EPROTO),
+        (Ok(()), Some(program)) => sys::exec(program, orders.argv.iter(), orders.envp.iter()),
     };
-    (Stage::Exec, run().unwrap_or_else(|error| error))
+    (Stage::Exec, error)
 }
 
 /// The signals that the keeper, its shims and the processes at the gate ignore.
@@ -177,8 +175,4 @@ fn restore_signals(signals: InheritedSignals) {
         }
     }
     sys::set_blocked(signals.blocked);
-}
-
-fn c_string(bytes: &[u8]) -> Result<CString> {
-    CString::new(bytes).map_err(Error::from)
 }

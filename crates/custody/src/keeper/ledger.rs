@@ -139,16 +139,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes the run's files; the directory itself goes by the path that the kernel knows it under.
+    /// Removes the run: first its name, in one step, so that nobody ever reads half of it.
     pub(crate) fn remove(self) -> Result<()> {
         let dir = self.dir.as_raw_fd();
-        let path = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
-        for name in [c"ledger.new", c"ledger", c"lock", c"keeper"] {
-            match sys::unlink_at(dir, name) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        let named = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
+        let name = named.file_name().unwrap_or_default();
+        let path = named.with_file_name(format!(".gone-{}", name.to_string_lossy()));
+        std::fs::rename(&named, &path)?;
+        for name in [c"ledger", c"lock"] {
+            sys::unlink_at(dir, name)?;
         }
-        std::fs::remove_dir(path)
+        // What a compaction left that was killed half-way; mostly there is nothing.
+        std::fs::remove_dir(&path).or_else(|_| std::fs::remove_dir_all(&path))
     }
 }

@@ -4,8 +4,10 @@
 //! the shims and the end of the run; it knows nothing of pools, calls or time-outs. The host talks to it
 //! through the socket on descriptor 0.
 //!
-//! `main` → `keeper` (the loop) → `shim` (one per worker) → `launch` (from clone to exec).
+//! `main` → `keeper` (the loop) → `birth` (a worker's start) → `shim` (one per worker) → `launch` (from clone
+//! to exec) → `wards` (a worker's life and end).
 
+mod birth;
 mod children;
 mod failpoint;
 mod identity;
@@ -18,6 +20,7 @@ mod record;
 mod shim;
 mod steps;
 mod sys;
+mod wards;
 #[path = "../wire.rs"]
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;

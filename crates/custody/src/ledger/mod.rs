@@ -77,8 +77,9 @@ impl Contents {
         if self.torn > 0 {
             troubles.push(format!("the last record is torn: {} of {SLOT} bytes", self.torn));
         }
-        if self.open.is_none() && self.slots > 0 {
-            troubles.push("the record of the run's opening cannot be read".to_owned());
+        if self.open.is_none() {
+            // A run has its name only once this record is written: without it, something was lost.
+            troubles.push("the record of the run's opening is missing or corrupt".to_owned());
         }
         troubles
     }
@@ -142,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_not_corruption_and_an_empty_file_is_neither() {
+    fn a_torn_tail_is_not_corruption_and_an_empty_file_is_never_a_clean_one() {
         let whole = bytes(&[record(Kind::Open, 0), record(Kind::Record, 1)]);
         for cut in SLOT + 1..whole.len() {
             let contents = Contents::parse(&whole[..cut]);
             assert!(contents.damaged.is_empty());
             assert_eq!(contents.torn, (cut - SLOT) as u64);
         }
-        assert!(Contents::parse(&[]).troubles().is_empty());
+        assert_eq!(Contents::parse(&[]).troubles().len(), 1);
     }
 }

@@ -12,8 +12,8 @@ mod pen;
 #[path = "../../../../custody/src/ledger/record.rs"]
 #[expect(dead_code, reason = "the pen needs a part of it")]
 mod record;
-#[path = "../../../../custody/src/keeper/sys.rs"]
-#[expect(dead_code, reason = "the pen needs a part of it")]
+#[path = "../../../../custody/src/keeper/sys/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "the pen needs a part of it")]
 mod sys;
 
 mod gigabyte;

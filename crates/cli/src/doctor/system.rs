@@ -1,0 +1,139 @@
+//! What the kernel tells about itself and about us: user namespaces, cgroups, seccomp, limits.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::process::{Resource, getrlimit};
+
+use super::Finding;
+
+pub(super) fn examine() -> Vec<Finding> {
+    vec![user_namespaces(), cgroup(), seccomp(), no_new_privs()]
+}
+
+fn user_namespaces() -> Finding {
+    const NAME: &str = "user namespaces";
+    if rustix::process::geteuid().is_root() {
+        return Finding::ok(NAME, "not needed: we are root");
+    }
+    let closed = [
+        (
+            "/proc/sys/kernel/unprivileged_userns_clone",
+            "0",
+            "kernel.unprivileged_userns_clone is 0; root can set it to 1",
+        ),
+        ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces is 0; root can raise it"),
+        (
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "kernel.apparmor_restrict_unprivileged_userns is 1; root can set it to 0 or write a profile for snakepit",
+        ),
+    ];
+    for (path, bad, why) in closed {
+        if sysctl(path).as_deref() == Some(bad) {
+            return Finding::warn(NAME, format!("closed: {why}"));
+        }
+    }
+    match sysctl("/proc/sys/user/max_user_namespaces") {
+        Some(max) => Finding::ok(NAME, format!("open (at most {max})")),
+        None => Finding::warn(NAME, "the kernel was built without them"),
+    }
+}
+
+fn cgroup() -> Finding {
+    const NAME: &str = "cgroup v2";
+    let Some(mount) = cgroup2_mount() else {
+        return Finding::warn(NAME, "not mounted (cgroup v1 only, or none)");
+    };
+    let own = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let own = mount.join(own);
+    if !own.join("cgroup.procs").exists() {
+        return Finding::warn(
+            NAME,
+            format!("mounted on {}, but our own cgroup is outside of it", mount.display()),
+        );
+    }
+    let hybrid = if mount == Path::new("/sys/fs/cgroup") { "" } else { " (hybrid: controllers are v1)" };
+    match access(&own, Access::WRITE_OK) {
+        Ok(()) => Finding::ok(NAME, format!("{} is ours to write{hybrid}", own.display())),
+        Err(error) => Finding::warn(NAME, format!("{} is not ours to write: {error}{hybrid}", own.display())),
+    }
+}
+
+fn cgroup2_mount() -> Option<PathBuf> {
+    // In mountinfo the mount point is the fifth field, and the type follows the lone dash.
+    read_to_string("/proc/self/mountinfo").ok()?.lines().find_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        source.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+fn seccomp() -> Finding {
+    const NAME: &str = "seccomp";
+    match own_status("Seccomp").as_deref() {
+        Some("0") => Finding::ok(NAME, "no filter"),
+        Some("1") => Finding::warn(NAME, "strict mode"),
+        Some("2") => {
+            let filters = own_status("Seccomp_filters").unwrap_or_else(|| "some".to_owned());
+            Finding::warn(
+                NAME,
+                format!("filtered ({filters} filters): calls such as clone or pidfd_open may be refused"),
+            )
+        }
+        _ => Finding::warn(NAME, "unknown: /proc/self/status does not tell"),
+    }
+}
+
+fn no_new_privs() -> Finding {
+    const NAME: &str = "no_new_privs";
+    match own_status("NoNewPrivs").as_deref() {
+        Some("0") => Finding::ok(NAME, "off: setuid programs work"),
+        Some(_) => Finding::warn(NAME, "on: setuid programs run without their privileges"),
+        None => Finding::warn(NAME, "unknown: /proc/self/status does not tell"),
+    }
+}
+
+pub(super) fn limits() -> Vec<Finding> {
+    vec![
+        limit("open files", Resource::Nofile),
+        limit("processes", Resource::Nproc),
+        fact("pid_max", "/proc/sys/kernel/pid_max"),
+        memfd_noexec(),
+    ]
+}
+
+fn limit(name: &'static str, resource: Resource) -> Finding {
+    let words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let limit = getrlimit(resource);
+    Finding::ok(name, format!("{} (may be raised to {})", words(limit.current), words(limit.maximum)))
+}
+
+fn fact(name: &'static str, path: &str) -> Finding {
+    match sysctl(path) {
+        Some(value) => Finding::ok(name, value),
+        None => Finding::warn(name, format!("unknown: {path} cannot be read")),
+    }
+}
+
+/// The keeper starts from a memfd, unless the machine forbids it.
+fn memfd_noexec() -> Finding {
+    const NAME: &str = "memfd_noexec";
+    match sysctl("/proc/sys/vm/memfd_noexec").as_deref() {
+        Some("0") | None => Finding::ok(NAME, "off: programs may start from memory"),
+        Some("1") => Finding::ok(NAME, "1: programs may start from memory when they ask for it"),
+        Some(level) => Finding::warn(NAME, format!("{level}: no program may start from memory")),
+    }
+}
+
+fn sysctl(path: &str) -> Option<String> {
+    read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn own_status(key: &str) -> Option<String> {
+    let status = read_to_string("/proc/self/status").ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(|value| value.trim().to_owned()))
+}

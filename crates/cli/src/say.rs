@@ -1,0 +1,90 @@
+//! How the program speaks: to stdout and stderr, without ever failing because nobody listens.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// The exit status for a failure that is ours and not the command's.
+pub(crate) const OURS: u8 = 125;
+
+/// The exit status for a command line that cannot be understood.
+pub(crate) const USAGE: u8 = 2;
+
+/// Writes to stdout. A closed pipe or a full disk behind it changes nothing.
+pub(crate) fn out(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes to stderr, with the same indifference.
+pub(crate) fn err(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// One JSON object on one line.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    // Our reports are structs with string keys, which always serialize.
+    let mut line = serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+    line.push('\n');
+    line
+}
+
+/// Why the program gives up: what it could not do, why, and the way out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    text: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// What could not be done and the whole chain of its causes, with the status 125.
+    pub(crate) fn new(what: impl Into<String>, cause: &dyn Error) -> Self {
+        Self::plain(format!("{}: {}", what.into(), chain(cause)))
+    }
+
+    /// An error whose own words name the thing.
+    pub(crate) fn of(cause: &dyn Error) -> Self {
+        Self::plain(chain(cause))
+    }
+
+    /// A failure that has no cause but itself.
+    pub(crate) fn plain(what: impl Into<String>) -> Self {
+        Self { status: OURS, text: what.into(), hint: None }
+    }
+
+    pub(crate) fn status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What went wrong, without the way out.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Prints itself on stderr and gives back the exit status.
+    pub(crate) fn report(&self) -> u8 {
+        let mut message = format!("snakepit: {}\n", self.text);
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(message, "  {hint}");
+        }
+        err(&message);
+        self.status
+    }
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let _ = write!(text, ": {error}");
+        next = error.source();
+    }
+    text
+}

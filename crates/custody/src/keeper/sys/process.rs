@@ -1,0 +1,312 @@
+//! Processes: clone, exec, signals, waiting, and what binds them to each other.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::{check, check_long, owned, retry};
+
+pub(crate) const SIGHUP: c_int = 1;
+pub(crate) const SIGINT: c_int = 2;
+pub(crate) const SIGQUIT: c_int = 3;
+pub(crate) const SIGKILL: c_int = 9;
+pub(crate) const SIGPIPE: c_int = 13;
+pub(crate) const SIGTERM: c_int = 15;
+pub(crate) const SIGCHLD: c_int = 17;
+pub(crate) const SIGCONT: c_int = 18;
+pub(crate) const SIGTSTP: c_int = 20;
+pub(crate) const SIGTTIN: c_int = 21;
+pub(crate) const SIGTTOU: c_int = 22;
+
+pub(crate) const WNOHANG: c_int = 1;
+pub(crate) const WUNTRACED: c_int = 2;
+pub(crate) const WCONTINUED: c_int = 8;
+
+const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
+const SYS_PIDFD_OPEN: c_long = 434;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Rusage {
+    user: [c_long; 2],
+    system: [c_long; 2],
+    max_rss: c_long,
+    rest: [c_long; 13],
+}
+
+/// A signal set: 1024 bits, as glibc and musl have it; bit n-1 is signal n.
+#[repr(C)]
+struct SigSet([u64; 16]);
+
+impl SigSet {
+    fn of(bits: u64) -> Self {
+        let mut set = [0; 16];
+        set[0] = bits;
+        Self(set)
+    }
+}
+
+unsafe extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+    fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SigSet, old: *mut SigSet) -> c_int;
+    fn signal(signal: c_int, handler: usize) -> usize;
+    fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Rusage) -> c_int;
+    fn waitid(kind: c_int, id: c_uint, info: *mut [u8; 128], options: c_int) -> c_int;
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+    fn setsid() -> c_int;
+    fn setpgid(pid: c_int, group: c_int) -> c_int;
+    fn tcsetpgrp(fd: c_int, group: c_int) -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn getpid() -> c_int;
+    fn getppid() -> c_int;
+    fn geteuid() -> c_uint;
+    fn getegid() -> c_uint;
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn sched_yield() -> c_int;
+    fn _exit(status: c_int) -> !;
+}
+
+pub(crate) fn exit(status: c_int) -> ! {
+    // SAFETY: no precondition; skips destructors, which a forked copy must not run.
+    unsafe { _exit(status) }
+}
+
+/// Lets whoever was just woken run first.
+pub(crate) fn give_way() {
+    // SAFETY: no precondition.
+    unsafe { sched_yield() };
+}
+
+pub(crate) fn pid() -> c_int {
+    // SAFETY: no precondition.
+    unsafe { getpid() }
+}
+
+pub(crate) fn parent_pid() -> c_int {
+    // SAFETY: no precondition.
+    unsafe { getppid() }
+}
+
+pub(crate) fn user_and_group() -> (u32, u32) {
+    // SAFETY: no precondition.
+    unsafe { (geteuid(), getegid()) }
+}
+
+/// Blocks exactly these signals.
+pub(crate) fn set_blocked(bits: u64) {
+    const SIG_SETMASK: c_int = 2;
+    // SAFETY: the set lives through the call; the old one is not asked for.
+    unsafe { sigprocmask(SIG_SETMASK, &SigSet::of(bits), std::ptr::null_mut()) };
+}
+
+/// The bit of a signal in a mask.
+pub(crate) fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+pub(crate) fn ignore(number: c_int) {
+    // SAFETY: SIG_IGN is 1; no handler of ours is involved.
+    unsafe { signal(number, 1) };
+}
+
+pub(crate) fn restore_default(number: c_int) {
+    // SAFETY: SIG_DFL is 0; no handler of ours is involved.
+    unsafe { signal(number, 0) };
+}
+
+/// A descriptor that becomes readable when a child changes state. SIGCHLD must be blocked.
+pub(crate) fn child_signal_fd() -> Result<OwnedFd> {
+    const SFD_CLOEXEC_NONBLOCK: c_int = 0o2_004_000;
+    let set = SigSet::of(bit(SIGCHLD));
+    // SAFETY: the set lives through the call.
+    Ok(owned(check(unsafe { signalfd(-1, &raw const set, SFD_CLOEXEC_NONBLOCK) })?))
+}
+
+/// Empties a signal descriptor.
+pub(crate) fn drain(fd: &OwnedFd) {
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the buffer lives through the call. SIGCHLD does not queue, so that one read empties it.
+    unsafe { read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+}
+
+/// A child that changed state.
+pub(crate) struct Waited {
+    pub(crate) pid: c_int,
+    pub(crate) status: c_int,
+    pub(crate) max_rss_kib: u64,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+}
+
+impl Waited {
+    pub(crate) fn stopped_by(&self) -> Option<c_int> {
+        (self.status & 0xFF == 0x7F).then_some((self.status >> 8) & 0xFF)
+    }
+
+    pub(crate) fn continued(&self) -> bool {
+        self.status == 0xFFFF
+    }
+}
+
+/// Reaps a child: -1 any, below that a group. `None` when nobody is ready (WNOHANG).
+pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
+    let mut status = 0;
+    let mut usage = Rusage::default();
+    let pid = retry(|| {
+        // SAFETY: both results live through the call.
+        check(unsafe { wait4(pid, &raw mut status, options, &raw mut usage) })
+    })?;
+    let micros = |time: [c_long; 2]| time[0] as u64 * 1_000_000 + time[1] as u64;
+    Ok((pid > 0).then(|| Waited {
+        pid,
+        status,
+        max_rss_kib: usage.max_rss as u64,
+        user_us: micros(usage.user),
+        system_us: micros(usage.system),
+    }))
+}
+
+/// A child that has changed state, seen but not reaped: its pid and its group stay taken.
+pub(crate) struct Peeked {
+    pub(crate) pid: c_int,
+    pub(crate) ended: bool,
+}
+
+/// The next child that has something to tell, if any.
+pub(crate) fn peek_child() -> Option<Peeked> {
+    const P_ALL: c_int = 0;
+    const WEXITED: c_int = 4;
+    const WNOWAIT: c_int = 0x0100_0000;
+    const CLD_DUMPED: i32 = 3;
+    let mut info = [0u8; 128];
+    // SAFETY: siginfo_t has 128 bytes on every Linux.
+    let result =
+        unsafe { waitid(P_ALL, 0, &raw mut info, WEXITED | WUNTRACED | WCONTINUED | WNOHANG | WNOWAIT) };
+    // si_signo, si_errno, si_code, padding, si_pid.
+    let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    (result == 0 && word(16) != 0).then(|| Peeked { pid: word(16), ended: word(8) <= CLD_DUMPED })
+}
+
+pub(crate) fn send_signal(pid: c_int, signal: c_int) -> Result<()> {
+    // SAFETY: no precondition on memory; the callers pass children that are not reaped, or their groups.
+    check(unsafe { kill(pid, signal) })?;
+    Ok(())
+}
+
+pub(crate) fn pidfd_open(pid: c_int) -> Result<OwnedFd> {
+    // SAFETY: two integers.
+    Ok(owned(check_long(unsafe { syscall(SYS_PIDFD_OPEN, pid, 0) })? as c_int))
+}
+
+pub(crate) fn pidfd_signal(pidfd: RawFd, signal: c_int) -> Result<()> {
+    // SAFETY: integers and a null pointer that the call allows.
+    check_long(unsafe { syscall(SYS_PIDFD_SEND_SIGNAL, pidfd, signal, std::ptr::null::<c_void>(), 0) })?;
+    Ok(())
+}
+
+pub(crate) fn become_subreaper() -> Result<()> {
+    const PR_SET_CHILD_SUBREAPER: c_int = 36;
+    // SAFETY: integers.
+    check(unsafe { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
+    Ok(())
+}
+
+/// Dies by KILL when the thread that made this process ends.
+pub(crate) fn die_with_parent() -> Result<()> {
+    const PR_SET_PDEATHSIG: c_int = 1;
+    // SAFETY: integers.
+    check(unsafe { prctl(PR_SET_PDEATHSIG, SIGKILL as c_ulong, 0, 0, 0) })?;
+    Ok(())
+}
+
+/// The name in `ps` and `/proc/PID/comm`: 15 characters at the most.
+pub(crate) fn set_name(name: &CStr) {
+    const PR_SET_NAME: c_int = 15;
+    // SAFETY: a NUL-terminated string that lives through the call.
+    unsafe { prctl(PR_SET_NAME, name.as_ptr() as c_ulong, 0, 0, 0) };
+}
+
+pub(crate) fn new_session() -> Result<()> {
+    // SAFETY: no precondition.
+    check(unsafe { setsid() })?;
+    Ok(())
+}
+
+pub(crate) fn new_group() -> Result<()> {
+    // SAFETY: no precondition.
+    check(unsafe { setpgid(0, 0) })?;
+    Ok(())
+}
+
+/// Makes the calling process's own group the terminal's foreground group.
+pub(crate) fn take_terminal(terminal: RawFd) -> Result<()> {
+    // SAFETY: integers.
+    check(unsafe { tcsetpgrp(terminal, getpid()) })?;
+    Ok(())
+}
+
+/// Runs a program in place of this one; comes back only with an error.
+pub(crate) fn exec<'a>(
+    program: &CStr,
+    argv: impl Iterator<Item = &'a CStr>,
+    envp: impl Iterator<Item = &'a CStr>,
+) -> Error {
+    let argv: Vec<*const c_char> = argv.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+    let envp: Vec<*const c_char> = envp.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+    // SAFETY: both arrays end with null and point to strings that live through the call.
+    unsafe { execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    Error::last_os_error()
+}
+
+pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub(crate) const CLONE_NEWNS: u64 = 0x2_0000;
+pub(crate) const CLONE_NEWUSER: u64 = 0x1000_0000;
+pub(crate) const CLONE_NEWPID: u64 = 0x2000_0000;
+
+/// Who one is after [`clone_process`].
+pub(crate) enum Cloned {
+    Child,
+    Parent { pid: c_int, pidfd: OwnedFd },
+}
+
+/// Forks, with namespaces or into a cgroup where asked; the parent gets a pidfd besides.
+pub(crate) fn clone_process(flags: u64, cgroup: Option<RawFd>) -> Result<Cloned> {
+    const SYS_CLONE3: c_long = 435;
+    const CLONE_PIDFD: u64 = 0x1000;
+    #[repr(C)]
+    struct CloneArgs {
+        flags: u64,
+        pidfd: u64,
+        child_tid: u64,
+        parent_tid: u64,
+        exit_signal: u64,
+        stack: u64,
+        stack_size: u64,
+        tls: u64,
+        set_tid: u64,
+        set_tid_size: u64,
+        cgroup: u64,
+    }
+    let mut pidfd: c_int = -1;
+    let args = CloneArgs {
+        flags: flags | CLONE_PIDFD | if cgroup.is_some() { CLONE_INTO_CGROUP } else { 0 },
+        pidfd: (&raw mut pidfd) as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: SIGCHLD as u64,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: cgroup.unwrap_or(0) as u64,
+    };
+    // SAFETY: without CLONE_VM this is fork. Keeper and shim have one thread each, so that the copy finds
+    // the allocator and everything else in a state that it can go on from.
+    match check_long(unsafe { syscall(SYS_CLONE3, &raw const args, size_of::<CloneArgs>()) })? {
+        0 => Ok(Cloned::Child),
+        pid => Ok(Cloned::Parent { pid: pid as c_int, pidfd: owned(pidfd) }),
+    }
+}

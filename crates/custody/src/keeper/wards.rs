@@ -1,0 +1,270 @@
+//! The wards: what their shims and gates say, and their end.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::children;
+use crate::failpoint::hit;
+use crate::identity::pid_of;
+use crate::keeper::{Course, Keeper};
+use crate::record::{Kind, Process, Record};
+use crate::shim::{ShimHears, ShimSays};
+use crate::sys;
+use crate::wire::{Answer, End, Stage, Take, ToHost, WireTier};
+
+/// A shim and the process that it has put at the gate.
+pub(crate) struct Shim {
+    pub(crate) process: Process,
+    pub(crate) socket: OwnedFd,
+    pub(crate) gate: Option<OwnedFd>,
+    pub(crate) role: Role,
+    pub(crate) end: Option<End>,
+}
+
+pub(crate) enum Role {
+    /// It is being made.
+    Unborn { failure: Option<(Stage, i32)> },
+    /// Its process waits at the gate.
+    Spare { worker: Process, pidfd: OwnedFd },
+    /// Its process has its orders.
+    Ward(Ward),
+}
+
+pub(crate) struct Ward {
+    pub(crate) key: u64,
+    pub(crate) record: Record,
+    /// Where the host waits, until it has its answer.
+    pub(crate) answer: Option<OwnedFd>,
+    pub(crate) standing: Standing,
+}
+
+/// Where a ward stands.
+pub(crate) enum Standing {
+    /// It is recorded and has its orders.
+    PastTheGate {
+        pidfd: OwnedFd,
+    },
+    Failed {
+        stage: Stage,
+        errno: i32,
+    },
+    /// Its program runs, and the host knows.
+    Running,
+}
+
+/// A spawn that waits for a process at the gate.
+pub(crate) struct Order {
+    pub(crate) key: u64,
+    pub(crate) worker: Vec<u8>,
+    /// Where the host waits for the answer.
+    pub(crate) answer: OwnedFd,
+    /// What passes the gate.
+    pub(crate) packet: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl Keeper {
+    pub(crate) fn tell_shim(&self, key: u64, message: &ShimHears) {
+        if let Some(shim) = self.by_key.get(&key).and_then(|serial| self.shims.get(serial)) {
+            send_to(shim, message);
+        }
+    }
+
+    pub(crate) fn hear_shim(&mut self, serial: u64) {
+        let mut bytes = [0; 64];
+        while let Some(shim) = self.shims.get_mut(&serial) {
+            let (length, mut fds) = match sys::receive(shim.socket.as_raw_fd(), &mut bytes) {
+                Ok((length @ 1.., fds)) => (length, fds),
+                Err(error) if sys::errno(&error) == sys::EAGAIN => return,
+                Ok(_) | Err(_) => {
+                    // Its end is told by the kernel, not by its socket.
+                    self.epoll.remove(shim.socket.as_raw_fd());
+                    return;
+                }
+            };
+            let key = if let Role::Ward(ward) = &shim.role { Some(ward.key) } else { None };
+            match ShimSays::decode(&bytes[..length]) {
+                Some(ShimSays::Born) => {
+                    if let Some(pidfd) = fds.pop() {
+                        self.born(serial, pidfd);
+                    }
+                }
+                Some(ShimSays::Failed { stage, errno }) => {
+                    shim.role = Role::Unborn { failure: Some((stage, errno)) };
+                }
+                Some(ShimSays::Stopped { signal }) => {
+                    if let Some(key) = key {
+                        self.tell(&ToHost::Stopped { key, signal }, &[]);
+                    }
+                }
+                Some(ShimSays::Continued) => {
+                    if let Some(key) = key {
+                        self.tell(&ToHost::Continued { key }, &[]);
+                    }
+                }
+                Some(ShimSays::Ended(end)) => shim.end = Some(end),
+                None => {}
+            }
+        }
+    }
+
+    /// A process waits at the gate: know it, and give it what is to be done.
+    pub(crate) fn born(&mut self, serial: u64, pidfd: OwnedFd) {
+        let identity = hit("keeper.identity", serial).and_then(|()| {
+            let pid = pid_of(pidfd.as_raw_fd())?;
+            self.identities.read(pid, &pidfd)
+        });
+        let Some(shim) = self.shims.get_mut(&serial) else { return };
+        match identity {
+            Ok(worker) if matches!(shim.role, Role::Unborn { failure: None }) => {
+                shim.role = Role::Spare { worker, pidfd };
+                self.hand_out();
+            }
+            outcome => {
+                if let (Err(error), Role::Unborn { failure }) = (&outcome, &mut shim.role) {
+                    failure.get_or_insert((Stage::Identity, sys::errno(error)));
+                }
+                send_to(shim, &ShimHears::Kill);
+            }
+        }
+    }
+
+    /// The worker's word before its program runs; the end of the gate says that it does.
+    pub(crate) fn hear_gate(&mut self, serial: u64) {
+        let Some(shim) = self.shims.get_mut(&serial) else { return };
+        let Some(gate) = &shim.gate else { return };
+        let mut bytes = [0; 16];
+        let word = match sys::receive(gate.as_raw_fd(), &mut bytes) {
+            Err(error) if sys::errno(&error) == sys::EAGAIN => return,
+            Ok((length @ 1.., _)) => {
+                let mut take = Take(&bytes[..length]);
+                let stage = take.u8().and_then(Stage::from_byte).unwrap_or(Stage::Exec);
+                Some((stage, take.i32().unwrap_or(sys::EPROTO)))
+            }
+            Ok(_) | Err(_) => None,
+        };
+        self.epoll.remove(gate.as_raw_fd());
+        shim.gate = None;
+        match (&mut shim.role, word) {
+            (Role::Unborn { failure }, Some(word)) => {
+                failure.get_or_insert(word);
+            }
+            (Role::Ward(ward), Some((stage, errno))) => ward.standing = Standing::Failed { stage, errno },
+            (Role::Ward(ward), None) => {
+                if let Standing::PastTheGate { pidfd } = &ward.standing {
+                    let answer = Answer::Spawned { pid: ward.record.main.pid, shim: shim.process.pid };
+                    let _ = hit("keeper.spawned", ward.key);
+                    let socket = ward.answer.take();
+                    let told = socket.is_some_and(|socket| {
+                        sys::send(socket.as_raw_fd(), &answer.encode(), &[pidfd.as_raw_fd()]).is_ok()
+                    });
+                    ward.standing = Standing::Running;
+                    if !told {
+                        // Nobody waits for it any more.
+                        send_to(shim, &ShimHears::Kill);
+                    }
+                }
+                // The host has its answer and shall run with it; then there is time to prepare for the next.
+                sys::give_way();
+                self.provide(self.orders.len().max(1));
+            }
+            (Role::Unborn { .. } | Role::Spare { .. }, _) => {}
+        }
+    }
+
+    pub(crate) fn reap(&mut self) {
+        while let Ok(Some(waited)) = sys::wait_child(-1, sys::WNOHANG) {
+            let Some(serial) = self.by_pid.remove(&waited.pid) else { continue };
+            if self.course == Course::Orphaned {
+                // Nobody is to be told, and the whole directory is about to go.
+                self.shims.remove(&serial);
+                continue;
+            }
+            // What the shim and the worker said last may still lie in their sockets.
+            self.hear_shim(serial);
+            self.hear_gate(serial);
+            let Some(shim) = self.shims.remove(&serial) else { continue };
+            self.epoll.remove(shim.socket.as_raw_fd());
+            if let Some(gate) = &shim.gate {
+                self.epoll.remove(gate.as_raw_fd());
+            }
+            let told = shim.end.is_some() || self.tier == WireTier::Group;
+            match shim.role {
+                Role::Ward(_) if !told => self.bereaved.push(shim),
+                Role::Ward(ward) => self.settle(ward, shim.end),
+                Role::Unborn { failure } => self.stillborn(failure),
+                Role::Spare { .. } => self.stillborn(None),
+            }
+        }
+        if !self.bereaved.is_empty() && self.no_orphan_left() {
+            for shim in std::mem::take(&mut self.bereaved) {
+                if let Role::Ward(ward) = shim.role {
+                    self.settle(ward, shim.end);
+                }
+            }
+        }
+    }
+
+    /// A shim ended before it had orders. If an order was waiting for it, that one fails.
+    pub(crate) fn stillborn(&mut self, failure: Option<(Stage, i32)>) {
+        let idle = self.shims.values().filter(|shim| !matches!(shim.role, Role::Ward(_))).count();
+        if self.orders.len() > idle
+            && let Some(order) = self.orders.pop_front()
+        {
+            let (stage, errno) = failure.unwrap_or((Stage::ShimDied, sys::ECHILD));
+            fail(&order.answer, stage, errno);
+        }
+    }
+
+    /// Kills whoever outlived a shim; true when there is nobody.
+    pub(crate) fn no_orphan_left(&self) -> bool {
+        let mut none = true;
+        for pid in children::list() {
+            if self.by_pid.contains_key(&pid) {
+                continue;
+            }
+            none = false;
+            if sys::send_signal(pid, sys::SIGKILL).is_ok() {
+                self.tell(&ToHost::Escaped { pid }, &[]);
+            }
+        }
+        none
+    }
+
+    /// Writes a worker's end and tells the host.
+    pub(crate) fn settle(&mut self, ward: Ward, end: Option<End>) {
+        let end = end.unwrap_or(End::LOST);
+        self.by_key.remove(&ward.key);
+        self.write_end(ward.record, end.status);
+        match (ward.standing, ward.answer) {
+            (Standing::Failed { stage, errno }, Some(answer)) => fail(&answer, stage, errno),
+            (Standing::PastTheGate { .. }, Some(answer)) => fail(&answer, Stage::ShimDied, sys::ECHILD),
+            (Standing::Running | Standing::Failed { .. } | Standing::PastTheGate { .. }, _) => {
+                self.tell(&ToHost::Exit { key: ward.key, end }, &[]);
+            }
+        }
+    }
+
+    pub(crate) fn write_end(&mut self, mut record: Record, status: i32) {
+        record.kind = Kind::Exit;
+        record.status = status;
+        if let Some(ledger) = &mut self.ledger
+            && let Err(error) = ledger.append_exit(record)
+        {
+            self.tell(&ToHost::LedgerTrouble { errno: sys::errno(&error) }, &[]);
+        }
+    }
+}
+
+/// Tells whoever waits for a spawn that it failed.
+pub(crate) fn fail(answer: &OwnedFd, stage: Stage, errno: i32) {
+    let _ = sys::send(answer.as_raw_fd(), &Answer::Failed { stage, errno }.encode(), &[]);
+}
+
+pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
+    // A full socket means a stopped shim; whoever asks for something that matters repeats it.
+    let _ = sys::send(shim.socket.as_raw_fd(), &message.encode(), &[]);
+    if matches!(message, ShimHears::Kill) {
+        // A stopped shim cannot hear.
+        let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
+    }
+}
