@@ -61,8 +61,8 @@ fn kill_all_guards(scene: &Scene) {
 fn stop(pid: Pid) {
     send(pid, Signal::STOP);
     let until = Instant::now() + PATIENCE;
-    while !matches!(state(pid), Some('T' | 'D' | 'Z') | None) {
-        assert!(Instant::now() < until, "a guard cannot be stopped");
+    // No panic here: it would leave the others standing.
+    while !matches!(state(pid), Some('T' | 'D' | 'Z') | None) && Instant::now() < until {
         std::thread::yield_now();
     }
 }
