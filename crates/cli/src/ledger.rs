@@ -19,8 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = args.common.state_dir()?;
-    let runs = snakepit_custody::ledger(&dir)
-        .map_err(|error| Failure::new(format!("cannot read the ledger in {}", dir.display()), &error))?;
+    let runs = snakepit_custody::ledger(&dir).map_err(|error| crate::cannot_use_state(&error))?;
     say::out(&if args.common.json { json(&dir, &runs) } else { text(&dir, &runs) });
     Ok(0)
 }

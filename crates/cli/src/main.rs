@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use say::Failure;
+use snakepit_custody::OpenError;
 
 /// Runs worker processes so that nothing they start outlives their owner.
 #[derive(Parser)]
@@ -56,6 +57,11 @@ impl Common {
             }),
         }
     }
+}
+
+/// The records cannot be read: custody's words name the directory, ours the way out.
+fn cannot_use_state(error: &OpenError) -> Failure {
+    Failure::of(error).hint("--state-dir or SNAKEPIT_STATE_DIR name another place to record runs")
 }
 
 fn main() -> ExitCode {

@@ -112,7 +112,7 @@ impl Diagnosis {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("snakepit {} on {}\n", self.version, self.kernel);
+        let mut text = format!("snakepit {} on Linux {}\n", self.version, self.kernel);
         let sections = [
             ("Tiers", &self.tiers),
             ("System", &self.system),

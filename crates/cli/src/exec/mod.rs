@@ -162,13 +162,12 @@ fn start(args: &Args, run: &Run, mut terminal: Option<&mut Terminal>) -> Result<
 }
 
 fn cannot_open(error: &OpenError) -> Failure {
-    let failure = Failure::of(error);
     match error {
-        OpenError::State(_) => {
-            failure.hint("--state-dir or SNAKEPIT_STATE_DIR name another place to record runs")
+        OpenError::State(_) => crate::cannot_use_state(error),
+        OpenError::Tier { .. } => {
+            Failure::of(error).hint("leave --tier out for the one that works nearly everywhere")
         }
-        OpenError::Tier { .. } => failure.hint("leave --tier out for the one that works nearly everywhere"),
-        _ => failure.hint("`snakepit doctor` shows what works here"),
+        _ => Failure::of(error).hint("`snakepit doctor` shows what works here"),
     }
 }
 
