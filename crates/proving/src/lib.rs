@@ -1,1 +1,46 @@
-//! x
+//! The harness that proves custody with real processes: nothing here is a mock.
+//!
+//! A [`Case`] is one fault in one [`GridTier`]: a temporary state directory, innocent bystanders, a
+//! [`HostProcess`] that really uses the library, and a [`Tag`] that every hostile process carries, so that
+//! the census of survivors depends on nothing that custody does. The harness must not know how custody
+//! works inside; what it uses besides the public surface are process names and `/proc`.
+
+pub mod bystander;
+pub mod case;
+pub mod census;
+pub mod cgroup;
+pub mod deadline;
+pub mod host;
+pub mod innocent;
+pub mod ledger;
+pub mod pidfd;
+pub mod private_mount;
+pub mod pty;
+pub mod random;
+pub mod tag;
+pub mod tier;
+pub mod verdict;
+
+pub use case::{Case, Programs};
+pub use census::Found;
+pub use deadline::Deadline;
+pub use host::{HostProcess, OpenAs, Reply, WorkerLine};
+pub use pidfd::Process;
+pub use tag::Tag;
+pub use tier::GridTier;
+pub use verdict::{Allowed, Cell, When};
+
+/// Fewer rounds where the environment asks for a quick pass; never fewer faults.
+pub fn rounds(full: usize, quick: usize) -> usize {
+    if is_quick() { quick } else { full }
+}
+
+/// Whether `SNAKEPIT_QUICK` is set.
+pub fn is_quick() -> bool {
+    std::env::var_os("SNAKEPIT_QUICK").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Whether this process may do what only root may. A case that needs it says so when it cannot be proven.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,76 @@
+//! Very many short lives, one after the other: what leaks a little shows here.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use snakepit_custody::{ExitStatus, Run};
+use snakepit_proving::deadline::{let_pass, recheck};
+use snakepit_proving::{Deadline, census};
+
+use crate::orders::Refusal;
+use crate::spawn;
+
+/// Lives before the first count, so that what is allocated once is there.
+const WARM_UP: usize = 20;
+
+pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, Refusal> {
+    lives(run, WARM_UP, threads)?;
+    let before = Counts::take(run);
+    lives(run, count, threads)?;
+    let after = Counts::take(run);
+    Ok(format!(
+        "host_before={} host_after={} keeper_before={} keeper_after={} shims_before={} shims_after={} zombies={}",
+        before.host, after.host, before.keeper, after.keeper, before.children, after.children, after.zombies
+    ))
+}
+
+#[derive(PartialEq, Eq)]
+struct Counts {
+    host: usize,
+    keeper: usize,
+    children: usize,
+    zombies: usize,
+}
+
+impl Counts {
+    fn take(run: &Run) -> Self {
+        let me = std::process::id().cast_signed();
+        let keeper = run.keeper_pid().map_or(0, snakepit_custody::Pid::as_raw);
+        let zombies = |parent| census::children(parent).iter().filter(|child| child.is_zombie()).count();
+        let look = || Self {
+            host: census::open_descriptors(me),
+            keeper: census::open_descriptors(keeper),
+            children: census::children(keeper).len(),
+            zombies: zombies(me) + zombies(keeper),
+        };
+        // The last worker's end reaches us a moment before the keeper has let go of what it held for it, and
+        // it may be making a shim for the next one: what counts is what stays.
+        let mut last = look();
+        recheck(Deadline::patient(), "a keeper at rest", || {
+            let_pass(Duration::from_millis(50));
+            let now = look();
+            let rests = now == last;
+            last = now;
+            rests.then_some(())
+        });
+        last
+    }
+}
+
+fn lives(run: &Run, count: usize, threads: usize) -> Result<(), Refusal> {
+    let left = AtomicUsize::new(count);
+    let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    std::thread::scope(|scope| {
+        let one = || -> Result<(), Refusal> {
+            while take() {
+                let exit = run.spawn(spawn::quiet("/bin/true"))?.wait();
+                if exit.status != ExitStatus::Code(0) {
+                    return Err(Refusal::new(format!("/bin/true ended with {:?}", exit.status)));
+                }
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a churning thread"))
+    })
+}

@@ -1,0 +1,317 @@
+//! What the host can be told to do, one line each.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use snakepit_custody::{
+    Config, Containment, Events, Exit, ExitStatus, OpenError, Run, Session, SpawnError, StopReport, Survivor,
+    Worker,
+};
+
+use crate::spawn::Kit;
+use crate::{churn, race, spawn, storm, ways_out};
+
+/// What to do after an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Take the next one.
+    Obey,
+    /// Leave `main`, dropping the run on the way.
+    Return,
+    /// Let the main thread end and go on in another.
+    MoveToAThread,
+}
+
+/// An answer, and what comes after it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) line: Option<String>,
+    pub(crate) next: Next,
+}
+
+/// Why an order was not carried out.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: u8,
+    words: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(words: impl Into<String>) -> Self {
+        Self { status: 125, words: words.into() }
+    }
+}
+
+impl From<SpawnError> for Refusal {
+    fn from(error: SpawnError) -> Self {
+        Self { status: error.shell_status(), words: chain(&error) }
+    }
+}
+
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Self {
+        Self::new(chain(&error))
+    }
+}
+
+type Outcome = Result<String, Refusal>;
+
+/// The host's state: a run, and what it knows of it.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    kit: Kit,
+    run: Option<Run>,
+    events: Option<Events>,
+    workers: HashMap<String, Worker>,
+}
+
+impl Orders {
+    pub(crate) fn new(kit: Kit) -> Self {
+        Self { kit, run: None, events: None, workers: HashMap::new() }
+    }
+
+    pub(crate) fn obey(&mut self, line: &str) -> Answer {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let next = match words[..] {
+            ["return"] => return Answer { line: None, next: Next::Return },
+            ["main-thread-exits"] => Next::MoveToAThread,
+            _ => Next::Obey,
+        };
+        let line = match self.carry_out(&words) {
+            Ok(told) if told.is_empty() => "ok".to_owned(),
+            Ok(told) => format!("ok {told}"),
+            Err(Refusal { status, words }) => format!("no {status} {}", words.replace('\n', " ")),
+        };
+        Answer { line: Some(line), next }
+    }
+
+    fn carry_out(&mut self, words: &[&str]) -> Outcome {
+        match *words {
+            ["open", ref rest @ ..] => self.open(&Settings::parse(rest)),
+            ["spawn", count, ref kind @ ..] => self.spawn(number(count), kind),
+            ["spawn-in-thread", count, ref kind @ ..] => self.spawn_in_thread(number(count), kind),
+            ["spawn-with-everything", ref kind @ ..] => self.spawn_with_everything(kind),
+            ["exec", program, ref args @ ..] => self.exec(program, args),
+            ["wait", id] => Ok(exit_words(self.worker(id)?.wait())),
+            ["signal", id, signal] => self.signal(id, number(signal) as i32),
+            ["kill", id] => {
+                self.worker(id)?.kill().map_err(|error| Refusal::new(chain(&error)))?;
+                Ok(String::new())
+            }
+            ["stop-one", id, millis] => {
+                Ok(report_words(&self.worker(id)?.stop(Duration::from_millis(number(millis) as u64))))
+            }
+            ["stop"] => Ok(report_words(&self.run()?.stop())),
+            ["stop", millis] => {
+                Ok(report_words(&self.run()?.stop_within(Duration::from_millis(number(millis) as u64))))
+            }
+            ["cleanup"] => Ok(report_words(&self.run()?.cleanup())),
+            ["drop"] => {
+                self.run = None;
+                self.workers.clear();
+                Ok(String::new())
+            }
+            ["reap", state] => reap(&state_of(state)),
+            ["ledger", state] => list(&state_of(state)),
+            ["await-event", name] => self.await_event(name),
+            ["keeper"] => Ok(format!("keeper={}", self.keeper()?)),
+            ["storm", threads, state, log] => {
+                storm::start(self.run()?, &self.kit, number(threads), state, log);
+                Ok(String::new())
+            }
+            ["churn", count, threads] => churn::run(self.run()?, number(count), number(threads)),
+            ["race", rounds] => race::run(self.run()?, &self.kit, number(rounds)),
+            ["main-thread-exits"] => Ok(String::new()),
+            ["process-exit"] => std::process::exit(7),
+            ["panic"] => panic!("ordered to panic"),
+            ["panic-abort"] => ways_out::panic_without_unwinding(),
+            ["eat-memory"] => ways_out::eat_memory(),
+            ["fork-copy"] => Ok(format!("copy={}", ways_out::fork_a_sleeping_copy())),
+            ["fork-and-drop"] => {
+                let run = self.run()?.clone();
+                let done = ways_out::fork_a_copy_that(move || drop(run.stop()));
+                Ok(format!("status={done}"))
+            }
+            _ => Err(Refusal::new(format!("no such order: {words:?}"))),
+        }
+    }
+
+    fn open(&mut self, settings: &Settings) -> Outcome {
+        let config = settings.config.clone();
+        let run = if settings.in_a_thread {
+            std::thread::spawn(move || Run::open(config)).join().expect("the opening thread")?
+        } else {
+            Run::open(config)?
+        };
+        self.events = run.events();
+        let keeper = run.keeper_pid().ok_or_else(|| Refusal::new("the run has no keeper"))?;
+        let cgroup = run.cgroup().map(|path| format!(" cgroup={}", path.display())).unwrap_or_default();
+        let told = format!(
+            "run={} tier={} keeper={keeper} host={}{cgroup}",
+            run.id(),
+            run.tier(),
+            std::process::id()
+        );
+        self.run = Some(run);
+        Ok(told)
+    }
+
+    pub(crate) fn run(&self) -> Result<&Run, Refusal> {
+        self.run.as_ref().ok_or_else(|| Refusal::new("no run is open"))
+    }
+
+    fn keeper(&self) -> Result<i32, Refusal> {
+        self.run()?.keeper_pid().map(snakepit_custody::Pid::as_raw).ok_or_else(|| Refusal::new("no keeper"))
+    }
+
+    fn worker(&self, id: &str) -> Result<&Worker, Refusal> {
+        self.workers.get(id).ok_or_else(|| Refusal::new(format!("no worker {id}")))
+    }
+
+    fn keep(&mut self, workers: Vec<Worker>) -> String {
+        let listed: Vec<String> = workers.iter().map(worker_words).collect();
+        self.workers.extend(workers.into_iter().map(|worker| (worker.id().to_string(), worker)));
+        format!("workers={}", listed.join(","))
+    }
+
+    fn spawn(&mut self, count: usize, kind: &[&str]) -> Outcome {
+        let workers = spawn::ready_workers(self.run()?, &self.kit, count, kind)?;
+        Ok(self.keep(workers))
+    }
+
+    fn spawn_in_thread(&mut self, count: usize, kind: &[&str]) -> Outcome {
+        let (run, kit) = (self.run()?, &self.kit);
+        let spawned = std::thread::scope(|scope| {
+            scope.spawn(|| spawn::ready_workers(run, kit, count, kind)).join().expect("the spawning thread")
+        })?;
+        Ok(self.keep(spawned))
+    }
+
+    fn spawn_with_everything(&mut self, kind: &[&str]) -> Outcome {
+        let (worker, handed) = spawn::with_every_descriptor(self.run()?, &self.kit, kind)?;
+        Ok(format!("handed={handed} {}", self.keep(vec![worker])))
+    }
+
+    fn exec(&mut self, program: &str, args: &[&str]) -> Outcome {
+        let worker = self.run()?.spawn(spawn::quiet(program).args(args))?;
+        Ok(self.keep(vec![worker]))
+    }
+
+    fn signal(&self, id: &str, signal: i32) -> Outcome {
+        self.worker(id)?.signal(signal).map_err(|error| Refusal::new(chain(&error)))?;
+        Ok(String::new())
+    }
+
+    fn await_event(&self, name: &str) -> Outcome {
+        let events = self.events.as_ref().ok_or_else(|| Refusal::new("no events"))?;
+        loop {
+            match events.next_within(Duration::from_secs(15)) {
+                Ok(event) if event.name() == name => {
+                    return Ok(format!("event={}", format!("{event:?}").replace(' ', "_")));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(Refusal::new(format!("{name} never came: {error}"))),
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Settings {
+    config: Config,
+    in_a_thread: bool,
+}
+
+impl Settings {
+    fn parse(words: &[&str]) -> Self {
+        // Nothing but the tests' own starts may reap.
+        let mut config = Config { reap_interval: Duration::ZERO, ..Config::default() };
+        let mut in_a_thread = false;
+        for (key, value) in words.iter().map(|word| word.split_once('=').expect("key=value")) {
+            match (key, value) {
+                ("state", path) => config.state_dir = Some(PathBuf::from(path)),
+                ("tier", "auto") => config.containment = Containment::Auto,
+                ("tier", "namespace") => config.containment = Containment::Namespace,
+                ("tier", "shim") => config.containment = Containment::Shim,
+                ("tier", "group") => config.containment = Containment::Group,
+                ("session", "caller") => config.session = Session::Caller,
+                ("grace", millis) => config.cleanup_on_stop_timeout_ms = number(millis) as u64,
+                ("retries", count) => config.cleanup_max_retries = number(count) as u32,
+                ("thread", "yes") => in_a_thread = true,
+                _ => panic!("no such setting: {key}={value}"),
+            }
+        }
+        Self { config, in_a_thread }
+    }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
+}
+
+fn state_of(word: &str) -> PathBuf {
+    PathBuf::from(word.strip_prefix("state=").expect("state=DIR"))
+}
+
+fn worker_words(worker: &Worker) -> String {
+    format!("{}|{}|{}|{}", worker.id(), worker.pid(), worker.pgid(), worker.shim_pid())
+}
+
+pub(crate) fn exit_words(exit: Exit) -> String {
+    match exit.status {
+        ExitStatus::Code(code) => format!("code={code}"),
+        ExitStatus::Signal(signal) => format!("signal={signal}"),
+        ExitStatus::Lost => "lost=yes".to_owned(),
+    }
+}
+
+fn report_words(report: &StopReport) -> String {
+    let StopReport { stopped, killed, survivors, took } = report;
+    let micros = took.as_micros();
+    format!("stopped={stopped} killed={killed} micros={micros} survivors={}", survivor_words(survivors))
+}
+
+fn survivor_words(survivors: &[Survivor]) -> String {
+    let listed: Vec<String> = survivors.iter().map(|who| format!("{}:{}", who.pid, who.state)).collect();
+    listed.join(",")
+}
+
+fn reap(state: &Path) -> Outcome {
+    let report = snakepit_custody::cleanup(state)?;
+    let killed: Vec<String> =
+        report.runs.iter().flat_map(|run| &run.killed).map(|killed| killed.pid.to_string()).collect();
+    let left: Vec<String> = report.runs.iter().map(|run| survivor_words(&run.survivors)).collect();
+    let trouble: Vec<&str> = report.runs.iter().filter_map(|run| run.trouble.as_deref()).collect();
+    let removed = report.runs.iter().filter(|run| run.removed).count();
+    Ok(format!(
+        "runs={} removed={removed} killed={} survivors={} trouble={}",
+        report.runs.len(),
+        killed.join(","),
+        left.join(","),
+        trouble.join(";").replace(char::is_whitespace, "_"),
+    ))
+}
+
+fn list(state: &Path) -> Outcome {
+    let runs = snakepit_custody::ledger(state)?;
+    let listed: Vec<String> = runs
+        .iter()
+        .map(|run| {
+            let alive = run.processes.iter().filter(|process| process.alive).count();
+            format!("{}|{:?}|{}|{alive}", run.run, run.life, run.processes.len())
+        })
+        .collect();
+    Ok(format!("runs={}", listed.join(",")))
+}
+
+/// An error with everything that led to it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}

@@ -1,0 +1,97 @@
+//! How the host spawns: hostile workers that say when they are ready.
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::PollFd;
+use snakepit_custody::{Command, MAX_HANDED_FDS, Run, Stdio, Worker};
+use snakepit_proving::Deadline;
+use snakepit_proving::deadline::READABLE;
+
+use crate::orders::Refusal;
+
+/// Where a worker finds the descriptor on which it tells that it is ready.
+const READY: RawFd = 3;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What hostile workers are made from: their program and the tag that they wear.
+#[derive(Clone, Debug)]
+pub(crate) struct Kit {
+    pub(crate) hostile: String,
+    pub(crate) tag: String,
+}
+
+/// A command without the host's own pipes: the test listens to those.
+pub(crate) fn quiet(program: &str) -> Command {
+    Command::new(program).stdin(Stdio::Null).stdout(Stdio::Null)
+}
+
+/// A worker of a hostile kind, and the end on which it tells.
+pub(crate) fn hostile(kit: &Kit, kind: &[&str]) -> (Command, OwnedFd) {
+    let (hear, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
+    let (kind, args) = kind.split_first().expect("a kind");
+    let command = quiet(&kit.hostile).arg(kind).arg(&kit.tag).arg(READY.to_string()).args(args);
+    (command.fd(tell, READY), hear)
+}
+
+/// Spawns them one after the other, then waits until all are ready.
+pub(crate) fn ready_workers(
+    run: &Run,
+    kit: &Kit,
+    count: usize,
+    kind: &[&str],
+) -> Result<Vec<Worker>, Refusal> {
+    let mut spawned = Vec::new();
+    for _ in 0..count {
+        let (command, hear) = hostile(kit, kind);
+        spawned.push((run.spawn(command)?, hear));
+    }
+    for (worker, hear) in &spawned {
+        await_ready(hear).map_err(|words| Refusal::new(format!("{}: {words}", worker.id())))?;
+    }
+    Ok(spawned.into_iter().map(|(worker, _)| worker).collect())
+}
+
+/// Until the stream ends, which is when every process of the worker is set up; nobody at all is a failure.
+pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
+    let deadline = Deadline::after(PATIENCE);
+    let mut heard = 0;
+    loop {
+        if !deadline.readable(&mut [PollFd::new(hear, READABLE)]) {
+            return Err("somebody still holds the descriptor that tells readiness".to_owned());
+        }
+        match rustix::io::read(hear, &mut [0_u8; 512]) {
+            Ok(0) if heard == 0 => return Err("ended before it was ready".to_owned()),
+            Ok(0) => return Ok(()),
+            Ok(count) => heard += count,
+            Err(error) => return Err(format!("read: {error}")),
+        }
+    }
+}
+
+/// Hands a copy of every descriptor of this process to the worker, its ways to the keeper included.
+pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Result<(Worker, usize), Refusal> {
+    let (mut command, hear) = hostile(kit, kind);
+    let mut handed = 0;
+    let link = |number: RawFd| fs::read_link(format!("/proc/self/fd/{number}")).ok();
+    let telling = link(hear.as_raw_fd());
+    for entry in fs::read_dir("/proc/self/fd").expect("/proc/self/fd") {
+        let name = entry.expect("a descriptor").file_name();
+        let number: RawFd = name.to_str().and_then(|text| text.parse().ok()).expect("a number");
+        // All but the pipe on which it tells that it is ready: its end is what we wait for.
+        if link(number) == telling {
+            continue;
+        }
+        // SAFETY: borrowed only to be copied; one that closed meanwhile gives an error.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+        let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(borrowed, 10) else { continue };
+        if handed < MAX_HANDED_FDS - 1 {
+            command = command.fd(copy, READY + 1 + handed as RawFd);
+            handed += 1;
+        }
+    }
+    let worker = run.spawn(command)?;
+    await_ready(&hear).map_err(Refusal::new)?;
+    Ok((worker, handed))
+}

@@ -1,0 +1,39 @@
+//! Executes this program again with an empty environment; the tag travels as a descriptor.
+
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+/// Replaces this process by a fresh image without environment, which then goes on as `kind`.
+pub(crate) fn depart(worn: &Worn, ready: &Ready, kind: &str) -> ! {
+    for fd in [Some(worn.fd()), ready.fd()].into_iter().flatten() {
+        // SAFETY: both descriptors are open until the exec.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).expect("keep a descriptor across exec");
+    }
+    let ready = ready.fd().map_or_else(|| "-".to_owned(), |fd| fd.to_string());
+    let program = std::env::current_exe().expect("this program's path");
+    let error = Command::new(program)
+        .args(["again", &worn.fd().to_string(), &ready, kind])
+        .env_clear()
+        .current_dir("/")
+        .exec();
+    panic!("exec: {error}");
+}
+
+/// The fresh image: the tag on again, every descriptor closed, nothing left that names the run.
+pub(crate) fn arrive(tag: &str, ready: &str, kind: &str) {
+    let fd: RawFd = tag.parse().expect("the tag's descriptor");
+    let _worn = Worn::put_on_again(fd).expect("put the tag on again");
+    Ready::parse(ready).tell();
+    // SAFETY: nothing in this process uses a descriptor after this.
+    unsafe { libc::close_range(0, u32::MAX, 0) };
+    match kind {
+        "rest" => process::rest_untagged(),
+        _ => panic!("no such second life: {kind}"),
+    }
+}

@@ -1,0 +1,25 @@
+//! Writes down which descriptors it was born with: `descriptors FILE`.
+
+use std::fs;
+
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+    let [file] = args else { panic!("descriptors FILE") };
+    let entries = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
+    let mut links = Vec::new();
+    for entry in entries.map(|entry| entry.expect("a descriptor").path()) {
+        let number = entry.file_name().expect("a number").to_string_lossy().into_owned();
+        let link = fs::read_link(&entry).unwrap_or_default();
+        // The tag and the directory being read are our own doing.
+        let own = number == worn.fd().to_string() || link.ends_with("fd");
+        if !own {
+            links.push(format!("{number} {}", link.display()));
+        }
+    }
+    fs::write(file, links.join("\n")).expect("write the list");
+    ready.tell();
+    process::rest(worn);
+}

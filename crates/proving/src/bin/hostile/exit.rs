@@ -1,0 +1,15 @@
+//! Ends by itself: `exit CODE MICROSECONDS`.
+
+use std::time::Duration;
+
+use snakepit_proving::deadline::let_pass;
+use snakepit_proving::tag::Worn;
+
+use crate::process::Ready;
+
+pub(crate) fn run(_worn: &Worn, ready: Ready, args: &[&str]) {
+    let [code, micros] = args else { panic!("exit CODE MICROSECONDS") };
+    ready.tell();
+    let_pass(Duration::from_micros(micros.parse().expect("microseconds")));
+    std::process::exit(code.parse().expect("a code"));
+}

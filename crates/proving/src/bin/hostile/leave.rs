@@ -1,0 +1,27 @@
+//! Starts children, in its group and outside, and exits with 5 while they live.
+
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+pub(crate) fn run(worn: &Worn, ready: Ready) {
+    let fd = ready.fd();
+    for outside in [false, true] {
+        let (mut heard, mut told) = ([0; 1], [0; 2]);
+        // SAFETY: pipe writes two descriptors into the array.
+        assert_eq!(unsafe { libc::pipe(told.as_mut_ptr()) }, 0, "pipe");
+        process::fork(|| {
+            if outside {
+                process::setsid();
+            }
+            Ready::inherited(fd).tell();
+            // SAFETY: one byte from a valid buffer to our own pipe.
+            unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
+            process::rest(worn);
+        });
+        // SAFETY: one byte into a valid buffer from our own pipe.
+        unsafe { libc::read(told[0], heard.as_mut_ptr().cast(), 1) };
+    }
+    ready.tell();
+    std::process::exit(5);
+}

@@ -1,0 +1,65 @@
+//! Hostile workers: one program, one way of making trouble per module.
+//!
+//! `hostile KIND TAG READY [ARGS…]` puts the tag on, makes its trouble, and says that it is ready: every
+//! process that it starts inherits the descriptor READY, writes a byte to it once it is set up, and closes
+//! it, so that the end of the stream means that all of them are there.
+
+mod again;
+mod bomb;
+mod chains;
+mod credentials;
+mod daemon;
+mod deaf;
+mod descriptors;
+mod eater;
+mod exit;
+mod family;
+mod heir;
+mod leave;
+mod orphan;
+mod process;
+mod shed;
+mod stand;
+mod stopped;
+mod storm;
+
+use std::path::Path;
+
+use process::Ready;
+use snakepit_proving::tag::Worn;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["innocent"] => process::rest_untagged(),
+        ["again", tag, ready, kind] => again::arrive(tag, ready, kind),
+        [kind, tag, ready, ref rest @ ..] => {
+            let worn = Worn::put_on(Path::new(tag)).expect("put the tag on");
+            start(kind, &worn, Ready::parse(ready), rest);
+        }
+        _ => panic!("hostile KIND TAG READY [ARGS…]"),
+    }
+}
+
+fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
+    match kind {
+        "stand" => stand::run(worn, ready),
+        "deaf" => deaf::run(worn, ready),
+        "family" => family::run(worn, ready),
+        "heir" => heir::run(worn, ready),
+        "daemon" => daemon::run(worn, ready),
+        "shed" => shed::run(worn, ready),
+        "orphan" => orphan::run(worn, &ready),
+        "chains" => chains::run(worn, ready),
+        "bomb" => bomb::run(worn, &ready),
+        "stopped" => stopped::run(worn, ready),
+        "credentials" => credentials::run(worn, ready),
+        "leave" => leave::run(worn, ready),
+        "eater" => eater::run(worn, ready),
+        "exit" => exit::run(worn, ready, args),
+        "storm" => storm::run(worn, ready, args),
+        "descriptors" => descriptors::run(worn, ready, args),
+        _ => panic!("no such kind of trouble: {kind}"),
+    }
+}

@@ -1,0 +1,91 @@
+//! What every kind of trouble is made of: forks, readiness and rest.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use snakepit_proving::deadline::let_pass;
+use snakepit_proving::tag::Worn;
+
+/// No hostile process lives longer, whatever custody and the test do.
+const LIFETIME: Duration = Duration::from_mins(5);
+
+/// The descriptor on which readiness is told.
+#[derive(Debug)]
+pub(crate) struct Ready(Option<RawFd>);
+
+impl Ready {
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(text.parse().ok())
+    }
+
+    /// The same descriptor in a forked child.
+    pub(crate) fn inherited(fd: Option<RawFd>) -> Self {
+        Self(fd)
+    }
+
+    /// One byte for this process, and the descriptor closed.
+    pub(crate) fn tell(self) {
+        if let Some(fd) = self.0 {
+            // SAFETY: the number was handed to this process for this purpose and is used nowhere else.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            // Nobody listens if the host died first, which is what many tests are about.
+            let _ = rustix::io::write(&fd, b"r");
+        }
+    }
+
+    /// Closed without a byte, in a process that speaks for nobody.
+    pub(crate) fn leave(self) {
+        if let Some(fd) = self.0 {
+            // SAFETY: as in `tell`.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+
+    pub(crate) fn fd(&self) -> Option<RawFd> {
+        self.0
+    }
+}
+
+/// Forks and runs `child` in the new process, which then exits with 0. The number of the child.
+pub(crate) fn fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: hostile programs have one thread, so the child may go on as any process may.
+    match unsafe { libc::fork() } {
+        0 => {
+            child();
+            // SAFETY: leaves without running what the parent registered.
+            unsafe { libc::_exit(0) }
+        }
+        -1 => panic!("fork: {}", io::Error::last_os_error()),
+        pid => pid,
+    }
+}
+
+/// Forks if the system allows it.
+pub(crate) fn try_fork(child: impl FnOnce()) -> bool {
+    // SAFETY: as in `fork`.
+    match unsafe { libc::fork() } {
+        0 => {
+            child();
+            // SAFETY: as in `fork`.
+            unsafe { libc::_exit(0) }
+        }
+        -1 => false,
+        _ => true,
+    }
+}
+
+/// Leaves the session and the group.
+pub(crate) fn setsid() {
+    rustix::process::setsid().expect("setsid");
+}
+
+/// Waits for one's own death.
+pub(crate) fn rest(worn: &Worn) {
+    worn.close();
+    rest_untagged();
+}
+
+pub(crate) fn rest_untagged() {
+    let_pass(LIFETIME);
+}

@@ -1,0 +1,56 @@
+//! The innocents: they stand beside every fault, and not a hair of theirs may be touched.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::{Process, random};
+
+/// A process that has nothing to do with the run.
+#[derive(Debug)]
+pub struct Bystander {
+    child: Child,
+    process: Process,
+    looks: &'static str,
+}
+
+impl Bystander {
+    /// One that looks like any other process.
+    pub fn plain(hostile: &Path) -> Self {
+        Self::start(Command::new(hostile).arg("innocent"), "plain")
+    }
+
+    /// One that carries the marker of some other run, as another host's worker would.
+    pub fn of_another_run(hostile: &Path) -> Self {
+        let other = format!("{}{}", random::word(), random::word());
+        let mut command = Command::new(hostile);
+        command.arg("innocent").env("SNAKEPIT_RUN_ID", other).env("SNAKEPIT_WORKER_ID", "w1");
+        Self::start(&mut command, "marked with another run")
+    }
+
+    fn start(command: &mut Command, looks: &'static str) -> Self {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = quiet.spawn().expect("start a bystander");
+        let process = Process::of(child.id().cast_signed());
+        Self { child, process, looks }
+    }
+
+    /// Its process, for a test of the harness itself.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Fails the test if it was touched.
+    pub fn must_be_untouched(&self) {
+        assert!(self.process.is_alive(), "the bystander ({}) was killed", self.looks);
+        let found = crate::Found::read(self.process.pid()).expect("the bystander is in /proc");
+        assert_ne!(found.state, 'T', "the bystander ({}) was stopped", self.looks);
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        // Both may fail only because it has ended, which `must_be_untouched` reports.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

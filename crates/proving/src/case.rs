@@ -1,0 +1,333 @@
+//! One fault in one tier: what has to be there before, and what must not be left after.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::event::PollFd;
+use rustix::process::Signal;
+
+use crate::bystander::Bystander;
+use crate::deadline::{READABLE, recheck};
+use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Tag, When};
+use crate::{census, random};
+
+/// Where the two programs of this crate are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The host.
+    pub host: PathBuf,
+    /// The hostile workers.
+    pub hostile: PathBuf,
+}
+
+/// A fault in a tier, with everything that belongs to it.
+#[derive(Debug)]
+pub struct Case {
+    /// The tier under test.
+    pub tier: GridTier,
+    /// What the table expects.
+    pub cell: Cell,
+    /// How hosts are started.
+    pub options: OpenAs,
+    token: String,
+    dir: PathBuf,
+    programs: Programs,
+    tag: Tag,
+    bystanders: Vec<Bystander>,
+    runs: Vec<String>,
+    groups: Vec<i32>,
+    cgroups: Vec<PathBuf>,
+    finished: bool,
+}
+
+impl Case {
+    /// Prepares everything but the host.
+    pub fn new(programs: &Programs, tier: GridTier, cell: Cell) -> Self {
+        Self::with(programs, tier, cell, OpenAs::default())
+    }
+
+    /// The same for hosts that are started in a particular way.
+    pub fn with(programs: &Programs, tier: GridTier, cell: Cell, options: OpenAs) -> Self {
+        let token = format!("proving-{}", random::word());
+        let dir = std::env::temp_dir().join(&token);
+        fs::create_dir(&dir).expect("make the case's directory");
+        open_to_all(&dir);
+        let home = dir.join("home");
+        fs::create_dir(&home).expect("make the home");
+        let programs = match options.user {
+            Some(user) => {
+                chown(&home, Some(user), Some(user)).expect("hand the home over");
+                reachable(programs, &dir)
+            }
+            None => programs.clone(),
+        };
+        let tag = Tag::create(&dir, &format!("{token}-tag")).expect("make the tag");
+        let bystanders =
+            vec![Bystander::plain(&programs.hostile), Bystander::of_another_run(&programs.hostile)];
+        Self {
+            tier,
+            cell,
+            options,
+            token,
+            dir,
+            programs,
+            tag,
+            bystanders,
+            runs: Vec::new(),
+            groups: Vec::new(),
+            cgroups: Vec::new(),
+            finished: false,
+        }
+    }
+
+    /// A directory of the case's own.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where hosts keep their runs; made by custody itself.
+    pub fn state(&self) -> PathBuf {
+        self.dir.join("home/state")
+    }
+
+    /// The tag that the workers wear.
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// The program of the hostile workers, where the case's user can reach it.
+    pub fn hostile(&self) -> &Path {
+        &self.programs.hostile
+    }
+
+    /// The host program as a command, not yet started.
+    pub fn host_command(&self) -> Command {
+        let mut command = Command::new(&self.programs.host);
+        command.arg(&self.programs.hostile).arg(self.tag.path()).env("PROVING_CASE", &self.token);
+        command
+    }
+
+    /// A host that has not opened its run.
+    pub fn bare_host(&self) -> HostProcess {
+        HostProcess::start(self.host_command(), &self.options)
+    }
+
+    /// A host with an open run.
+    pub fn host(&mut self) -> HostProcess {
+        let mut host = self.bare_host();
+        self.open(&mut host);
+        host
+    }
+
+    /// Opens the run of a host that was started by the test.
+    pub fn open(&mut self, host: &mut HostProcess) {
+        host.try_open(self.tier, &self.state(), &self.options).expect("open the run");
+        self.runs.push(host.run.clone());
+        self.cgroups.extend(host.cgroup.clone());
+    }
+
+    /// A host with an open run and `count` workers of a kind that are ready.
+    pub fn host_with(&mut self, count: usize, kind: &str) -> HostProcess {
+        let mut host = self.host();
+        host.spawn(count, kind);
+        self.groups.extend(host.groups());
+        host
+    }
+
+    /// Notes the groups of workers that were spawned later.
+    pub fn note(&mut self, host: &HostProcess) {
+        self.groups.extend(host.groups());
+    }
+
+    /// The processes that wear the tag.
+    pub fn wearers(&self) -> Vec<Found> {
+        census::wearers(self.tag.path())
+    }
+
+    /// Fails unless at least `count` processes wear the tag: a fault that hits nobody proves nothing.
+    pub fn must_be_populated(&self, count: usize) {
+        let found = self.wearers();
+        assert!(found.len() >= count, "{count} hostile processes expected before the fault: {found:#?}");
+    }
+
+    /// Holds the survivors against the table.
+    pub fn verdict(&mut self) {
+        if self.cell.when == When::NextStart {
+            self.next_start();
+        }
+        self.workers_must_be_gone(Deadline::patient());
+        self.custody_must_be_gone(Deadline::patient());
+    }
+
+    /// Starts the next host in the same state directory, and stops it again.
+    pub fn next_start(&mut self) {
+        let mut host = self.host();
+        host.ask("stop").expect("stop the next host");
+        host.say("return");
+        assert!(host.wait().success(), "the next host ends well");
+    }
+
+    /// Waits until only those workers are left whom the table forgives.
+    pub fn workers_must_be_gone(&self, deadline: Deadline) {
+        if self.cell.allowed == Allowed::Nobody {
+            assert!(self.tag.is_free_before(deadline), "survivors: {:#?}", self.wearers());
+        }
+        loop {
+            let guilty: Vec<Found> =
+                self.wearers().into_iter().filter(|found| !self.cell.forgives(found, &self.groups)).collect();
+            if guilty.is_empty() {
+                break;
+            }
+            assert!(wait_for_one(&guilty, deadline), "survivors: {guilty:#?}");
+        }
+    }
+
+    /// Fails unless nobody is left, right now, but those whom the table forgives: for what must be over
+    /// before an answer comes.
+    pub fn workers_must_be_gone_already(&self) {
+        if self.cell.allowed == Allowed::Nobody {
+            assert!(self.tag.is_free(), "survivors: {:#?}", self.wearers());
+        } else {
+            let mut guilty = self.wearers();
+            guilty.retain(|found| !self.cell.forgives(found, &self.groups));
+            assert!(guilty.is_empty(), "survivors: {guilty:#?}");
+        }
+    }
+
+    /// Waits until no keeper and no shim of this case's runs is left.
+    pub fn custody_must_be_gone(&self, deadline: Deadline) {
+        loop {
+            let words = self.words();
+            let found: Vec<_> = census::mentioning(&words).into_iter().filter(Found::is_custody).collect();
+            if found.is_empty() {
+                return;
+            }
+            assert!(wait_for_one(&found, deadline), "keeper or shims are left: {found:#?}");
+        }
+    }
+
+    /// The words by which everything of this case is known.
+    pub fn words(&self) -> Vec<String> {
+        std::iter::once(self.token.clone()).chain(self.runs.iter().cloned()).collect()
+    }
+
+    /// Forgets the runs so far, in a case of many rounds that has judged each of them.
+    pub fn forget_runs(&mut self) {
+        self.runs.clear();
+        self.groups.clear();
+    }
+
+    /// Notes a group as one that custody made.
+    pub fn note_group(&mut self, group: i32) {
+        self.groups.push(group);
+    }
+
+    /// The cgroups that this case's runs had.
+    pub fn cgroups(&self) -> &[PathBuf] {
+        &self.cgroups
+    }
+
+    /// Notes runs that were opened without [`Case::open`].
+    pub fn note_run(&mut self, run: &str) {
+        self.runs.push(run.to_owned());
+    }
+
+    /// What the reaper reports of the state directory, as the case's user.
+    pub fn cleanup(&self) -> crate::Reply {
+        let mut host = self.bare_host();
+        let reply = host.ask(&format!("reap state={}", self.state().display()));
+        host.say("return");
+        host.wait();
+        reply
+    }
+
+    /// The run directories that are there.
+    pub fn run_dirs(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
+        entries.map(|entry| entry.expect("a run directory").path()).collect()
+    }
+
+    /// Ends those whom the table forgave, breeders included; nobody can wear the tag to breed after this.
+    pub fn end_survivors(&self) {
+        self.tag.halt();
+        self.end_survivors_and_go_on();
+    }
+
+    /// Ends those whom the table forgave in the middle of a case.
+    pub fn end_survivors_and_go_on(&self) {
+        let deadline = Deadline::patient();
+        while !self.tag.is_free() {
+            for found in self.wearers() {
+                if let Some(process) = Process::open(found.pid).expect("pidfd_open") {
+                    process.signal(Signal::KILL);
+                    process.signal(Signal::CONT);
+                }
+            }
+            if self.tag.is_free_before(Deadline::after(std::time::Duration::from_millis(20))) {
+                break;
+            }
+            assert!(deadline.left().is_some(), "cannot end {:#?}", self.wearers());
+        }
+    }
+
+    /// Proves that the case leaves nothing: no process, no run directory, no cgroup, bystanders untouched.
+    pub fn finish(mut self) {
+        self.end_survivors();
+        if self.state().exists() {
+            self.cleanup().expect("the reaper at the end");
+        }
+        assert_eq!(self.run_dirs(), Vec::<PathBuf>::new(), "run directories are left");
+        for cgroup in &self.cgroups {
+            recheck(Deadline::patient(), "the end of the run's cgroup", || (!cgroup.exists()).then_some(()));
+        }
+        for bystander in self.bystanders.drain(..) {
+            bystander.must_be_untouched();
+        }
+        // A process that was killed stays readable until it is a zombie; its end has no watcher of ours.
+        recheck(Deadline::patient(), "the end of everything that mentions the case", || {
+            census::mentioning(&self.words()).is_empty().then_some(())
+        });
+        self.finished = true;
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The test fails already; what it started must not outlive it nevertheless.
+            self.tag.halt();
+            for found in census::mentioning(&self.words()) {
+                if let Ok(Some(process)) = Process::open(found.pid) {
+                    process.signal(Signal::KILL);
+                }
+            }
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn wait_for_one(found: &[Found], deadline: Deadline) -> bool {
+    let opened: Vec<Process> = found.iter().filter_map(|f| Process::open(f.pid).ok().flatten()).collect();
+    if opened.len() < found.len() {
+        return deadline.left().is_some();
+    }
+    let mut fds: Vec<_> = opened.iter().map(|process| PollFd::new(process, READABLE)).collect();
+    deadline.readable(&mut fds)
+}
+
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+}
+
+/// Copies the programs to where every user reaches them: a build directory may lie below a closed home.
+fn reachable(programs: &Programs, dir: &Path) -> Programs {
+    let copy = |from: &Path, name: &str| {
+        let to = dir.join(name);
+        fs::copy(from, &to).expect("copy a program");
+        open_to_all(&to);
+        to
+    };
+    Programs { host: copy(&programs.host, "host"), hostile: copy(&programs.hostile, "hostile") }
+}

@@ -1,0 +1,66 @@
+//! How long a test waits, and the one place where it looks again instead of being told.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long anything may take before a test calls it hung: far above what a busy machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A moment after which a test gives up.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// The ordinary patience from now on.
+    pub fn patient() -> Self {
+        Self::after(PATIENCE)
+    }
+
+    /// So long from now.
+    pub fn after(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+
+    /// What is left; `None` when it has passed.
+    pub fn left(self) -> Option<Duration> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Waits until one of the descriptors is readable. False: the deadline came first.
+    pub fn readable(self, fds: &mut [PollFd<'_>]) -> bool {
+        loop {
+            let Some(left) = self.left() else { return false };
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(fds, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return true,
+                Err(error) => panic!("poll: {error}"),
+            }
+        }
+    }
+}
+
+/// What poll reports of a descriptor that somebody wrote to, or whose other end is gone.
+pub const READABLE: PollFlags = PollFlags::IN;
+
+/// Looks again until `look` finds something or the deadline passes.
+///
+/// Only for what sends no event at all: a process's state letter, a signal mask, an entry that appears
+/// in `/proc`. Whatever has a pidfd, a pipe or a watch is awaited through that instead.
+pub fn recheck<T>(deadline: Deadline, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(deadline.left().is_some(), "never came: {what}");
+        let_pass(Duration::from_millis(2));
+    }
+}
+
+/// Lets time pass where time itself is meant: a random moment for a fault, the age of a hostile process.
+#[expect(clippy::disallowed_methods, reason = "there is no event to wait for")]
+pub fn let_pass(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -1,0 +1,263 @@
+//! A real host in a process of its own, spoken to in lines.
+//!
+//! Owns the test's end of the conversation; `src/bin/host` is the other. One line out, one line back:
+//! `ok key=value …` or `no status text…`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::PollFd;
+use rustix::process::Signal;
+
+use crate::deadline::READABLE;
+use crate::{Deadline, GridTier, Process, census};
+
+/// The longest that any answer takes: the storm of 10,000 spawns does.
+const ANSWER: Duration = Duration::from_mins(4);
+
+/// Under which circumstances a host runs and opens its run.
+#[derive(Clone, Debug, Default)]
+pub struct OpenAs {
+    /// The user to become before the host starts.
+    pub user: Option<u32>,
+    /// The host's file mode mask.
+    pub umask: Option<u32>,
+    /// The value of `SNAKEPIT_FAILPOINTS`.
+    pub failpoints: Option<String>,
+    /// More words for the host's `open`, such as `session=caller`.
+    pub words: Vec<String>,
+}
+
+impl OpenAs {
+    /// Adds a word for `open`.
+    pub fn word(mut self, word: &str) -> Self {
+        self.words.push(word.to_owned());
+        self
+    }
+}
+
+/// What the host answered.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// It did it; what it has to tell.
+    Ok(BTreeMap<String, String>),
+    /// It did not: the status a shell would give, and the error in words.
+    No(u8, String),
+}
+
+impl Reply {
+    fn parse(line: &str) -> Self {
+        let line = line.trim_end();
+        if let Some(rest) = line.strip_prefix("no ") {
+            let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));
+            return Self::No(status.parse().expect("a status"), text.to_owned());
+        }
+        let rest = line.strip_prefix("ok").unwrap_or_else(|| panic!("the host said {line:?}"));
+        let pairs = rest.split_ascii_whitespace().filter_map(|pair| pair.split_once('='));
+        Self::Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    /// What it told; a refusal fails the test.
+    pub fn expect(self, what: &str) -> BTreeMap<String, String> {
+        match self {
+            Self::Ok(told) => told,
+            Self::No(status, text) => panic!("{what}: refused with {status}: {text}"),
+        }
+    }
+
+    /// All of it as text.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Ok(told) => {
+                told.iter().fold(String::new(), |text, (key, value)| text + key + "=" + value + " ")
+            }
+            Self::No(status, text) => format!("trouble={status} {text}"),
+        }
+    }
+
+    /// Status and words of the refusal; a success fails the test.
+    pub fn expect_refusal(self, what: &str) -> (u8, String) {
+        match self {
+            Self::Ok(told) => panic!("{what}: should have been refused, but: {told:?}"),
+            Self::No(status, text) => (status, text),
+        }
+    }
+}
+
+/// A worker, as the host announces it.
+#[derive(Clone, Debug)]
+pub struct WorkerLine {
+    /// Its name in the run.
+    pub id: String,
+    /// Its main process.
+    pub pid: i32,
+    /// Its group.
+    pub pgid: i32,
+    /// Its shim.
+    pub shim: i32,
+}
+
+impl WorkerLine {
+    fn parse(text: &str) -> Self {
+        let parts: Vec<&str> = text.split('|').collect();
+        let [id, pid, pgid, shim] = parts[..] else { panic!("not a worker: {text:?}") };
+        let number = |text: &str| text.parse().expect("a process number");
+        Self { id: id.to_owned(), pid: number(pid), pgid: number(pgid), shim: number(shim) }
+    }
+}
+
+/// A host program that runs.
+#[derive(Debug)]
+pub struct HostProcess {
+    child: Child,
+    process: Process,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    /// The run's name, once it is open.
+    pub run: String,
+    /// The keeper, once the run is open.
+    pub keeper: Option<i32>,
+    /// The cgroup behind the tier, where there is one.
+    pub cgroup: Option<PathBuf>,
+    /// Every worker that was announced.
+    pub workers: Vec<WorkerLine>,
+}
+
+impl HostProcess {
+    /// Starts the program; it opens no run yet, so that the test can put it where it has to be first.
+    pub fn start(mut command: Command, options: &OpenAs) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        if let Some(user) = options.user {
+            command.uid(user).gid(user);
+        }
+        if let Some(mask) = options.umask {
+            let set = move || {
+                rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+                Ok(())
+            };
+            // SAFETY: umask is one system call and may be made between fork and exec.
+            unsafe { command.pre_exec(set) };
+        }
+        if let Some(failpoints) = &options.failpoints {
+            command.env("SNAKEPIT_FAILPOINTS", failpoints);
+        }
+        let mut child = command.spawn().expect("start the host program");
+        let process = Process::of(child.id().cast_signed());
+        let orders = child.stdin.take().expect("piped");
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            process,
+            orders,
+            answers,
+            run: String::new(),
+            keeper: None,
+            cgroup: None,
+            workers: Vec::new(),
+        }
+    }
+
+    /// Asks it to open the run.
+    pub fn try_open(&mut self, tier: GridTier, state: &Path, options: &OpenAs) -> Reply {
+        let words = options.words.join(" ");
+        let reply = self.ask(&format!("open tier={} state={} {words}", tier.name(), state.display()));
+        if let Reply::Ok(told) = &reply {
+            self.run.clone_from(&told["run"]);
+            self.keeper = told["keeper"].parse().ok();
+            self.cgroup = told.get("cgroup").map(PathBuf::from);
+        }
+        reply
+    }
+
+    /// The host's own process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The keeper, as the run knows it now.
+    pub fn keeper_process(&self) -> Process {
+        Process::of(self.keeper.expect("a run with a keeper"))
+    }
+
+    /// Says one line and waits for the answer.
+    pub fn ask(&mut self, order: &str) -> Reply {
+        self.try_ask(order).unwrap_or_else(|| panic!("the host ended instead of answering {order:?}"))
+    }
+
+    /// The same for a host that may end instead.
+    pub fn try_ask(&mut self, order: &str) -> Option<Reply> {
+        self.say(order);
+        self.hear().map(|line| Reply::parse(&line))
+    }
+
+    /// Says one line to which no answer comes, or which is answered later.
+    pub fn say(&mut self, order: &str) {
+        // A host that is gone shows itself by its silence.
+        let _ = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
+    }
+
+    /// The next answer; `None` when the host has ended.
+    pub fn hear(&mut self) -> Option<String> {
+        if self.answers.buffer().is_empty() {
+            let out = self.answers.get_ref();
+            let ready = Deadline::after(ANSWER).readable(&mut [PollFd::new(out, READABLE)]);
+            assert!(ready, "the host hangs");
+        }
+        let mut line = String::new();
+        match self.answers.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(line),
+        }
+    }
+
+    /// Spawns `count` workers of a hostile kind and waits until each says that it is ready.
+    pub fn spawn(&mut self, count: usize, kind: &str) -> Vec<WorkerLine> {
+        let told = self.ask(&format!("spawn {count} {kind}")).expect("spawn");
+        self.announced(&told)
+    }
+
+    /// Notes the workers of an answer.
+    pub fn announced(&mut self, told: &BTreeMap<String, String>) -> Vec<WorkerLine> {
+        let listed = told.get("workers").map_or("", String::as_str);
+        let workers: Vec<_> =
+            listed.split(',').filter(|text| !text.is_empty()).map(WorkerLine::parse).collect();
+        self.workers.extend(workers.iter().cloned());
+        workers
+    }
+
+    /// The groups that custody made for the workers.
+    pub fn groups(&self) -> Vec<i32> {
+        self.workers.iter().map(|worker| worker.pgid).collect()
+    }
+
+    /// All shims, those included that the keeper has ready for workers to come.
+    pub fn shims(&self) -> Vec<Process> {
+        let children = census::children(self.keeper.expect("a run with a keeper"));
+        let opened = children.iter().map(|child| Process::open(child.pid).expect("pidfd_open"));
+        opened.flatten().collect()
+    }
+
+    /// `kill -9`, and its end awaited.
+    pub fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.must_end("the host");
+        self.child.wait().expect("wait for the host")
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        // A test that failed half-way leaves its host; custody's keeper then ends the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,81 @@
+//! Ledgers bent on purpose: bytes of a run's ledger changed as a failing disk or another boot would.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The size of a record's slot.
+pub const SLOT: usize = 512;
+
+/// The ledger of a run's directory.
+pub fn file_of(run_dir: &Path) -> PathBuf {
+    run_dir.join("ledger")
+}
+
+/// Reads a ledger's bytes.
+pub fn read(run_dir: &Path) -> Vec<u8> {
+    fs::read(file_of(run_dir)).expect("the ledger's bytes")
+}
+
+/// Puts other bytes in place of a ledger.
+pub fn write(run_dir: &Path, bytes: &[u8]) {
+    fs::write(file_of(run_dir), bytes).expect("write the ledger");
+}
+
+const BOOT: std::ops::Range<usize> = 24..40;
+const PID_NAMESPACE: std::ops::Range<usize> = 40..48;
+const KIND_AT: usize = 6;
+const KEY_AT: usize = 8;
+const MAIN_PID_AT: usize = 64;
+/// Intent and record.
+const WORKER_KINDS: [u8; 2] = [4, 5];
+const CRC_AT: usize = SLOT - 4;
+
+/// Makes every record one of another boot.
+pub fn move_to_another_boot(bytes: &mut [u8]) {
+    change(bytes, BOOT);
+}
+
+/// Makes every record one of another PID namespace.
+pub fn move_to_another_pid_namespace(bytes: &mut [u8]) {
+    change(bytes, PID_NAMESPACE);
+}
+
+/// The workers that are named with a process in some slot other than `damaged`: nobody may skip those.
+pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
+    let number = |slot: &[u8], at: usize, len: usize| {
+        slot[at..at + len].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let slots = bytes.chunks_exact(SLOT).enumerate();
+    slots
+        .filter(|&(at, slot)| at != damaged && WORKER_KINDS.contains(&slot[KIND_AT]))
+        .filter(|(_, slot)| number(slot, MAIN_PID_AT, 4) != 0)
+        .map(|(_, slot)| number(slot, KEY_AT, 8))
+        .collect()
+}
+
+fn change(bytes: &mut [u8], place: std::ops::Range<usize>) {
+    for slot in bytes.chunks_exact_mut(SLOT) {
+        for byte in &mut slot[place.clone()] {
+            *byte ^= 0x5A;
+        }
+        let crc = crc32(&slot[..CRC_AT]).to_le_bytes();
+        slot[CRC_AT..].copy_from_slice(&crc);
+    }
+}
+
+/// CRC-32 as zlib has it, written a second time on purpose: the ledger's own must agree with it.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
+    !bytes.iter().fold(!0_u32, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_common_one() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+}

@@ -1,0 +1,77 @@
+//! A process by pidfd: never a number that somebody else may have by now.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::PollFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::Deadline;
+use crate::deadline::READABLE;
+
+/// A process that was alive when it was opened.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// `None` when there is no such process.
+    pub fn open(pid: i32) -> io::Result<Option<Self>> {
+        let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
+        match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Some(Self { pid, fd })),
+            // EINVAL: a thread, which has no pidfd of this kind.
+            Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A process that has to be there.
+    pub fn of(pid: i32) -> Self {
+        Self::open(pid).expect("pidfd_open").unwrap_or_else(|| panic!("process {pid} is not there"))
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it has not ended. One that ended and waits for its parent counts as ended.
+    pub fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, READABLE)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut fds, Some(&now)) == Ok(0)
+    }
+
+    /// Waits for its end. False: the deadline came first.
+    pub fn ends_before(&self, deadline: Deadline) -> bool {
+        deadline.readable(&mut [PollFd::new(&self.fd, READABLE)])
+    }
+
+    /// Fails the test unless it ends in time.
+    pub fn must_end(&self, who: &str) {
+        assert!(self.ends_before(Deadline::patient()), "{who} (process {}) is still alive", self.pid);
+    }
+
+    /// Sends a signal; one that has ended already is not an error.
+    pub fn signal(&self, signal: Signal) {
+        match pidfd_send_signal(&self.fd, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => panic!("signal {signal:?} to process {}: {error}", self.pid),
+        }
+    }
+
+    /// Kills it and waits for its end.
+    pub fn end(&self) {
+        self.signal(Signal::KILL);
+        self.must_end("a process that the test killed");
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,43 @@
+//! Mounts that nobody else sees and that cannot be forgotten: in a mount namespace of one thread.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+/// Runs `body` on a thread with a mount namespace of its own. Every process that it starts shares it, and
+/// the mounts vanish with the last of them.
+pub fn with_private_mounts(body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: unshare concerns this thread only, which ends with the test.
+            let shared = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+            assert_eq!(shared, 0, "unshare: {}", io::Error::last_os_error());
+            mount("none", Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE, "");
+            body();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A small memory file system.
+pub fn mount_tmpfs(at: &Path, options: &str) {
+    mount("tmpfs", at, "tmpfs", 0, options);
+}
+
+/// Makes a mounted file system read-only.
+pub fn make_read_only(at: &Path) {
+    mount("none", at, "", libc::MS_REMOUNT | libc::MS_RDONLY, "");
+}
+
+fn mount(source: &str, at: &Path, kind: &str, flags: libc::c_ulong, options: &str) {
+    let text = |text: &str| CString::new(text).expect("no NUL");
+    let place = text(at.to_str().expect("a printable path"));
+    let (source, kind, options) = (text(source), text(kind), text(options));
+    // SAFETY: all pointers are to strings that live across the call.
+    let done = unsafe {
+        libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+    };
+    assert_eq!(done, 0, "mount at {}: {}", at.display(), io::Error::last_os_error());
+}

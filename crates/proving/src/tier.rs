@@ -1,0 +1,34 @@
+//! The columns of the grid.
+
+/// A tier as the grid tests it: `auto` and `shim` differ in the cgroup behind them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GridTier {
+    /// A PID namespace per worker.
+    Namespace,
+    /// Shims, with `cgroup.kill` behind them where this machine lets us.
+    Auto,
+    /// Shims alone.
+    Shim,
+    /// Process groups alone.
+    Group,
+}
+
+impl GridTier {
+    /// All of them, in the order of the table's columns.
+    pub const ALL: [Self; 4] = [Self::Namespace, Self::Auto, Self::Shim, Self::Group];
+
+    /// As the host program spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Auto => "auto",
+            Self::Shim => "shim",
+            Self::Group => "group",
+        }
+    }
+
+    /// Its column.
+    pub fn column(self) -> usize {
+        self as usize
+    }
+}

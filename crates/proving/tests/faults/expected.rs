@@ -1,0 +1,94 @@
+//! The table: who may survive which fault in which tier, stated beforehand.
+//!
+//! Zero, except in the group tier whoever left the group, and in the shim tier without a cgroup, with
+//! keeper and shims killed, descendants that shed the marker. Where keeper and shims are dead or stopped,
+//! nobody is there to act until the next start.
+
+use std::collections::BTreeSet;
+
+use snakepit_proving::{Cell, GridTier};
+
+const ZERO: Cell = Cell::ZERO;
+const NEXT: Cell = Cell::ZERO_NEXT;
+const LEFT: Cell = Cell::LEFT;
+const LEFT_NEXT: Cell = Cell::LEFT_NEXT;
+const SHED_NEXT: Cell = Cell::SHED_NEXT;
+
+/// One row per file; the columns are namespace, auto (shims and a cgroup), shim, group.
+#[rustfmt::skip]
+const TABLE: &[(&str, [Cell; 4])] = &[
+    //                                        namespace  auto  shim        group
+    ("normal_exit",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("process_exit",                         [ZERO,      ZERO, ZERO,       LEFT]),
+    ("panic_unwind",                         [ZERO,      ZERO, ZERO,       LEFT]),
+    ("panic_abort",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("kill_host",                            [ZERO,      ZERO, ZERO,       LEFT]),
+    ("kill_keeper",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("kill_host_and_keeper",                 [ZERO,      ZERO, ZERO,       LEFT]),
+    ("kill_host_keeper_and_shims",           [ZERO,      NEXT, SHED_NEXT,  LEFT_NEXT]),
+    ("stop_keeper_then_kill_host",           [ZERO,      ZERO, ZERO,       LEFT]),
+    ("stop_keeper_and_shims_then_kill_host", [ZERO,      NEXT, NEXT,       LEFT_NEXT]),
+    ("stopped_workers",                      [ZERO,      ZERO, ZERO,       ZERO]),
+    ("ignored_signals",                      [ZERO,      ZERO, ZERO,       ZERO]),
+    ("double_fork",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("shed_everything",                      [ZERO,      ZERO, ZERO,       LEFT]),
+    ("fork_chains",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("fork_bomb",                            [ZERO,      ZERO, ZERO,       LEFT]),
+    ("changed_credentials",                  [ZERO,      ZERO, ZERO,       ZERO]),
+    ("spawning_thread_exits",                [ZERO,      ZERO, ZERO,       LEFT]),
+    ("main_thread_exits",                    [ZERO,      ZERO, ZERO,       LEFT]),
+    ("inherited_descriptors",                [ZERO,      ZERO, ZERO,       LEFT]),
+    ("ctrl_c",                               [ZERO,      ZERO, ZERO,       LEFT]),
+    ("ctrl_backslash",                       [ZERO,      ZERO, ZERO,       LEFT]),
+    ("hang_up",                              [ZERO,      ZERO, ZERO,       LEFT]),
+    ("kill_host_group",                      [ZERO,      ZERO, ZERO,       LEFT]),
+    ("oom_host",                             [ZERO,      ZERO, ZERO,       LEFT]),
+    ("oom_worker",                           [ZERO,      ZERO, ZERO,       LEFT]),
+    ("spawn_storm",                          [ZERO,      ZERO, ZERO,       ZERO]),
+    ("kill_at_every_step",                   [ZERO,      ZERO, ZERO,       ZERO]),
+    ("errno_at_every_step",                  [ZERO,      ZERO, ZERO,       ZERO]),
+    ("pid_reuse",                            [ZERO,      ZERO, ZERO,       ZERO]),
+    // No signal is the point here: whoever lives is ended by the test.
+    ("ledger_of_another_boot",               [ZERO,      ZERO, ZERO,       ZERO]),
+    ("ledger_of_another_namespace",          [ZERO,      ZERO, ZERO,       ZERO]),
+    // The worker sheds the marker, so only its own record finds it; a cgroup finds it without.
+    ("ledger_torn",                          [ZERO,      NEXT, NEXT,       NEXT]),
+    ("ledger_truncated",                     [ZERO,      NEXT, NEXT,       NEXT]),
+    ("ledger_bit_flipped",                   [ZERO,      NEXT, NEXT,       NEXT]),
+    ("two_reapers",                          [ZERO,      NEXT, NEXT,       NEXT]),
+    // Undead while frozen, which is reported; gone after the thaw.
+    ("frozen_v1",                            [ZERO,      ZERO, ZERO,       ZERO]),
+    ("frozen_v2",                            [ZERO,      ZERO, ZERO,       ZERO]),
+    ("disk_full",                            [ZERO,      ZERO, ZERO,       ZERO]),
+    ("read_only_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
+    ("left_children",                        [ZERO,      ZERO, ZERO,       LEFT]),
+    ("stop_races_exit",                      [ZERO,      ZERO, ZERO,       ZERO]),
+    ("foreign_state_dir",                    [ZERO,      ZERO, ZERO,       ZERO]),
+    ("symlinked_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
+    ("umask_zero",                           [ZERO,      ZERO, ZERO,       ZERO]),
+    ("forked_copy",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("ten_thousand_spawns",                  [ZERO,      ZERO, ZERO,       ZERO]),
+];
+
+/// Files that hold no fault of their own: shared things, the harness's own proof, and the basic faults
+/// once more for another user.
+const NOT_FAULTS: [&str; 4] = ["mod", "expected", "harness", "unprivileged"];
+
+/// What the table says.
+pub(super) fn cell(fault: &str, tier: GridTier) -> Cell {
+    let row = TABLE.iter().find(|(name, _)| *name == fault);
+    row.unwrap_or_else(|| panic!("the table has no row for {fault}")).1[tier.column()]
+}
+
+#[test]
+fn every_fault_has_a_row_and_every_row_a_fault() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults");
+    let files = std::fs::read_dir(dir).expect("the faults");
+    let files: BTreeSet<String> = files
+        .map(|file| file.expect("a file").path())
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .filter(|name| !NOT_FAULTS.contains(&name.as_str()))
+        .collect();
+    let rows: BTreeSet<String> = TABLE.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(files, rows);
+}

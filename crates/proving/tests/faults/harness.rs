@@ -1,0 +1,120 @@
+//! The harness can fail: without custody its census finds every kind of escape, and it notices harm to a
+//! bystander. A proof that could not fail would prove nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use snakepit_proving::bystander::Bystander;
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Case, Cell, Deadline, GridTier};
+
+/// A hostile worker as a careless host would start it: with nothing that holds it.
+fn without_custody(case: &Case, kind: &str, expected: usize) -> Child {
+    let child = Command::new(case.hostile())
+        .arg(kind)
+        .arg(case.tag().path())
+        .arg("-")
+        .stdin(Stdio::null())
+        .env("SNAKEPIT_RUN_ID", "none")
+        .spawn()
+        .expect("start a hostile worker");
+    recheck(Deadline::patient(), "the hostile processes", || {
+        (case.wearers().len() >= expected).then_some(())
+    });
+    child
+}
+
+fn is_caught(case: &Case) -> bool {
+    let judge = || case.workers_must_be_gone(Deadline::after(Duration::from_millis(300)));
+    catch_unwind(AssertUnwindSafe(judge)).is_err()
+}
+
+fn escape_is_caught(kind: &str, processes: usize, survivors: usize) {
+    let case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
+    assert!(!is_caught(&case), "nobody is there yet");
+    let mut child = without_custody(&case, kind, processes);
+    child.kill().expect("kill the worker");
+    child.wait().expect("wait for the worker");
+    recheck(Deadline::patient(), "the survivors alone", || (case.wearers().len() == survivors).then_some(()));
+    assert!(!case.tag().is_free());
+    assert!(is_caught(&case), "{kind}: survivors were not noticed");
+    case.end_survivors();
+    assert!(!is_caught(&case), "the test can end them");
+    case.finish();
+}
+
+#[test]
+fn a_daemon_that_nobody_holds_is_caught() {
+    escape_is_caught("daemon", 4, 3);
+}
+
+#[test]
+fn a_daemon_without_environment_and_descriptors_is_caught() {
+    escape_is_caught("shed", 4, 3);
+}
+
+#[test]
+fn a_child_in_the_group_is_caught() {
+    escape_is_caught("stopped", 2, 1);
+}
+
+#[test]
+fn chains_that_breed_faster_than_a_list_is_read_are_caught() {
+    let case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
+    let mut child = without_custody(&case, "chains", 2);
+    child.kill().expect("kill the worker");
+    child.wait().expect("wait for the worker");
+    // No list is complete, but the lease cannot be had while one link lives.
+    for _ in 0..100 {
+        assert!(!case.tag().is_free(), "the lease was granted while chains were alive");
+        std::thread::yield_now();
+    }
+    case.end_survivors();
+    case.finish();
+}
+
+#[test]
+fn only_the_survivors_that_the_table_names_are_forgiven() {
+    let mut case = Case::new(&super::programs(), GridTier::Group, Cell::LEFT);
+    let mut child = without_custody(&case, "stand", 1);
+    let group = case.wearers()[0].pgid;
+    assert!(!is_caught(&case), "whoever is in no group of ours is forgiven");
+    case.note_group(group);
+    assert!(is_caught(&case), "whoever is in one of ours is not");
+    case.cell = Cell::SHED_NEXT;
+    assert!(is_caught(&case), "whoever carries a marker is not");
+    child.kill().expect("kill the worker");
+    child.wait().expect("wait for the worker");
+    case.finish();
+}
+
+#[test]
+fn harm_to_a_bystander_is_noticed() {
+    let hostile = super::programs().hostile;
+    let bystander = Bystander::plain(&hostile);
+    bystander.must_be_untouched();
+    bystander.process().signal(rustix::process::Signal::STOP);
+    recheck(Deadline::patient(), "the notice of a stop", || {
+        catch_unwind(AssertUnwindSafe(|| bystander.must_be_untouched())).is_err().then_some(())
+    });
+    bystander.process().end();
+    assert!(catch_unwind(AssertUnwindSafe(|| bystander.must_be_untouched())).is_err());
+}
+
+#[test]
+fn a_process_that_mentions_the_case_keeps_it_from_finishing() {
+    let case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
+    let mut child = Command::new(case.hostile())
+        .arg("innocent")
+        .current_dir("/")
+        .env("PROVING_CASE", &case.words()[0])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("start a process");
+    let found = snakepit_proving::census::mentioning(&case.words());
+    assert_eq!(found.iter().map(|found| found.pid).collect::<Vec<_>>(), [child.id().cast_signed()]);
+    child.kill().expect("kill it");
+    child.wait().expect("wait for it");
+    case.finish();
+}

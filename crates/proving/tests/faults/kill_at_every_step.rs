@@ -1,0 +1,70 @@
+//! Somebody dies at every step of a spawn: the host, the keeper, the shim, or whoever takes the step.
+
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Case, Deadline, GridTier, HostProcess, OpenAs, Reply};
+
+super::each_tier!(host_dies, keeper_dies, shim_dies, whoever_takes_the_step_dies);
+
+fn host_dies(case: &mut Case) {
+    at_every_step(case, "kill-host");
+}
+
+fn keeper_dies(case: &mut Case) {
+    at_every_step(case, "kill-keeper");
+}
+
+fn shim_dies(case: &mut Case) {
+    at_every_step(case, "kill-shim");
+}
+
+fn whoever_takes_the_step_dies(case: &mut Case) {
+    at_every_step(case, "kill-self");
+}
+
+fn at_every_step(case: &mut Case, action: &str) {
+    let steps = snakepit_custody::failpoint_steps();
+    assert!(steps.len() > 10, "{steps:?}");
+    for step in steps {
+        case.options = OpenAs { failpoints: Some(format!("{step}@2={action}")), ..OpenAs::default() };
+        let mut host = case.host();
+        // The keeper prepares the second worker while it serves the first: the fault may come in either.
+        let keeper = host.keeper_process();
+        let heard = (0..2).map_while(|_| host.try_ask("spawn 1 stand")).count();
+        // A step that nobody takes would prove nothing. From inside a PID namespace nobody outside can be
+        // killed; there the step fails instead, and the storm of random kills has to do.
+        let reaches = case.tier != GridTier::Namespace || step.starts_with("keeper.");
+        match action {
+            _ if !reaches => {}
+            "kill-host" => host.process().must_end(&format!("the host, killed at {step}")),
+            "kill-keeper" => keeper.must_end(&format!("the keeper, killed at {step}")),
+            _ => {}
+        }
+        if heard == 2 {
+            the_host_goes_on(case, &mut host, step);
+        }
+        host.kill();
+        case.workers_must_be_gone(Deadline::patient());
+        case.custody_must_be_gone(Deadline::patient());
+        case.options = OpenAs::default();
+        case.next_start();
+        assert!(case.run_dirs().is_empty(), "{step}: run directories are left");
+        case.forget_runs();
+    }
+}
+
+/// A host that survived a fault inside a spawn can spawn again, with a new keeper if it has to.
+fn the_host_goes_on(case: &mut Case, host: &mut HostProcess, step: &str) {
+    recheck(Deadline::patient(), &format!("a spawn after a fault at {step}"), || {
+        match host.try_ask("spawn 1 stand") {
+            Some(Reply::Ok(told)) => {
+                host.announced(&told);
+                Some(())
+            }
+            // Refused while the keeper is being replaced.
+            Some(Reply::No(..)) => None,
+            // The fault was the host's death, after it had answered.
+            None => Some(()),
+        }
+    });
+    case.note(host);
+}

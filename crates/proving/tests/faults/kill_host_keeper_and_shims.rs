@@ -1,0 +1,23 @@
+//! `kill -9` of host, keeper and all shims in one moment: nobody is left to act until the next start.
+
+use snakepit_proving::Case;
+
+super::each_tier!(with_marked_descendants, with_descendants_that_shed_the_marker);
+
+pub(super) fn with_marked_descendants(case: &mut Case) {
+    let mut host = case.host_with(3, "family");
+    case.must_be_populated(9);
+    super::kill_all_of_custody(&mut host);
+    case.verdict();
+    // All of these carry the marker: outside the group tier nobody at all is left.
+    if case.tier != snakepit_proving::GridTier::Group {
+        assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
+    }
+}
+
+fn with_descendants_that_shed_the_marker(case: &mut Case) {
+    let mut host = case.host_with(2, "shed");
+    case.must_be_populated(8);
+    super::kill_all_of_custody(&mut host);
+    case.verdict();
+}

@@ -1,0 +1,156 @@
+//! The faults, and what they share.
+
+mod changed_credentials;
+mod ctrl_backslash;
+mod ctrl_c;
+mod disk_full;
+mod double_fork;
+mod errno_at_every_step;
+mod expected;
+mod foreign_state_dir;
+mod fork_bomb;
+mod fork_chains;
+mod forked_copy;
+mod frozen_v1;
+mod frozen_v2;
+mod hang_up;
+mod harness;
+mod ignored_signals;
+mod inherited_descriptors;
+mod kill_at_every_step;
+mod kill_host;
+mod kill_host_and_keeper;
+mod kill_host_group;
+mod kill_host_keeper_and_shims;
+mod kill_keeper;
+mod ledger_bit_flipped;
+mod ledger_of_another_boot;
+mod ledger_of_another_namespace;
+mod ledger_torn;
+mod ledger_truncated;
+mod left_children;
+mod main_thread_exits;
+mod normal_exit;
+mod oom_host;
+mod oom_worker;
+mod panic_abort;
+mod panic_unwind;
+mod pid_reuse;
+mod process_exit;
+mod read_only_state_dir;
+mod shed_everything;
+mod spawn_storm;
+mod spawning_thread_exits;
+mod stop_keeper_and_shims_then_kill_host;
+mod stop_keeper_then_kill_host;
+mod stop_races_exit;
+mod stopped_workers;
+mod symlinked_state_dir;
+mod ten_thousand_spawns;
+mod two_reapers;
+mod umask_zero;
+mod unprivileged;
+
+use rustix::process::Signal;
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Case, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Programs};
+
+/// Makes one test per tier for each of the named functions, which take the case.
+macro_rules! each_tier {
+    ($($body:ident),+ $(,)?) => { $(
+        mod $body {
+            use snakepit_proving::GridTier;
+
+            #[test]
+            fn namespace() {
+                crate::faults::prove(module_path!(), GridTier::Namespace, super::$body);
+            }
+
+            #[test]
+            fn auto() {
+                crate::faults::prove(module_path!(), GridTier::Auto, super::$body);
+            }
+
+            #[test]
+            fn shim() {
+                crate::faults::prove(module_path!(), GridTier::Shim, super::$body);
+            }
+
+            #[test]
+            fn group() {
+                crate::faults::prove(module_path!(), GridTier::Group, super::$body);
+            }
+        }
+    )+ };
+}
+use each_tier;
+
+fn programs() -> Programs {
+    Programs {
+        host: env!("CARGO_BIN_EXE_proving-host").into(),
+        hostile: env!("CARGO_BIN_EXE_proving-hostile").into(),
+    }
+}
+
+/// The fault is the module's file: `grid::faults::<fault>::…`.
+fn fault_of(module: &str) -> &str {
+    module.split("::").nth(2).expect("a module below faults")
+}
+
+fn prove(module: &str, tier: GridTier, body: fn(&mut Case)) {
+    prove_with(module, tier, OpenAs::default(), body);
+}
+
+fn prove_with(module: &str, tier: GridTier, options: OpenAs, body: fn(&mut Case)) {
+    let cell = expected::cell(fault_of(module), tier);
+    let mut case = Case::with(&programs(), tier, cell, options);
+    body(&mut case);
+    case.finish();
+}
+
+/// Says that a cell could not be proven on this machine; a silent pass would be a lie.
+fn unproven(why: &str) {
+    eprintln!("NOT PROVEN HERE: {why}");
+}
+
+/// Stops processes and waits until they are, so that none can react to the end of another.
+fn hold_still<'a>(processes: impl IntoIterator<Item = &'a Process>) {
+    for process in processes {
+        process.signal(Signal::STOP);
+        recheck(Deadline::patient(), "a stopped process", || {
+            Found::read(process.pid()).is_none_or(|found| matches!(found.state, 'T' | 'Z')).then_some(())
+        });
+    }
+}
+
+/// Kills host, keeper and all shims as if in one moment: none sees another die.
+fn kill_all_of_custody(host: &mut HostProcess) {
+    for process in kill_all_of_custody_but_wait_for_none(host) {
+        process.must_end("a killed part of custody");
+    }
+}
+
+/// The same where a shim cannot end yet, because a process of its namespace cannot.
+fn kill_all_of_custody_but_wait_for_none(host: &mut HostProcess) -> Vec<Process> {
+    let keeper = host.keeper_process();
+    host.process().signal(Signal::STOP);
+    hold_still([&keeper]);
+    let shims = host.shims();
+    // The keeper last: its end makes the shims' groups orphaned, and the kernel continues whoever is stopped
+    // in such a group.
+    let all: Vec<Process> = shims.into_iter().chain(std::iter::once(keeper)).collect();
+    hold_still(&all);
+    for process in &all {
+        process.signal(Signal::KILL);
+    }
+    host.kill();
+    all
+}
+
+/// Kills the workers' main processes too, so that nothing but the ledger is left of them.
+fn kill_everybody(host: &mut HostProcess) {
+    let workers: Vec<Process> =
+        host.workers.iter().filter_map(|worker| Process::open(worker.pid).expect("pidfd_open")).collect();
+    kill_all_of_custody(host);
+    workers.iter().for_each(Process::end);
+}
