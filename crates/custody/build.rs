@@ -12,13 +12,27 @@ fn main() {
     println!("cargo::rerun-if-changed=src/wire.rs");
     println!("cargo::rerun-if-changed=src/ledger/record.rs");
     let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
-    let built = build(&out, Linking::Static);
+    build_somehow(&out);
+    let program =
+        std::fs::read(&out).unwrap_or_else(|error| panic!("cannot read {}: {error}", out.display()));
+    println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", fnv1a(&program));
+}
+
+/// Tells one build of the keeper from another; nothing more depends on it.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn build_somehow(out: &Path) {
+    let built = build(out, Linking::Static);
     if built.status.success() {
         return;
     }
     // No static C library here: a dynamic keeper does the same, only with more memory.
     println!("cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster");
-    let built = build(&out, Linking::Dynamic);
+    let built = build(out, Linking::Dynamic);
     assert!(
         built.status.success(),
         "the keeper could not be built with {}:\n{}",

@@ -172,6 +172,9 @@ fn less_pages_and_gives_the_terminal_back() {
         pty.expect("line 23.");
         pty.type_keys(" ");
         pty.expect("line 46.");
+        pty.expect(":");
+        // A signal that comes just before it reads the next key would wait for that key.
+        scene.wait_until_asleep("less");
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
         pty.prompt();

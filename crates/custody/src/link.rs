@@ -1,4 +1,4 @@
-//! The host's link to one keeper: its start from a memfd, the socket, and its last breath.
+//! The host's link to one keeper: its start, the socket, and its last breath.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use rustix::net::{
 use rustix::pipe::PipeFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::state::RunDir;
+use crate::state::{RunDir, StateDir};
 use crate::wire::{Answer, Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
 use crate::{Pid, RunId};
 
@@ -41,6 +41,7 @@ pub(crate) struct Link {
 
 /// What a keeper is given at its start.
 pub(crate) struct Outfit<'a> {
+    pub(crate) state: &'a StateDir,
     pub(crate) run: RunId,
     pub(crate) dir: &'a RunDir,
     pub(crate) lock: BorrowedFd<'a>,
@@ -226,32 +227,18 @@ fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Runs the keeper's program from memory, or, where the system forbids that, from the run's directory.
+/// Runs the keeper's program from the state directory or, where that may not be executed, from memory.
 fn launch(outfit: &Outfit<'_>, control: OwnedFd) -> io::Result<Child> {
     let spare = control.try_clone()?;
-    let from_memory = || -> io::Result<Child> {
-        let program = program()?;
-        run(&format!("/proc/self/fd/{}", program.as_raw_fd()), outfit.run, control)
-    };
-    from_memory().or_else(|refused| {
-        let file = outfit.dir.path().join("keeper");
-        write_program(&file).map_err(|_| refused)?;
-        let child = run(&file.to_string_lossy(), outfit.run, spare);
-        let _ = std::fs::remove_file(&file);
-        child
-    })
-}
-
-fn write_program(file: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o700).open(file)?;
-    io::Write::write_all(&mut out, KEEPER)
+    let name = concat!("keeper-", env!("SNAKEPIT_KEEPER_HASH"));
+    let from_file = outfit.state.program(name, KEEPER).and_then(|file| run(&file, outfit.run, control));
+    from_file.or_else(|_| run(&program()?, outfit.run, spare))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the keeper is the one process that the host itself starts")]
-fn run(path: &str, run: RunId, control: OwnedFd) -> io::Result<Child> {
+fn run(program: &OwnedFd, run: RunId, control: OwnedFd) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
-    Command::new(path)
+    Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .arg0(KEEPER_NAME)
         .arg(run.to_string())
         .env_clear()

@@ -128,6 +128,8 @@ pub(crate) struct Spawning {
     worker: WorkerId,
     /// Its end, if the tender heard of it before the spawner could say that it began.
     pub(crate) early_exit: Option<Exit>,
+    /// The signal that has stopped it, if the tender heard of that so early.
+    pub(crate) early_stop: Option<i32>,
 }
 
 impl Run {
@@ -336,7 +338,7 @@ impl Inner {
         if taken {
             return Err(SpawnError::DuplicateWorker(worker.clone()));
         }
-        table.spawning.insert(key, Spawning { worker: worker.clone(), early_exit: None });
+        table.spawning.insert(key, Spawning { worker: worker.clone(), early_exit: None, early_stop: None });
         Ok(link)
     }
 
@@ -346,6 +348,7 @@ impl Inner {
         let spawning = table.spawning.remove(&key);
         let shared = Arc::new(outcome?);
         let keeper_lost = spawning.is_none();
+        let early_stop = spawning.as_ref().and_then(|spawning| spawning.early_stop);
         let early_exit = spawning.and_then(|spawning| spawning.early_exit);
         let ended = early_exit.or(keeper_lost.then_some(Exit::LOST));
         if ended.is_none() {
@@ -354,6 +357,9 @@ impl Inner {
         let closing = matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
         drop(table);
         self.sink.emit(Event::Spawned { worker: shared.id.clone(), pid: shared.pid });
+        if let Some(signal) = early_stop {
+            self.sink.emit(Event::Stopped { worker: shared.id.clone(), signal });
+        }
         if let Some(exit) = ended {
             self.ended(&shared, exit);
         } else if closing && let Some(link) = self.link() {

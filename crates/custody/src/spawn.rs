@@ -133,7 +133,7 @@ impl SpawnError {
             Stage::Exec if errno == libc::E2BIG => Self::TooLarge,
             Stage::ShimDied => Self::ShimDied,
             Stage::KeeperDied => Self::KeeperLost,
-            Stage::Exec => exec_error(program, source),
+            Stage::Exec => exec_error(program, cwd, source),
             Stage::Stopping => Self::Stopped,
             Stage::Descriptors => process("arranging the descriptors", source),
             Stage::Request => process("reading the request", source),
@@ -142,6 +142,7 @@ impl SpawnError {
             Stage::ShimSetup | Stage::Kernel => process("setting its shim up", source),
             Stage::UserMap => process("mapping the user into its namespace", source),
             Stage::MountProc => process("mounting its /proc", source),
+            Stage::Cgroup => process("joining the run's cgroup", source),
             Stage::CloneWorker => process("forking it", source),
             Stage::Identity => process("reading its identity", source),
             Stage::Session => process("making its session", source),
@@ -150,18 +151,22 @@ impl SpawnError {
     }
 }
 
-fn exec_error(program: &str, source: io::Error) -> SpawnError {
-    let program = program.to_owned();
-    if source.kind() == io::ErrorKind::NotFound {
-        SpawnError::NotFound { program }
-    } else {
-        SpawnError::NotExecutable { program, source }
+fn exec_error(program: &str, cwd: &Path, source: io::Error) -> SpawnError {
+    let name = program.to_owned();
+    if source.kind() != io::ErrorKind::NotFound {
+        return SpawnError::NotExecutable { program: name, source };
     }
+    // The same error says that the program's interpreter is missing.
+    if program.contains('/') && cwd.join(program).exists() {
+        let source = io::Error::other("its interpreter, named in its first line, does not exist");
+        return SpawnError::NotExecutable { program: name, source };
+    }
+    SpawnError::NotFound { program: name }
 }
 
 /// A command ready to travel: the orders, and the descriptors beside them.
 pub(crate) struct Prepared {
-    pub(crate) orders: Orders,
+    pub(crate) orders: Orders<'static>,
     pub(crate) fds: Vec<OwnedFd>,
     /// The program as the caller wrote it, for errors.
     pub(crate) program: String,
@@ -180,12 +185,6 @@ pub(crate) fn prepare(
         Some(dir) => current_dir()?.join(dir),
         None => current_dir()?,
     };
-    if let Err(errno) = rustix::fs::stat(&cwd).and_then(|stat| {
-        let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-        if is_dir { Ok(()) } else { Err(Errno::NOTDIR) }
-    }) {
-        return Err(SpawnError::Cwd { dir: cwd, source: errno.into() });
-    }
     let (envp, path) = environment(command.inherit_env, command.env, worker, run)?;
     let program = look_up(&command.program, path.or_else(|| std::env::var_os("PATH")), &cwd)?;
     let mut argv = Strings::one(command.program.as_bytes());
@@ -244,7 +243,7 @@ fn environment(
     changes: Vec<(OsString, Option<OsString>)>,
     worker: &WorkerId,
     run: RunId,
-) -> Result<(Strings, Option<OsString>), SpawnError> {
+) -> Result<(Strings<'static>, Option<OsString>), SpawnError> {
     let mut changed: BTreeMap<OsString, Option<OsString>> = BTreeMap::new();
     for (key, value) in changes {
         if key.is_empty() || key.as_bytes().contains(&b'=') {
@@ -287,9 +286,8 @@ fn look_up(program: &OsStr, path: Option<OsString>, cwd: &Path) -> Result<PathBu
         return Err(SpawnError::NotFound { program: "''".to_owned() });
     }
     if program.as_bytes().contains(&b'/') {
-        return executable(&cwd.join(program))
-            .map_err(|source| exec_error(&name(), source))
-            .map(|()| program.into());
+        // Whether it can be run, running it tells.
+        return Ok(program.into());
     }
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let mut refused = None;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! STATE_DIR/            0700, ours, not a link
+//!   keeper-<hash>       0700: the keeper's program, one for each build of the library
 //!   runs/
 //!     <run id>/         0700: one run
 //!       ledger          0600: see `ledger`
@@ -91,7 +92,9 @@ pub fn default_state_dir() -> Result<PathBuf, StateError> {
 /// The state directory, opened and found to be ours alone.
 #[derive(Debug)]
 pub(crate) struct StateDir {
+    /// Of the runs.
     path: PathBuf,
+    state: OwnedFd,
     runs: OwnedFd,
 }
 
@@ -115,7 +118,7 @@ impl StateDir {
         let runs_path = path.join("runs");
         make_dir(&state, Path::new("runs")).map_err(|error| at_path(error, &runs_path))?;
         let runs = open_own_dir(&state, Path::new("runs"), &runs_path)?;
-        Ok(Self { path: runs_path, runs })
+        Ok(Self { path: runs_path, state, runs })
     }
 
     /// Opens it if it is there.
@@ -127,6 +130,41 @@ impl StateDir {
             },
             _ => Self::open(path).map(Some),
         }
+    }
+
+    /// A program kept here between runs, to be executed through its descriptor; written if it is not there.
+    /// All runs share its pages, and no keeper's end has to free them.
+    pub(crate) fn program(&self, name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+        let open = || {
+            rustix::fs::openat(
+                &self.state,
+                name,
+                OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+        };
+        let whole = |file: &OwnedFd| {
+            rustix::fs::fstat(file).is_ok_and(|stat| {
+                stat.st_size == bytes.len() as i64
+                    && stat.st_uid == rustix::process::geteuid().as_raw()
+                    && stat.st_mode & 0o022 == 0
+            })
+        };
+        if let Some(file) = open().ok().filter(whole) {
+            return Ok(file);
+        }
+        let unfinished = format!("{name}.{}", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&self.state, &unfinished, flags, Mode::RWXU)?);
+        let written = io::Write::write_all(&mut file, bytes);
+        drop(file);
+        let named =
+            written.and_then(|()| Ok(rustix::fs::renameat(&self.state, &unfinished, &self.state, name)?));
+        if let Err(error) = named {
+            let _ = rustix::fs::unlinkat(&self.state, &unfinished, AtFlags::empty());
+            return Err(error);
+        }
+        Ok(open()?)
     }
 
     /// The names of the runs on record, oldest first.

@@ -92,6 +92,7 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
         .transpose()
         .map_err(|error| error.to_string())?;
     let outfit = Outfit {
+        state: &run.state_dir,
         run: run.id,
         dir: &run.dir,
         lock: std::os::fd::AsFd::as_fd(&run.lock),
@@ -156,16 +157,8 @@ fn hear(run: &Inner, message: &ToHost) {
                 run.ended(&worker, end.into());
             }
         }
-        ToHost::Stopped { key, signal } => {
-            if let Some(worker) = name(run, key) {
-                run.sink.emit(Event::Stopped { worker, signal });
-            }
-        }
-        ToHost::Continued { key } => {
-            if let Some(worker) = name(run, key) {
-                run.sink.emit(Event::Continued { worker });
-            }
-        }
+        ToHost::Stopped { key, signal } => note_stop(run, key, Some(signal)),
+        ToHost::Continued { key } => note_stop(run, key, None),
         ToHost::Escaped { pid } => {
             if let Some(pid) = Pid::new(pid) {
                 run.sink.emit(Event::EscapeCaught { pid });
@@ -177,8 +170,18 @@ fn hear(run: &Inner, message: &ToHost) {
     }
 }
 
-fn name(run: &Inner, key: u64) -> Option<crate::WorkerId> {
-    run.table().workers.get(&key).map(|worker| worker.id.clone())
+/// A worker was stopped by a signal, or goes on.
+fn note_stop(run: &Inner, key: u64, stopped: Option<i32>) {
+    let mut table = run.table();
+    if let Some(spawning) = table.spawning.get_mut(&key) {
+        spawning.early_stop = stopped;
+    } else if let Some(worker) = table.workers.get(&key).map(|worker| worker.id.clone()) {
+        drop(table);
+        run.sink.emit(match stopped {
+            Some(signal) => Event::Stopped { worker, signal },
+            None => Event::Continued { worker },
+        });
+    }
 }
 
 /// The keeper is gone. Sees to it that everything else is, too; true if another one shall be started.

@@ -2,6 +2,9 @@
 //!
 //! Both ends are built together from this file, so it has no version; nothing but std here.
 
+use std::borrow::Cow;
+use std::ffi::CStr;
+
 /// The largest orders that travel inline; larger ones travel as a memfd, the first descriptor.
 pub(crate) const MAX_INLINE: usize = 32 * 1024;
 /// The room for any message with inline orders.
@@ -84,15 +87,16 @@ pub(crate) enum Reach {
 /// Strings as exec wants them: one after another, each closed by a NUL. So the process at the gate needs no
 /// copy of them.
 #[derive(Debug, Default)]
-pub(crate) struct Strings(pub(crate) Vec<u8>);
+pub(crate) struct Strings<'a>(Cow<'a, [u8]>);
 
-impl Strings {
+impl Strings<'_> {
     /// Appends a string made of parts, none of which has a NUL.
     pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        let bytes = self.0.to_mut();
         for part in parts {
-            self.0.extend_from_slice(part);
+            bytes.extend_from_slice(part);
         }
-        self.0.push(0);
+        bytes.push(0);
     }
 
     /// One string alone.
@@ -103,26 +107,24 @@ impl Strings {
     }
 
     /// Each string with its NUL.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &std::ffi::CStr> {
-        self.0
-            .split_inclusive(|byte| *byte == 0)
-            .filter_map(|bytes| std::ffi::CStr::from_bytes_with_nul(bytes).ok())
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.0.split_inclusive(|byte| *byte == 0).filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok())
     }
 }
 
 /// What the process at the gate is to become. The keeper passes it on without reading it.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub(crate) struct Orders<'a> {
     /// Counted from 1 within the run.
     pub(crate) key: u64,
     /// The program's path, already looked up.
-    pub(crate) program: Strings,
+    pub(crate) program: Strings<'a>,
     /// Its arguments, the zeroth included.
-    pub(crate) argv: Strings,
+    pub(crate) argv: Strings<'a>,
     /// Its environment, `KEY=value`.
-    pub(crate) envp: Strings,
+    pub(crate) envp: Strings<'a>,
     /// Its working directory.
-    pub(crate) cwd: Strings,
+    pub(crate) cwd: Strings<'a>,
     /// The number that each descriptor shall have.
     pub(crate) targets: Vec<i32>,
     /// Resource, soft, hard.
@@ -135,7 +137,7 @@ pub(crate) struct Orders {
     pub(crate) foreground: bool,
 }
 
-impl Orders {
+impl<'a> Orders<'a> {
     /// The message's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Put::default();
@@ -152,14 +154,14 @@ impl Orders {
     }
 
     /// Reads a message back; `None` if it is not one.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut take = Take(bytes);
         Some(Self {
             key: take.u64()?,
-            program: Strings(take.bytes()?),
-            argv: Strings(take.bytes()?),
-            envp: Strings(take.bytes()?),
-            cwd: Strings(take.bytes()?),
+            program: Strings(Cow::Borrowed(take.slice()?)),
+            argv: Strings(Cow::Borrowed(take.slice()?)),
+            envp: Strings(Cow::Borrowed(take.slice()?)),
+            cwd: Strings(Cow::Borrowed(take.slice()?)),
             targets: take.list(Take::i32)?,
             rlimits: take.list(|take| Some((take.i32()?, take.u64()?, take.u64()?)))?,
             nice: take.list(Take::i32)?.first().copied(),
@@ -284,10 +286,12 @@ pub(crate) enum Stage {
     Kernel = 20,
     /// The keeper ended before the program ran.
     KeeperDied = 21,
+    /// Joining the run's cgroup.
+    Cgroup = 22,
 }
 
 impl Stage {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Request,
         Self::Ledger,
         Self::Sockets,
@@ -309,6 +313,7 @@ impl Stage {
         Self::Stopping,
         Self::Kernel,
         Self::KeeperDied,
+        Self::Cgroup,
     ];
 
     /// The stage of a number.
@@ -457,7 +462,7 @@ impl Put {
 /// Reads a message, never past its end.
 pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
 
-impl Take<'_> {
+impl<'a> Take<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -476,11 +481,15 @@ impl Take<'_> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn bytes(&mut self) -> Option<Vec<u8>> {
+    fn slice(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u64()?).ok()?;
         let (head, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
-        Some(head.to_vec())
+        Some(head)
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        self.slice().map(<[u8]>::to_vec)
     }
 
     fn list<T>(&mut self, each: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {

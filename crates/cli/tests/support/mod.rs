@@ -95,6 +95,16 @@ impl Scene {
             .collect()
     }
 
+    /// Waits until the process of this name waits for something.
+    #[track_caller]
+    pub(crate) fn wait_until_asleep(&self, name: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.alive().iter().any(|(pid, other)| other == name && state(*pid) == Some('S')) {
+            assert!(Instant::now() < until, "{name} does not wait: {:?}", self.alive());
+            std::thread::yield_now();
+        }
+    }
+
     /// Nothing may be alive now, not even for another moment.
     pub(crate) fn assert_nothing_is_alive(&self) {
         let alive = self.alive();

@@ -3,6 +3,7 @@
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+#[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::failpoint::hit;
 use crate::keeper::{ABOUT_GATE, ABOUT_SHIM, Course, Failed, Keeper};
@@ -66,7 +67,7 @@ impl Keeper {
         let cloning = |error| (Stage::CloneShim, error);
         hit("keeper.clone_shim", serial).map_err(cloning)?;
         let flags = shim::clone_flags(self.tier, self.user_namespace);
-        let (pid, pidfd) = match sys::clone_process(flags, None).map_err(cloning)? {
+        let (pid, pidfd) = match sys::clone_process(flags).map_err(cloning)? {
             Cloned::Child => {
                 let birth = Birth {
                     serial,
@@ -113,19 +114,16 @@ impl Keeper {
             let Some(order) = self.orders.pop_front() else { return };
             let role = std::mem::replace(&mut shim.role, Role::Unborn { failure: None });
             let Role::Spare { worker, pidfd } = role else { return };
-            let mut record = self.common.record(Kind::Intent, order.key, &order.worker);
+            let mut record = self.common.record(Kind::Record, order.key, &order.worker);
             record.main = worker;
             record.shim = shim.process;
             record.pgid = worker.pid;
-            match self.write_birth(&mut record) {
+            match self.write_birth(&record) {
                 Ok(()) => self.open_gate(serial, order, record, pidfd),
                 Err(error) => {
                     // Nothing ran: the process goes on waiting at the gate.
                     if let Some(shim) = self.shims.get_mut(&serial) {
                         shim.role = Role::Spare { worker, pidfd };
-                    }
-                    if record.kind == Kind::Record {
-                        self.write_end(record, -1);
                     }
                     fail(&order.answer, Stage::Ledger, sys::errno(&error));
                 }
@@ -133,10 +131,9 @@ impl Keeper {
         }
     }
 
-    /// Intent, then record: both are on file before the process gets its orders.
-    pub(crate) fn write_birth(&mut self, record: &mut Record) -> Result<()> {
-        let key = record.key;
-        hit("keeper.intent", key)?;
+    /// Intent, then record, in one write: both are on file before the process gets its orders, or neither.
+    pub(crate) fn write_birth(&mut self, record: &Record) -> Result<()> {
+        hit("keeper.intent", record.key)?;
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
         if ledger.wants_compaction(self.by_key.len()) {
             let living: Vec<Record> = self
@@ -149,12 +146,10 @@ impl Keeper {
                 .collect();
             ledger.compact(&living)?;
         }
-        ledger.append(record)?;
-        record.kind = Kind::Record;
-        hit("keeper.intent_written", key)?;
-        hit("keeper.record", key)?;
-        ledger.append(record)?;
-        hit("keeper.record_written", key)
+        let intent = Record { kind: Kind::Intent, ..record.clone() };
+        ledger.append(&[&intent, record])?;
+        // A fault behind the write: the record has to be taken back.
+        hit("keeper.record_written", record.key).inspect_err(|_| self.write_end(record.clone(), -1))
     }
 
     pub(crate) fn open_gate(&mut self, serial: u64, order: Order, record: Record, pidfd: OwnedFd) {

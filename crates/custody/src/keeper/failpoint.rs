@@ -4,6 +4,7 @@
 //! n-th spawn of the run. Without the feature `failpoints` this file is one empty function.
 
 #[cfg(not(feature = "failpoints"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature, it can fail")]
 pub(crate) fn hit(_step: &str, _key: u64) -> std::io::Result<()> {
     Ok(())
 }
@@ -60,10 +61,10 @@ mod active {
                 "kill-host" => sys::pidfd_signal(plan.host, sys::SIGKILL)?,
                 "kill-keeper" => sys::pidfd_signal(plan.keeper, sys::SIGKILL)?,
                 "kill-shim" => {
-                    let shim = if step.starts_with("worker.") {
-                        sys::parent_pid()
-                    } else {
-                        SHIM.load(Ordering::Relaxed)
+                    let shim = match step.split_once('.') {
+                        Some(("worker", _)) => sys::parent_pid(),
+                        Some(("shim", _)) => sys::pid(),
+                        _ => SHIM.load(Ordering::Relaxed),
                     };
                     if shim > 0 {
                         sys::send_signal(shim, sys::SIGKILL)?;

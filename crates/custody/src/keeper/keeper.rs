@@ -5,9 +5,10 @@
 //! reaped → the end is written → the host is told.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{Error, Result, Write};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+#[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::identity::{Identities, has_ended, own_pidfd};
 use crate::launch::{InheritedSignals, KEEPER_IGNORES};
@@ -15,7 +16,7 @@ use crate::ledger::{Common, Ledger};
 use crate::record::Kind;
 use crate::shim::{self, Lifelines, ShimHears};
 use crate::sys::{self, Epoll, EpollEvent, PollFd};
-use crate::wards::{Order, Shim, fail, send_to};
+use crate::wards::{Order, Role, Shim, fail, send_to};
 use crate::wire::{Init, MAX_MESSAGE, Stage, ToHost, ToKeeper, WireTier};
 
 /// How long the end of a run waits for progress before it presses on, in milliseconds.
@@ -275,6 +276,10 @@ impl Keeper {
             self.course = Course::Orphaned;
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
+            // The processes at the gate are in the way of their shims, which have lent them their memory.
+            for shim in self.shims.values_mut().filter(|shim| !matches!(shim.role, Role::Ward(_))) {
+                shim.gate = None;
+            }
             if !has_ended(&self.lifelines.host) {
                 // The socket closed though the host lives, as after exec: nobody else tells the shims.
                 self.press();
@@ -301,13 +306,33 @@ impl Keeper {
         }
     }
 
+    /// Removes the cgroup; whoever is still in it is killed and waited for, but not for ever.
+    fn remove_cgroup(&self, cgroup: &OwnedFd) -> bool {
+        const ROUNDS: usize = 10;
+        let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd())) else {
+            return false;
+        };
+        for _ in 0..ROUNDS {
+            match std::fs::remove_dir(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {}
+                _ => return true,
+            }
+            self.kill_cgroup();
+            if let Ok(events) = sys::open_at(cgroup.as_raw_fd(), c"cgroup.events", sys::O_RDONLY) {
+                let mut fds = [PollFd { fd: events.as_raw_fd(), events: sys::POLLPRI, revents: 0 }];
+                let _ = sys::poll_any(&mut fds, PRESS_AFTER_MS);
+            }
+        }
+        false
+    }
+
     /// Nobody is left: the run's directory goes, and the keeper with it.
     fn close(&mut self) -> ! {
-        self.kill_cgroup();
         if let Some(cgroup) = &self.cgroup
-            && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd()))
+            && !self.remove_cgroup(cgroup)
         {
-            let _ = std::fs::remove_dir(path);
+            // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
+            sys::exit(1);
         }
         let removed = self.ledger.take().map_or(Ok(()), Ledger::remove);
         sys::exit(i32::from(removed.is_err()))

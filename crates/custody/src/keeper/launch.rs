@@ -1,12 +1,14 @@
 //! From clone to exec: the process that waits at the gate until it is told what to become.
 //!
-//! It is made ahead of need, so that a spawn costs no fork. It has no orders, and so nothing to run, until
-//! the keeper has it on record; what goes wrong afterwards is told through the gate.
+//! It is made ahead of need, so that a spawn costs no fork, and it borrows its shim's memory, so that nothing
+//! is copied for it. It has no orders, and so nothing to run, until the keeper has it on record; what goes
+//! wrong is told through the gate.
 
-use std::io::{Error, Result};
+use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::failpoint::hit;
+use crate::shim::{ShimSays, say};
 use crate::sys;
 use crate::wire::{MAX_MESSAGE, MAX_ORDERS, Orders, Put, Stage};
 
@@ -27,6 +29,10 @@ pub(crate) struct Ground {
     pub(crate) nofile: (u64, u64),
     /// The shim's pid as the worker sees it.
     pub(crate) shim: i32,
+    /// The shim's socket to the keeper.
+    pub(crate) socket: RawFd,
+    pub(crate) gate: RawFd,
+    pub(crate) cgroup: Option<RawFd>,
 }
 
 type Failure = (Stage, Error);
@@ -36,22 +42,18 @@ fn at<T>(stage: Stage, result: Result<T>) -> std::result::Result<T, Failure> {
 }
 
 /// Never returns: the program runs, or the process ends.
-pub(crate) fn wait_and_launch(gate: RawFd, ground: &Ground) -> ! {
-    let outcome = take_stand(ground).and_then(|()| wait_for_orders(gate, ground.serial));
-    let (gate, (stage, error)) = match outcome {
-        Err(failure) => (gate, failure),
-        Ok((orders, fds)) => match prepare(&orders, &fds, gate, ground) {
-            Err(failure) => (gate, failure),
-            Ok(gate) => (gate, become_program(&orders, ground)),
-        },
-    };
-    let mut message = Put::default();
-    message.u8(stage as u8).i32(sys::errno(&error));
-    let _ = sys::send(gate, &message.0, &[]);
+pub(crate) fn wait_and_launch(ground: &Ground) -> ! {
+    let mut gate = ground.gate;
+    let failure = take_stand(ground).and_then(|()| pass_gate(ground, &mut gate)).err();
+    if let Some((stage, error)) = failure {
+        let mut message = Put::default();
+        message.u8(stage as u8).i32(sys::errno(&error));
+        let _ = sys::send(gate, &message.0, &[]);
+    }
     sys::exit(127)
 }
 
-/// Binds itself to its shim and makes its own group.
+/// Binds itself to its shim, makes its own group, and tells the keeper who it is.
 fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
     at(Stage::ShimSetup, sys::die_with_parent())?;
     if sys::parent_pid() != ground.shim {
@@ -60,31 +62,43 @@ fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
     }
     at(Stage::ShimSetup, hit("worker.start", ground.serial))?;
     let made = if ground.caller_session { sys::new_group() } else { sys::new_session() };
-    at(Stage::Session, made)
-}
-
-/// The gate. Ends the process if the keeper is gone or does not need it.
-fn wait_for_orders(gate: RawFd, serial: u64) -> std::result::Result<(Orders, Vec<OwnedFd>), Failure> {
-    at(Stage::Request, hit("worker.gate", serial))?;
-    // Written now, so that the pages are there when the orders come.
-    let mut bytes = vec![1; MAX_MESSAGE];
-    let Ok((length @ 1.., mut fds)) = sys::receive_blocking(gate, &mut bytes) else { sys::exit(127) };
-    at(Stage::Request, hit("worker.gate_passed", serial))?;
-    let orders = if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
-        Orders::decode(&at(Stage::Request, read_all(fds.remove(0)))?)
-    } else {
-        Orders::decode(&bytes[1..length])
-    };
-    match orders {
-        Some(orders) if orders.targets.len() == fds.len() => Ok((orders, fds)),
-        _ => Err((Stage::Request, Error::from_raw_os_error(sys::EPROTO))),
+    at(Stage::Session, made)?;
+    if let Some(cgroup) = ground.cgroup {
+        let join = sys::open_at(cgroup, c"cgroup.procs", sys::O_WRONLY)
+            .and_then(|procs| std::fs::File::from(procs).write_all(b"0"));
+        at(Stage::Cgroup, join)?;
     }
+    at(Stage::ShimSetup, hit("worker.born", ground.serial))?;
+    let pidfd = at(Stage::Identity, sys::pidfd_open(sys::pid()))?;
+    at(Stage::ShimSetup, say(ground.socket, &ShimSays::Born, &[pidfd.as_raw_fd()]))
 }
 
 /// The first byte of what passes the gate.
 pub(crate) const ORDERS_INLINE: u8 = 1;
 /// The orders are in the first descriptor.
 pub(crate) const ORDERS_IN_DESCRIPTOR: u8 = 2;
+
+/// The gate. Comes back only with a failure; ends the process if the keeper is gone or does not need it.
+fn pass_gate(ground: &Ground, gate: &mut RawFd) -> std::result::Result<(), Failure> {
+    at(Stage::Request, hit("worker.gate", ground.serial))?;
+    // Written now, so that the pages are there when the orders come.
+    #[expect(clippy::large_stack_arrays, reason = "the heap is the shim's; this stack was made large enough")]
+    let mut bytes = [1; MAX_MESSAGE];
+    let Ok((length @ 1.., mut fds)) = sys::receive_blocking(ground.gate, &mut bytes) else { sys::exit(127) };
+    at(Stage::Request, hit("worker.gate_passed", ground.serial))?;
+    let large = if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
+        Some(at(Stage::Request, read_all(fds.remove(0)))?)
+    } else {
+        None
+    };
+    match Orders::decode(large.as_deref().unwrap_or(&bytes[1..length])) {
+        Some(orders) if orders.targets.len() == fds.len() => {
+            *gate = prepare(&orders, &fds, ground)?;
+            Err(become_program(&orders, ground))
+        }
+        _ => Err((Stage::Request, Error::from_raw_os_error(sys::EPROTO))),
+    }
+}
 
 fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
     use std::io::{Read, Seek};
@@ -96,14 +110,9 @@ fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
 }
 
 /// Everything between the gate and the program. Gives back where the gate is now.
-fn prepare(
-    orders: &Orders,
-    fds: &[OwnedFd],
-    gate: RawFd,
-    ground: &Ground,
-) -> std::result::Result<RawFd, Failure> {
+fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result::Result<RawFd, Failure> {
     at(Stage::Descriptors, hit("worker.descriptors", ground.serial))?;
-    let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, gate))?;
+    let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, ground.gate))?;
     if orders.foreground {
         // A background group that takes the terminal is stopped by SIGTTOU unless it ignores it, as the
         // keeper and all that it forks do.
@@ -129,7 +138,7 @@ fn prepare(
 /// Puts every descriptor where the worker shall find it. Everything else closes on exec.
 fn arrange(targets: &[i32], fds: &[OwnedFd], gate: RawFd) -> Result<RawFd> {
     // First out of the way of all targets, so that no dup2 overwrites what is still to be moved.
-    let above = targets.iter().copied().max().unwrap_or(2).max(2) + 1;
+    let above = targets.iter().copied().max().unwrap_or(2).max(2).saturating_add(1);
     let clear = |fd: RawFd| if fd >= above { Ok(fd) } else { sys::duplicate_above(fd, above) };
     let gate = clear(gate)?;
     let moved = fds.iter().map(|fd| clear(fd.as_raw_fd())).collect::<Result<Vec<_>>>()?;
@@ -140,7 +149,7 @@ fn arrange(targets: &[i32], fds: &[OwnedFd], gate: RawFd) -> Result<RawFd> {
 }
 
 /// Comes back only with a failure.
-fn become_program(orders: &Orders, ground: &Ground) -> Failure {
+fn become_program(orders: &Orders<'_>, ground: &Ground) -> Failure {
     restore_signals(ground.signals);
     let error = match (hit("worker.exec", ground.serial), orders.program.iter().next()) {
         (Err(error), _) => error,

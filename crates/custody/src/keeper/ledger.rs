@@ -72,20 +72,21 @@ impl Ledger {
 
     /// Appends a record of the run itself.
     pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
-        self.append(record)?;
+        self.append(&[record])?;
         self.heads.push(record.encode());
         Ok(())
     }
 
-    /// Appends a record. A failed write leaves the slot to the next one, so none is ever half-written for good.
-    pub(crate) fn append(&mut self, record: &Record) -> Result<()> {
+    /// Appends records, all or none. A failed write leaves the slots to the next one, so that none is ever
+    /// half-written for good.
+    pub(crate) fn append(&mut self, records: &[&Record]) -> Result<()> {
         self.write_overdue()?;
-        self.write(record)
+        self.write(records)
     }
 
     /// Appends a worker's end; if the disk will not take it, it is kept and written before anything else.
     pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
-        let result = self.append(&record);
+        let result = self.append(&[&record]);
         if result.is_err() {
             self.unwritten.push(record);
         }
@@ -94,15 +95,16 @@ impl Ledger {
 
     fn write_overdue(&mut self) -> Result<()> {
         while let Some(record) = self.unwritten.first().cloned() {
-            self.write(&record)?;
+            self.write(&[&record])?;
             self.unwritten.remove(0);
         }
         Ok(())
     }
 
-    fn write(&mut self, record: &Record) -> Result<()> {
+    fn write(&mut self, records: &[&Record]) -> Result<()> {
         let at = self.next * SLOT as u64;
-        if let Err(error) = self.file.write_all_at(&record.encode(), at) {
+        let bytes: Vec<u8> = records.iter().flat_map(|record| record.encode()).collect();
+        if let Err(error) = self.file.write_all_at(&bytes, at) {
             // What a full disk took of it must not look like a torn record for ever.
             let _ = self.file.set_len(at);
             return Err(error);
@@ -110,7 +112,7 @@ impl Ledger {
         if self.sync {
             self.file.sync_data()?;
         }
-        self.next += 1;
+        self.next += records.len() as u64;
         Ok(())
     }
 

@@ -18,6 +18,7 @@ mod ledger;
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;
 mod shim;
+#[cfg(feature = "failpoints")]
 mod steps;
 mod sys;
 mod wards;

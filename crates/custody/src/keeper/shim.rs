@@ -15,7 +15,7 @@ use crate::wire::{End, Put, Reach, Stage, Take, WireTier};
 
 /// Shim to keeper.
 pub(crate) enum ShimSays {
-    /// The worker waits at the gate. Descriptor: its pidfd.
+    /// Said by the process itself: it waits at the gate. Descriptor: its pidfd.
     Born,
     Failed {
         stage: Stage,
@@ -122,30 +122,31 @@ pub(crate) fn clone_flags(tier: WireTier, user_namespace: bool) -> u64 {
 pub(crate) fn live(birth: Birth<'_>, user: (u32, u32)) -> ! {
     sys::set_name(c"snakepit-shim");
     match start(&birth, user) {
-        Ok((worker, pidfd, child_signals)) => {
+        Ok((worker, child_signals)) => {
             let Birth { tier, lifelines, socket, gate, serial, .. } = birth;
-            // From here on the worker alone holds its end of the gate.
+            // From here on nobody holds the worker's end of the gate.
             drop(gate);
-            say(&socket, &ShimSays::Born, &[pidfd.as_raw_fd()]);
-            drop(pidfd);
             let _ = hit("shim.running", serial);
             Shim { tier, worker, socket, lifelines, child_signals }.watch()
         }
         Err((stage, error)) => {
-            say(&birth.socket, &ShimSays::Failed { stage, errno: sys::errno(&error) }, &[]);
+            let failed = ShimSays::Failed { stage, errno: sys::errno(&error) };
+            let _ = say(birth.socket.as_raw_fd(), &failed, &[]);
             sys::exit(1)
         }
     }
 }
 
-fn say(socket: &OwnedFd, message: &ShimSays, fds: &[RawFd]) {
-    // A full socket means that the keeper is stopped: then it learns the rest from our end.
-    let _ = sys::send(socket.as_raw_fd(), &message.encode(), fds);
+/// Tells the keeper. A full socket means that it is stopped: then it learns the rest from our end.
+pub(crate) fn say(socket: RawFd, message: &ShimSays, fds: &[RawFd]) -> Result<()> {
+    sys::send(socket, &message.encode(), fds)
 }
 
 type Failure = (Stage, Error);
 
-fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, OwnedFd, OwnedFd), Failure> {
+/// Comes back when the worker runs its program or has ended: until then the process at the gate has our
+/// memory. If host or keeper die meanwhile, the gate closes, and it ends.
+fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, OwnedFd), Failure> {
     let setup = |error| (Stage::ShimSetup, error);
     let serial = birth.serial;
     let lifelines = birth.lifelines;
@@ -178,20 +179,14 @@ fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, Owned
         caller_session: birth.caller_session,
         nofile: birth.nofile,
         shim: sys::pid(),
+        socket: birth.socket.as_raw_fd(),
+        gate: birth.gate.as_raw_fd(),
+        cgroup: birth.cgroup,
     };
     let cloning = |error| (Stage::CloneWorker, error);
     hit("shim.clone_worker", serial).map_err(cloning)?;
-    match sys::clone_process(0, birth.cgroup).map_err(cloning)? {
-        Cloned::Child => wait_and_launch(birth.gate.as_raw_fd(), &ground),
-        Cloned::Parent { pid, pidfd } => {
-            let later = hit("shim.worker_cloned", serial).and_then(|()| hit("shim.born", serial));
-            if let Err(error) = later {
-                children::end_all(|_| {});
-                return Err(cloning(error));
-            }
-            Ok((pid, pidfd, child_signals))
-        }
-    }
+    let worker = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
+    Ok((worker, child_signals))
 }
 
 /// Makes the new namespaces a place where a program feels at home.
@@ -218,6 +213,9 @@ struct Shim<'a> {
     lifelines: &'a Lifelines,
     child_signals: OwnedFd,
 }
+
+/// How long the death of the worker's group is awaited before the rest is looked for, in milliseconds.
+const FIRST_DEATH_MS: i32 = 2;
 
 /// What the shim has to do next.
 enum Next {
@@ -280,9 +278,9 @@ impl Shim<'_> {
             let Ok(Some(waited)) = waited else { continue };
             if waited.pid == self.worker {
                 if let Some(signal) = waited.stopped_by() {
-                    say(&self.socket, &ShimSays::Stopped { signal }, &[]);
+                    let _ = say(self.socket.as_raw_fd(), &ShimSays::Stopped { signal }, &[]);
                 } else if waited.continued() {
-                    say(&self.socket, &ShimSays::Continued, &[]);
+                    let _ = say(self.socket.as_raw_fd(), &ShimSays::Continued, &[]);
                 }
             }
         }
@@ -310,6 +308,10 @@ impl Shim<'_> {
             }
             WireTier::Shim => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
+                // Mostly that was everybody: then nobody needs to be looked for.
+                let mut deaths =
+                    [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+                let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
                 children::end_all(note);
             }
             WireTier::Group => {
@@ -327,7 +329,7 @@ impl Shim<'_> {
             // Nobody is left to be told; a stopped keeper shall go on and clear the run.
             let _ = sys::pidfd_signal(self.lifelines.keeper.as_raw_fd(), sys::SIGCONT);
         } else {
-            say(&self.socket, &ShimSays::Ended(end), &[]);
+            let _ = say(self.socket.as_raw_fd(), &ShimSays::Ended(end), &[]);
         }
         sys::exit(0)
     }
@@ -342,7 +344,7 @@ pub(crate) fn probe_namespace() -> i32 {
         let failed = |stage: Stage, error: &Error| {
             println!("{} {} {}", u8::from(user_namespace), stage as u8, sys::errno(error));
         };
-        match sys::clone_process(flags, None) {
+        match sys::clone_process(flags) {
             Ok(Cloned::Child) => match enter_namespace(user_namespace, user) {
                 Ok(()) => sys::exit(0),
                 Err((stage, error)) => {

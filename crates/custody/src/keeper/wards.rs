@@ -142,8 +142,7 @@ impl Keeper {
             }
             Ok(_) | Err(_) => None,
         };
-        self.epoll.remove(gate.as_raw_fd());
-        shim.gate = None;
+        let gate = shim.gate.take();
         match (&mut shim.role, word) {
             (Role::Unborn { failure }, Some(word)) => {
                 failure.get_or_insert(word);
@@ -153,21 +152,26 @@ impl Keeper {
                 if let Standing::PastTheGate { pidfd } = &ward.standing {
                     let answer = Answer::Spawned { pid: ward.record.main.pid, shim: shim.process.pid };
                     let _ = hit("keeper.spawned", ward.key);
-                    let socket = ward.answer.take();
-                    let told = socket.is_some_and(|socket| {
+                    let told = ward.answer.as_ref().is_some_and(|socket| {
                         sys::send(socket.as_raw_fd(), &answer.encode(), &[pidfd.as_raw_fd()]).is_ok()
                     });
                     ward.standing = Standing::Running;
+                    ward.answer = None;
                     if !told {
                         // Nobody waits for it any more.
                         send_to(shim, &ShimHears::Kill);
                     }
                 }
-                // The host has its answer and shall run with it; then there is time to prepare for the next.
-                sys::give_way();
-                self.provide(self.orders.len().max(1));
             }
             (Role::Unborn { .. } | Role::Spare { .. }, _) => {}
+        }
+        if let Some(gate) = gate {
+            self.epoll.remove(gate.as_raw_fd());
+        }
+        if self.shims.get(&serial).is_some_and(|shim| matches!(shim.role, Role::Ward(_))) {
+            // The host has its answer and shall run with it; then there is time to prepare for the next.
+            sys::give_way();
+            self.provide(self.orders.len().max(1));
         }
     }
 
@@ -217,6 +221,9 @@ impl Keeper {
 
     /// Kills whoever outlived a shim; true when there is nobody.
     pub(crate) fn no_orphan_left(&self) -> bool {
+        if sys::has_no_child() {
+            return true;
+        }
         let mut none = true;
         for pid in children::list() {
             if self.by_pid.contains_key(&pid) {
@@ -264,7 +271,12 @@ pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
     // A full socket means a stopped shim; whoever asks for something that matters repeats it.
     let _ = sys::send(shim.socket.as_raw_fd(), &message.encode(), &[]);
     if matches!(message, ShimHears::Kill) {
-        // A stopped shim cannot hear.
+        // A stopped shim cannot hear, and one whose memory is lent cannot either.
         let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
+        if let Role::Spare { pidfd, .. }
+        | Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) = &shim.role
+        {
+            let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+        }
     }
 }

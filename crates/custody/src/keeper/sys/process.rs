@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{check, check_long, owned, retry};
+use super::{ECHILD, check, check_long, errno, owned, retry};
 
 pub(crate) const SIGHUP: c_int = 1;
 pub(crate) const SIGINT: c_int = 2;
@@ -65,6 +65,15 @@ unsafe extern "C" {
     fn getegid() -> c_uint;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn sched_yield() -> c_int;
+    fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+    fn munmap(at: *mut c_void, len: usize) -> c_int;
+    fn clone(
+        start: extern "C" fn(*mut c_void) -> c_int,
+        stack: *mut c_void,
+        flags: c_int,
+        arg: *mut c_void,
+        ...
+    ) -> c_int;
     fn _exit(status: c_int) -> !;
 }
 
@@ -174,6 +183,17 @@ pub(crate) struct Peeked {
     pub(crate) ended: bool,
 }
 
+/// Whether the caller has no child at all, not even one that waits to be reaped.
+pub(crate) fn has_no_child() -> bool {
+    const P_ALL: c_int = 0;
+    const WEXITED: c_int = 4;
+    const WNOWAIT: c_int = 0x0100_0000;
+    let mut info = [0u8; 128];
+    // SAFETY: siginfo_t has 128 bytes on every Linux.
+    let result = check(unsafe { waitid(P_ALL, 0, &raw mut info, WEXITED | WNOHANG | WNOWAIT) });
+    matches!(result, Err(error) if errno(&error) == ECHILD)
+}
+
 /// The next child that has something to tell, if any.
 pub(crate) fn peek_child() -> Option<Peeked> {
     const P_ALL: c_int = 0;
@@ -260,7 +280,6 @@ pub(crate) fn exec<'a>(
     Error::last_os_error()
 }
 
-pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 pub(crate) const CLONE_NEWNS: u64 = 0x2_0000;
 pub(crate) const CLONE_NEWUSER: u64 = 0x1000_0000;
 pub(crate) const CLONE_NEWPID: u64 = 0x2000_0000;
@@ -271,8 +290,8 @@ pub(crate) enum Cloned {
     Parent { pid: c_int, pidfd: OwnedFd },
 }
 
-/// Forks, with namespaces or into a cgroup where asked; the parent gets a pidfd besides.
-pub(crate) fn clone_process(flags: u64, cgroup: Option<RawFd>) -> Result<Cloned> {
+/// Forks, with namespaces where asked; the parent gets a pidfd besides.
+pub(crate) fn clone_process(flags: u64) -> Result<Cloned> {
     const SYS_CLONE3: c_long = 435;
     const CLONE_PIDFD: u64 = 0x1000;
     #[repr(C)]
@@ -285,13 +304,10 @@ pub(crate) fn clone_process(flags: u64, cgroup: Option<RawFd>) -> Result<Cloned>
         stack: u64,
         stack_size: u64,
         tls: u64,
-        set_tid: u64,
-        set_tid_size: u64,
-        cgroup: u64,
     }
     let mut pidfd: c_int = -1;
     let args = CloneArgs {
-        flags: flags | CLONE_PIDFD | if cgroup.is_some() { CLONE_INTO_CGROUP } else { 0 },
+        flags: flags | CLONE_PIDFD,
         pidfd: (&raw mut pidfd) as u64,
         child_tid: 0,
         parent_tid: 0,
@@ -299,14 +315,48 @@ pub(crate) fn clone_process(flags: u64, cgroup: Option<RawFd>) -> Result<Cloned>
         stack: 0,
         stack_size: 0,
         tls: 0,
-        set_tid: 0,
-        set_tid_size: 0,
-        cgroup: cgroup.unwrap_or(0) as u64,
     };
-    // SAFETY: without CLONE_VM this is fork. Keeper and shim have one thread each, so that the copy finds
-    // the allocator and everything else in a state that it can go on from.
+    // SAFETY: without CLONE_VM this is fork. The keeper has one thread, so that the copy finds the allocator
+    // and everything else in a state that it can go on from.
     match check_long(unsafe { syscall(SYS_CLONE3, &raw const args, size_of::<CloneArgs>()) })? {
         0 => Ok(Cloned::Child),
         pid => Ok(Cloned::Parent { pid: pid as c_int, pidfd: owned(pidfd) }),
+    }
+}
+
+/// How much stack a process has that borrows its parent's memory.
+const BORROWED_STACK: usize = 256 * 1024;
+
+/// Makes a process that borrows the caller's memory until it runs a program or ends, as `posix_spawn` does:
+/// no page is copied for it, and none has to be freed before its program can run. The caller, which must
+/// have one thread, is suspended meanwhile (by the kernel; KILL alone reaches it).
+pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<c_int> {
+    const CLONE_VM_VFORK: c_int = 0x100 | 0x4000;
+    const PROT_READ_WRITE: c_int = 1 | 2;
+    const MAP_PRIVATE_ANONYMOUS_STACK: c_int = 0x2 | 0x20 | 0x2_0000;
+    struct Lent<'a, T> {
+        task: fn(&T) -> !,
+        with: &'a T,
+    }
+    extern "C" fn start<T>(lent: *mut c_void) -> c_int {
+        // SAFETY: the pointer is to the caller's `lent`, and the caller is suspended while it is used.
+        let lent = unsafe { &*lent.cast::<Lent<'_, T>>() };
+        (lent.task)(lent.with)
+    }
+    let mut lent = Lent { task, with };
+    // SAFETY: a fresh mapping, which nobody else knows. The child has it, and all other memory, to itself
+    // until it runs a program or ends: CLONE_VFORK suspends the only other thread. It never returns into
+    // the caller's frames, since `task` does not return. The stack grows down from its end, which is
+    // aligned to a page.
+    unsafe {
+        let null = std::ptr::null_mut();
+        let stack = mmap(null, BORROWED_STACK, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_STACK, -1, 0);
+        if stack as isize == -1 {
+            return Err(Error::last_os_error());
+        }
+        let top = stack.byte_add(BORROWED_STACK);
+        let pid = check(clone(start::<T>, top, CLONE_VM_VFORK | SIGCHLD, (&raw mut lent).cast()));
+        munmap(stack, BORROWED_STACK);
+        pid
     }
 }

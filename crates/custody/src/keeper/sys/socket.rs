@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use super::{EPROTO, check, check_long, owned, retry};
 
 pub(crate) const POLLIN: i16 = 1;
+pub(crate) const POLLPRI: i16 = 2;
 pub(crate) const POLLOUT: i16 = 4;
 
 #[repr(C)]

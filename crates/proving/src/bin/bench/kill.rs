@@ -68,7 +68,7 @@ fn pair(
         unit: Unit::Seconds,
         ours,
         floor: Some(Floor { name: format!("{mechanism} with PDEATHSIG"), samples: plain }),
-        target: Target::RatioAtMost { full: 2.0, smoke: 20.0 },
+        target: Target::RatioAtMost { full: 2.0, smoke: 50.0 },
     })
 }
 

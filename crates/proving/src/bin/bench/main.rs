@@ -10,7 +10,7 @@
 #[expect(dead_code, reason = "only appending is measured")]
 mod pen;
 #[path = "../../../../custody/src/ledger/record.rs"]
-#[expect(dead_code, reason = "the pen needs a part of it")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the pen needs a part of it"))]
 mod record;
 #[path = "../../../../custody/src/keeper/sys/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the pen needs a part of it")]

@@ -187,5 +187,8 @@ fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{cores} cores ({}), Linux {}", model.map_or("unknown", |(_, name)| name), kernel.trim())
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+    let model = model.map_or("unknown", |(_, name)| name);
+    format!("{cores} cores ({model}), Linux {}, load {load} at the end", kernel.trim())
 }

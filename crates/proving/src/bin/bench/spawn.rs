@@ -33,7 +33,7 @@ pub(crate) fn latency(bench: &Bench, report: &mut Report) -> Outcome<()> {
         }
         roles::stop(&run)?;
         let target = match tier {
-            "shim" => Target::RatioAtMost { full: 3.0, smoke: 20.0 },
+            "shim" => Target::RatioAtMost { full: 3.0, smoke: 50.0 },
             _ => Target::None,
         };
         report.add(Row {
@@ -60,7 +60,7 @@ pub(crate) fn rate(bench: &Bench, report: &mut Report) -> Outcome<()> {
                 floor.push(per_second(threads, || posix_spawn_once().map(drop))?);
             }
             let target = match tier {
-                "shim" => Target::AtLeast { full: 500.0, smoke: 100.0 },
+                "shim" => Target::AtLeast { full: 500.0, smoke: 50.0 },
                 _ => Target::None,
             };
             report.add(Row {
