@@ -66,7 +66,7 @@ fn run_with_two_orphans(case: &mut Case) -> Vec<u8> {
     let mut host = case.host_with(1, "heir");
     host.spawn(1, "orphan");
     case.note(&host);
-    super::kill_all_of_custody(&mut host);
+    super::leave_a_dead_run(case, &mut host);
     ledger::read(&case.run_dirs()[0])
 }
 

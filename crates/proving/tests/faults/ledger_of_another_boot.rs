@@ -23,7 +23,7 @@ fn no_signal(case: &mut Case) {
 pub(super) fn orphans_of_a_dead_run(case: &mut Case, count: usize) -> usize {
     let mut host = case.host_with(count, "orphan");
     case.must_be_populated(count);
-    super::kill_all_of_custody(&mut host);
+    super::leave_a_dead_run(case, &mut host);
     if case.tier == snakepit_proving::GridTier::Namespace {
         // The kernel ends a namespace with its init: there is nobody whom a signal could reach.
         assert!(case.tag().is_free_before(snakepit_proving::Deadline::patient()));

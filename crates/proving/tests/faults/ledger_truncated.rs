@@ -31,6 +31,6 @@ fn cut_anywhere(case: &mut Case) {
 
 fn dead_run(case: &mut Case) -> Vec<u8> {
     let mut host = case.host_with(1, "heir");
-    super::kill_all_of_custody(&mut host);
+    super::leave_a_dead_run(case, &mut host);
     ledger::read(&case.run_dirs()[0])
 }

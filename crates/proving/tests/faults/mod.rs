@@ -130,6 +130,13 @@ fn kill_all_of_custody(host: &mut HostProcess) {
     }
 }
 
+/// The same, and nobody of custody is left who holds the run's lock: not even a process that was only
+/// prepared for a worker to come, which dies with its shim.
+fn leave_a_dead_run(case: &Case, host: &mut HostProcess) {
+    kill_all_of_custody(host);
+    case.custody_must_be_gone(Deadline::patient());
+}
+
 /// The same where a shim cannot end yet, because a process of its namespace cannot.
 fn kill_all_of_custody_but_wait_for_none(host: &mut HostProcess) -> Vec<Process> {
     let keeper = host.keeper_process();
