@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use say::Failure;
-use snakepit_custody::OpenError;
+use snakepit::custody::OpenError;
 
 /// Runs worker processes so that nothing they start outlives their owner.
 #[derive(Parser)]
@@ -52,7 +52,7 @@ impl Common {
     fn state_dir(&self) -> Result<PathBuf, Failure> {
         match &self.state_dir {
             Some(dir) => Ok(dir.clone()),
-            None => snakepit_custody::default_state_dir().map_err(|error| {
+            None => snakepit::custody::default_state_dir().map_err(|error| {
                 Failure::new("cannot choose a state directory", &error).hint("name one with --state-dir")
             }),
         }

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{
+use snakepit::custody::{
     Command, Config, Containment, OpenError, Run, Session, SpawnError, Stdio, TerminalUse, Worker,
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> u8 {
 }
 
 fn in_custody(args: &Args) -> Result<Outcome, Failure> {
-    let [stdin_was_closed, _, _] = snakepit_custody::startup::closed_stdio();
+    let [stdin_was_closed, _, _] = snakepit::custody::startup::closed_stdio();
     if args.copies.is_none() && stdin_was_closed {
         return Err(Failure::plain("standard input is closed, so the command has none to inherit")
             .hint("run it with </dev/null if it needs no input"));
