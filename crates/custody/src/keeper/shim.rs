@@ -310,6 +310,12 @@ impl Shim<'_> {
         Next::Watch
     }
 
+    /// Waits a moment for a child's death.
+    fn await_death(&self) {
+        let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+        let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
+    }
+
     /// Ends the worker and everything that it started, and then itself.
     fn end_all(&self) -> ! {
         let mut end = End::LOST;
@@ -327,15 +333,11 @@ impl Shim<'_> {
             WireTier::Namespace => {
                 // Atomic: a fork in the namespace is either seen or finds the signal pending.
                 let _ = sys::send_signal(-1, sys::SIGKILL);
-                children::end_all(note);
+                children::end_all(|| self.await_death(), note);
             }
             WireTier::Shim => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
-                // Mostly that was everybody: then nobody needs to be looked for.
-                let mut deaths =
-                    [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
-                let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
-                children::end_all(note);
+                children::end_all(|| self.await_death(), note);
             }
             WireTier::Group => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
