@@ -79,9 +79,9 @@ impl Keeper {
                     lifelines: &self.lifelines,
                     cgroup: self.cgroup.as_ref().map(AsRawFd::as_raw_fd),
                     socket: shim_socket,
-                    gate: worker_gate,
+                    user: self.user,
                 };
-                shim::live(birth, self.user)
+                shim::live(birth, worker_gate)
             }
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         };
