@@ -88,7 +88,7 @@ impl Keeper {
         #[cfg(feature = "failpoints")]
         failpoint::know_shim(pid);
         // While the shim makes its process: who the shim is.
-        let read = hit("keeper.shim_cloned", serial).and_then(|()| self.identities.read(pid, &pidfd));
+        let read = hit("keeper.shim_cloned", serial).and_then(|()| self.identities.read_briefly(pid, &pidfd));
         let (process, failure) = match read {
             Ok(process) => (process, None),
             Err(error) => {
