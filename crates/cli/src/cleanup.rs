@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use snakepit_custody::{CleanupReport, Killed, ReapedRun};
+use snakepit::custody::{CleanupReport, Killed, ReapedRun};
 
 use crate::Common;
 use crate::exec::Left;
@@ -26,8 +26,7 @@ const NOT_CLEAN: u8 = 1;
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = args.common.state_dir()?;
-    let report = snakepit_custody::cleanup(&dir)
-        .map_err(|error| Failure::new(format!("cannot clean up in {}", dir.display()), &error))?;
+    let report = snakepit::custody::cleanup(&dir).map_err(|error| crate::cannot_use_state(&error))?;
     say::out(&if args.common.json { json(&dir, &report) } else { text(&dir, &report) });
     Ok(if is_clean(&report) { 0 } else { NOT_CLEAN })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use snakepit_custody::{ProcessEntry, RunEntry, RunLife};
+use snakepit::custody::{ProcessEntry, RunEntry, RunLife};
 
 use crate::Common;
 use crate::say::{self, Failure};
@@ -19,8 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = args.common.state_dir()?;
-    let runs = snakepit_custody::ledger(&dir)
-        .map_err(|error| Failure::new(format!("cannot read the ledger in {}", dir.display()), &error))?;
+    let runs = snakepit::custody::ledger(&dir).map_err(|error| crate::cannot_use_state(&error))?;
     say::out(&if args.common.json { json(&dir, &runs) } else { text(&dir, &runs) });
     Ok(0)
 }
@@ -48,10 +47,10 @@ fn text(dir: &Path, runs: &[RunEntry]) -> String {
 }
 
 fn rows(run: &RunEntry) -> Vec<[String; 9]> {
-    let host = number(run.host_pid.map(snakepit_custody::Pid::as_raw));
+    let host = number(run.host_pid.map(snakepit::custody::Pid::as_raw));
     let life = life(run.life).to_owned();
     if run.processes.is_empty() {
-        let tier = run.tier.map_or("-", snakepit_custody::Tier::name);
+        let tier = run.tier.map_or("-", snakepit::custody::Tier::name);
         let [none, no_pid, no_group, not_alive] = ["-"; 4].map(str::to_owned);
         let opened = run.opened_at.map_or("-".to_owned(), |at| format!("(opened {})", table::local_time(at)));
         return vec![[
@@ -72,7 +71,7 @@ fn rows(run: &RunEntry) -> Vec<[String; 9]> {
             host.clone(),
             life.clone(),
             process.worker.to_string(),
-            number(process.pid.map(snakepit_custody::Pid::as_raw)),
+            number(process.pid.map(snakepit::custody::Pid::as_raw)),
             number(process.pgid),
             process.tier.to_string(),
             table::local_time(process.spawned_at),
@@ -144,9 +143,9 @@ fn json(dir: &Path, runs: &[RunEntry]) -> String {
     }
     let process = |process: &ProcessEntry| Process {
         worker: process.worker.to_string(),
-        pid: process.pid.map(snakepit_custody::Pid::as_raw),
+        pid: process.pid.map(snakepit::custody::Pid::as_raw),
         pgid: process.pgid,
-        shim_pid: process.shim_pid.map(snakepit_custody::Pid::as_raw),
+        shim_pid: process.shim_pid.map(snakepit::custody::Pid::as_raw),
         tier: process.tier.name(),
         spawned_at: table::rfc3339(process.spawned_at),
         at_gate: process.at_gate,
@@ -154,8 +153,8 @@ fn json(dir: &Path, runs: &[RunEntry]) -> String {
     };
     let record = |run: &RunEntry| Record {
         run: run.run.clone(),
-        host_pid: run.host_pid.map(snakepit_custody::Pid::as_raw),
-        keeper_pid: run.keeper_pid.map(snakepit_custody::Pid::as_raw),
+        host_pid: run.host_pid.map(snakepit::custody::Pid::as_raw),
+        keeper_pid: run.keeper_pid.map(snakepit::custody::Pid::as_raw),
         life: match run.life {
             RunLife::Live => "live",
             RunLife::Dead => "dead",
@@ -164,7 +163,7 @@ fn json(dir: &Path, runs: &[RunEntry]) -> String {
             RunLife::OtherNamespaceOver => "other_namespace_over",
             RunLife::Unreadable => "unreadable",
         },
-        tier: run.tier.map(snakepit_custody::Tier::name),
+        tier: run.tier.map(snakepit::custody::Tier::name),
         cgroup: run.cgroup.as_ref().map(|path| path.display().to_string()),
         opened_at: run.opened_at.and_then(table::rfc3339),
         processes: run.processes.iter().map(process).collect(),

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use say::Failure;
+use snakepit::custody::OpenError;
 
 /// Runs worker processes so that nothing they start outlives their owner.
 #[derive(Parser)]
@@ -51,11 +52,16 @@ impl Common {
     fn state_dir(&self) -> Result<PathBuf, Failure> {
         match &self.state_dir {
             Some(dir) => Ok(dir.clone()),
-            None => snakepit_custody::default_state_dir().map_err(|error| {
+            None => snakepit::custody::default_state_dir().map_err(|error| {
                 Failure::new("cannot choose a state directory", &error).hint("name one with --state-dir")
             }),
         }
     }
+}
+
+/// The records cannot be read: custody's words name the directory, ours the way out.
+fn cannot_use_state(error: &OpenError) -> Failure {
+    Failure::of(error).hint("--state-dir or SNAKEPIT_STATE_DIR name another place to record runs")
 }
 
 fn main() -> ExitCode {

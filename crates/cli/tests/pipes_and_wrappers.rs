@@ -176,7 +176,7 @@ fn killing_exec_kills_everything_within_moments() {
             .into_iter()
             .filter_map(|(pid, name)| Some((pidfd_open(pid, PidfdFlags::empty()).ok()?, name)))
             .collect();
-        assert!(held.len() >= 4, "{held:?}");
+        assert!(held.len() >= 3, "{held:?}");
         exec.signal(Signal::KILL);
         let killed_at = Instant::now();
         for (pidfd, name) in &held {

@@ -311,14 +311,18 @@ fn copies_on_a_terminal_end_on_ctrl_c() {
 #[test]
 fn copies_on_a_terminal_stop_on_ctrl_z_and_go_on_with_fg() {
     in_each_tier(|_, pty, exec| {
-        pty.type_line(&format!("{exec} --copies 2 -- sh -c 'echo be\"\"gun; exec sleep 1000'"));
+        let script =
+            "trap \"echo con\\\"\\\"tinued\" CONT; echo be\"\"gun; while :; do sleep 1000 & wait; done";
+        pty.type_line(&format!("{exec} --copies 2 -- bash -c '{script}'"));
         pty.expect("begun\r\n");
         pty.expect("begun\r\n");
         pty.type_keys(CTRL_Z);
         pty.expect("Stopped");
         pty.prompt();
         pty.type_line("fg");
-        pty.expect("sleep 1000'\r\n");
+        // The shell tells what it continues before it hands the terminal over: only now Ctrl-C is for the copies.
+        pty.expect("continued\r\n");
+        pty.expect("continued\r\n");
         pty.type_keys(CTRL_C);
         pty.prompt();
         pty.expect_status(130);

@@ -179,7 +179,8 @@ fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let length = match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         {
             Ok(received) if received.bytes > 0 => received.bytes,
-            Err(Errno::INTR) => continue,
+            // A peer that ended with something unread leaves CONNRESET, told once, before what it said last.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
             Ok(_) | Err(_) => return None,
         };
         let fd = ancillary.drain().find_map(|message| match message {

@@ -8,7 +8,7 @@ use crate::ledger::record::{Kind, Process, Record};
 use crate::machine::Place;
 use crate::reaper::{RunLife, life};
 use crate::run::OpenError;
-use crate::state::{StateDir, is_leftover};
+use crate::state::{StateDir, is_unborn};
 use crate::wire::WireTier;
 use crate::{Pid, Tier, WorkerId, identity};
 
@@ -63,15 +63,15 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
     let mut runs = Vec::new();
     for name in state.run_names()? {
         let name = Path::new(&name);
-        if is_leftover(name) {
+        if is_unborn(name) {
             continue;
         }
         let run = name.to_string_lossy().into_owned();
         match state.open_run(name) {
             Ok(None) => {}
             Ok(Some(dir)) => match dir.read_ledger() {
-                // It was removed meanwhile, and what was read is nothing.
-                _ if !dir.exists() => {}
+                // It was just removed, or not quite.
+                _ if dir.is_empty_shell() => {}
                 Ok(bytes) => {
                     let mut contents = Contents::parse(&bytes.unwrap_or_default());
                     let life = life(&contents, dir.lock(), place);

@@ -14,7 +14,7 @@ use crate::ledger::Contents;
 use crate::ledger::record::Process;
 use crate::machine::{self, Place};
 use crate::run::OpenError;
-use crate::state::{Lock, RunDir, StateDir, StateError, is_leftover};
+use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
 use crate::{Config, Pid, RunId, WorkerId};
 
 /// How long a keeper that is at work on its own dead run may take before it is ended, too.
@@ -94,8 +94,8 @@ pub(crate) fn reap(
     let mut report = CleanupReport::default();
     for name in state.run_names()? {
         let name = Path::new(&name);
-        if is_leftover(name) {
-            state.remove_leftover(name);
+        if is_unborn(name) {
+            state.remove_unborn(name);
             continue;
         }
         let text = name.to_string_lossy().into_owned();
@@ -170,8 +170,9 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
 /// Clears one run if it is dead.
 fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<ReapedRun> {
     let read = dir.read_ledger();
-    if !dir.exists() {
-        // It was removed meanwhile, and what was read is nothing.
+    if dir.is_empty_shell() {
+        // It was just removed, or not quite.
+        let _ = dir.remove();
         return None;
     }
     let bytes = match read {

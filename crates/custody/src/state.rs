@@ -7,7 +7,7 @@
 //!     <run id>/         0700: one run
 //!       ledger          0600: see `ledger`
 //!       lock            0600: locked by host, keeper and shims; free means that none of them lives
-//!     .new-…, .gone-…   not yet a run, or no longer one
+//!     .new-…            not yet a run
 //! ```
 
 use std::ffi::OsString;
@@ -23,8 +23,6 @@ use crate::RunId;
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
-/// The prefix of a run's directory while it is removed; the keeper uses it, too.
-const GONE: &str = ".gone-";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -216,9 +214,8 @@ impl StateDir {
         made
     }
 
-    /// Removes what a host or keeper left that died while it made or removed a run's directory. Nothing was
-    /// ever started from it, or everything has ended.
-    pub(crate) fn remove_leftover(&self, name: &Path) {
+    /// Removes what a host left that died while it made its directory. Nothing was ever started from it.
+    pub(crate) fn remove_unborn(&self, name: &Path) {
         const LONG_AGO: std::time::Duration = std::time::Duration::from_hours(1);
         let path = self.path.join(name);
         let old = std::fs::symlink_metadata(&path)
@@ -230,10 +227,9 @@ impl StateDir {
     }
 }
 
-/// Whether a name in `runs/` is of a run that is not yet, or no longer.
-pub(crate) fn is_leftover(name: &Path) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with(UNBORN) || name.starts_with(GONE)
+/// Whether a name in `runs/` is of a run that is not yet.
+pub(crate) fn is_unborn(name: &Path) -> bool {
+    name.to_string_lossy().starts_with(UNBORN)
 }
 
 /// One run's directory.
@@ -290,15 +286,23 @@ impl RunDir {
         }
     }
 
-    /// Removes the run: first its name, in one step, so that nobody ever reads half of it. Somebody who does
-    /// the same at the same time is no harm.
+    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run. Somebody who
+    /// does the same at the same time is no harm.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let gone = self.path.with_file_name(format!("{GONE}{name}"));
-        match std::fs::rename(&self.path, &gone).and_then(|()| std::fs::remove_dir_all(&gone)) {
+        for name in ["lock", "ledger"] {
+            let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
+        }
+        match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it is only what a removal has left that did not come to its end.
+    pub(crate) fn is_empty_shell(&self) -> bool {
+        ["lock", "ledger"].iter().all(|name| {
+            matches!(rustix::fs::statat(&self.dir, *name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+        })
     }
 
     pub(crate) fn exists(&self) -> bool {

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use snakepit_custody::{Probe, Tier};
+use snakepit::custody::{Probe, Tier};
 
 use crate::Common;
 use crate::say::{self, Failure};
@@ -95,7 +95,7 @@ impl Finding {
 
 impl Diagnosis {
     fn make(state_dir: &Path) -> Self {
-        let probe = snakepit_custody::probe();
+        let probe = snakepit::custody::probe();
         let state_directory = state::examine(state_dir);
         let default_works = probe.tiers.iter().any(|(tier, works)| *tier == DEFAULT && works.is_ok());
         Self {
@@ -112,7 +112,7 @@ impl Diagnosis {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("snakepit {} on {}\n", self.version, self.kernel);
+        let mut text = format!("snakepit {} on Linux {}\n", self.version, self.kernel);
         let sections = [
             ("Tiers", &self.tiers),
             ("System", &self.system),

@@ -31,7 +31,7 @@ fn usable(dir: &Path) -> Finding {
         )
     } else if let Err(error) = access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
         Finding::no(NAME, format!("owner {owner}, mode {mode:04o}: {error}"))
-    } else if let Err(error) = snakepit_custody::ledger(dir) {
+    } else if let Err(error) = snakepit::custody::ledger(dir) {
         Finding::no(NAME, error.to_string())
     } else {
         Finding::ok(NAME, format!("owner {owner}, mode {mode:04o}"))

@@ -48,7 +48,7 @@ fn cgroup() -> Finding {
     };
     let own = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let own = mount.join(own);
+    let own = if own.is_empty() { mount.clone() } else { mount.join(own) };
     if !own.join("cgroup.procs").exists() {
         return Finding::warn(
             NAME,

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{
+use snakepit::custody::{
     Command, Config, Containment, OpenError, Run, Session, SpawnError, Stdio, TerminalUse, Worker,
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> u8 {
 }
 
 fn in_custody(args: &Args) -> Result<Outcome, Failure> {
-    let [stdin_was_closed, _, _] = snakepit_custody::startup::closed_stdio();
+    let [stdin_was_closed, _, _] = snakepit::custody::startup::closed_stdio();
     if args.copies.is_none() && stdin_was_closed {
         return Err(Failure::plain("standard input is closed, so the command has none to inherit")
             .hint("run it with </dev/null if it needs no input"));
@@ -162,13 +162,12 @@ fn start(args: &Args, run: &Run, mut terminal: Option<&mut Terminal>) -> Result<
 }
 
 fn cannot_open(error: &OpenError) -> Failure {
-    let failure = Failure::of(error);
     match error {
-        OpenError::State(_) => {
-            failure.hint("--state-dir or SNAKEPIT_STATE_DIR name another place to record runs")
+        OpenError::State(_) => crate::cannot_use_state(error),
+        OpenError::Tier { .. } => {
+            Failure::of(error).hint("leave --tier out for the one that works nearly everywhere")
         }
-        OpenError::Tier { .. } => failure.hint("leave --tier out for the one that works nearly everywhere"),
-        _ => failure.hint("`snakepit doctor` shows what works here"),
+        _ => Failure::of(error).hint("`snakepit doctor` shows what works here"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The duty of a container's first process: to bury the orphans that the kernel hands to it.
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
-use snakepit_custody::Run;
+use snakepit::custody::Run;
 
 /// Whether the kernel gives us the orphans of others.
 pub(super) fn are_ours() -> bool {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde::Serialize;
-use snakepit_custody::{Exit, ExitStatus, Run, StopReport, Survivor, Worker};
+use snakepit::custody::{Exit, ExitStatus, Run, StopReport, Survivor, Worker};
 
 use super::signals;
 use super::terminal::Terminal;

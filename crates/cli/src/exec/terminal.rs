@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::unistd::{Pid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetsid, tcsetattr};
-use snakepit_custody::Pgid;
+use snakepit::custody::Pgid;
 
 /// The controlling terminal.
 pub(super) struct Terminal {

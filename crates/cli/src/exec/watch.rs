@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use snakepit_custody::{Event, Exit, Run, Worker, WorkerId};
+use snakepit::custody::{Event, Exit, Run, Worker, WorkerId};
 
 use super::orphans;
 use super::signals::{Reach, Signals, Woken};

@@ -1,6 +1,6 @@
 //! Faults on demand at the steps of a spawn: `step=action;step@key=action`.
 //!
-//! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`. `@key` limits a fault to the
+//! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`, `pause:MS`. `@key` limits a fault to the
 //! n-th spawn of the run. Without the feature `failpoints` this file is one empty function.
 
 #[cfg(not(feature = "failpoints"))]
@@ -72,6 +72,10 @@ mod active {
                 }
                 "kill-self" => sys::send_signal(sys::pid(), sys::SIGKILL)?,
                 other => {
+                    if let Some(time) = other.strip_prefix("pause:").and_then(|ms| ms.parse().ok()) {
+                        // So that a test can kill from outside: nobody can from within a PID namespace.
+                        sys::poll_any(&mut [], time)?;
+                    }
                     if let Some(number) = other.strip_prefix("errno:").and_then(|n| n.parse().ok()) {
                         return Err(Error::from_raw_os_error(number));
                     }

@@ -276,10 +276,6 @@ impl Keeper {
             self.course = Course::Orphaned;
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
-            // The processes at the gate are in the way of their shims, which have lent them their memory.
-            for shim in self.shims.values_mut().filter(|shim| !matches!(shim.role, Role::Ward(_))) {
-                shim.gate = None;
-            }
             if !has_ended(&self.lifelines.host) {
                 // The socket closed though the host lives, as after exec: nobody else tells the shims.
                 self.press();
@@ -293,7 +289,11 @@ impl Keeper {
             fail(&order.answer, Stage::Stopping, sys::ECHILD);
         }
         self.kill_cgroup();
-        for shim in self.shims.values() {
+        for shim in self.shims.values_mut() {
+            if !matches!(shim.role, Role::Ward(_)) {
+                // Whoever comes to the gate now finds it closed.
+                shim.gate = None;
+            }
             send_to(shim, &ShimHears::Kill);
         }
     }

@@ -141,14 +141,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes the run: first its name, in one step, so that nobody ever reads half of it.
+    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run.
     pub(crate) fn remove(self) -> Result<()> {
         let dir = self.dir.as_raw_fd();
-        let named = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
-        let name = named.file_name().unwrap_or_default();
-        let path = named.with_file_name(format!(".gone-{}", name.to_string_lossy()));
-        std::fs::rename(&named, &path)?;
-        for name in [c"ledger", c"lock"] {
+        let path = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
+        for name in [c"lock", c"ledger"] {
             sys::unlink_at(dir, name)?;
         }
         // What a compaction left that was killed half-way; mostly there is nothing.

@@ -10,7 +10,7 @@ use crate::children;
 use crate::failpoint::hit;
 use crate::identity::has_ended;
 use crate::launch::{Ground, InheritedSignals, wait_and_launch};
-use crate::sys::{self, Cloned, PollFd};
+use crate::sys::{self, Cloned, PollFd, Told};
 use crate::wire::{End, Put, Reach, Stage, Take, WireTier};
 
 /// Shim to keeper.
@@ -145,7 +145,7 @@ pub(crate) fn say(socket: RawFd, message: &ShimSays, fds: &[RawFd]) -> Result<()
 type Failure = (Stage, Error);
 
 /// Comes back when the worker runs its program or has ended: until then the process at the gate has our
-/// memory. If host or keeper die meanwhile, the gate closes, and it ends.
+/// memory.
 fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, OwnedFd), Failure> {
     let setup = |error| (Stage::ShimSetup, error);
     let serial = birth.serial;
@@ -185,8 +185,28 @@ fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, Owned
     };
     let cloning = |error| (Stage::CloneWorker, error);
     hit("shim.clone_worker", serial).map_err(cloning)?;
-    let worker = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
-    Ok((worker, child_signals))
+    // Both ends go with the worker's program: when our end reads the end, our memory is our own again.
+    let (returned, borrowed) = sys::packet_pair().map_err(cloning)?;
+    let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
+    drop(borrowed);
+    await_return(borrower.pid, &returned, lifelines);
+    Ok((borrower.returned(), child_signals))
+}
+
+/// Waits until the process at the gate runs its program or has ended, and ends it if host or keeper are
+/// gone. Allocates nothing: see [`sys::lend_memory_to`].
+fn await_return(borrower: i32, returned: &OwnedFd, lifelines: &Lifelines) {
+    let watched = [returned, &lifelines.host, &lifelines.keeper];
+    let mut fds = watched.map(|fd| PollFd { fd: fd.as_raw_fd(), events: sys::POLLIN, revents: 0 });
+    let mut watch: &mut [PollFd] = &mut fds;
+    loop {
+        let _ = sys::poll_any(watch, -1);
+        if watch[0].revents != 0 {
+            return;
+        }
+        let _ = sys::send_signal(borrower, sys::SIGKILL);
+        watch = &mut watch[..1];
+    }
 }
 
 /// Makes the new namespaces a place where a program feels at home.
@@ -270,18 +290,21 @@ impl Shim<'_> {
 
     /// Reaps orphans and notes what the worker does; the worker itself is left for the end.
     fn reap(&self) -> Next {
-        while let Some(peeked) = sys::peek_child() {
-            if peeked.pid == self.worker && peeked.ended {
-                return Next::EndAll;
-            }
-            let waited = sys::wait_child(peeked.pid, sys::WNOHANG | sys::WUNTRACED | sys::WCONTINUED);
-            let Ok(Some(waited)) = waited else { continue };
-            if waited.pid == self.worker {
-                if let Some(signal) = waited.stopped_by() {
-                    let _ = say(self.socket.as_raw_fd(), &ShimSays::Stopped { signal }, &[]);
-                } else if waited.continued() {
-                    let _ = say(self.socket.as_raw_fd(), &ShimSays::Continued, &[]);
+        while let Some((pid, told)) = sys::peek_child() {
+            match told {
+                Told::Ended if pid == self.worker => return Next::EndAll,
+                Told::Ended => {
+                    let _ = sys::wait_child(pid, sys::WNOHANG);
                 }
+                Told::Stopped { .. } | Told::Continued => match sys::take_stop(pid) {
+                    Some(Told::Stopped { signal }) if pid == self.worker => {
+                        let _ = say(self.socket.as_raw_fd(), &ShimSays::Stopped { signal }, &[]);
+                    }
+                    Some(Told::Continued) if pid == self.worker => {
+                        let _ = say(self.socket.as_raw_fd(), &ShimSays::Continued, &[]);
+                    }
+                    _ => {}
+                },
             }
         }
         Next::Watch

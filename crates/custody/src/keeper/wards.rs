@@ -123,7 +123,8 @@ impl Keeper {
                 if let (Err(error), Role::Unborn { failure }) = (&outcome, &mut shim.role) {
                     failure.get_or_insert((Stage::Identity, sys::errno(error)));
                 }
-                send_to(shim, &ShimHears::Kill);
+                // Its shim, which has lent it its memory, sees it end.
+                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
             }
         }
     }
@@ -271,7 +272,7 @@ pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
     // A full socket means a stopped shim; whoever asks for something that matters repeats it.
     let _ = sys::send(shim.socket.as_raw_fd(), &message.encode(), &[]);
     if matches!(message, ShimHears::Kill) {
-        // A stopped shim cannot hear, and one whose memory is lent cannot either.
+        // A stopped shim cannot hear, and one that has lent its memory does not.
         let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
         if let Role::Spare { pidfd, .. }
         | Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) = &shim.role

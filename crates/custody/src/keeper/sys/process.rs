@@ -149,16 +149,6 @@ pub(crate) struct Waited {
     pub(crate) system_us: u64,
 }
 
-impl Waited {
-    pub(crate) fn stopped_by(&self) -> Option<c_int> {
-        (self.status & 0xFF == 0x7F).then_some((self.status >> 8) & 0xFF)
-    }
-
-    pub(crate) fn continued(&self) -> bool {
-        self.status == 0xFFFF
-    }
-}
-
 /// Reaps a child: -1 any, below that a group. `None` when nobody is ready (WNOHANG).
 pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
     let mut status = 0;
@@ -177,36 +167,48 @@ pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
     }))
 }
 
-/// A child that has changed state, seen but not reaped: its pid and its group stay taken.
-pub(crate) struct Peeked {
-    pub(crate) pid: c_int,
-    pub(crate) ended: bool,
+/// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
+pub(crate) enum Told {
+    Ended,
+    Stopped { signal: c_int },
+    Continued,
+}
+
+const WEXITED: c_int = 4;
+const WNOWAIT: c_int = 0x0100_0000;
+const P_ALL: c_int = 0;
+const P_PID: c_int = 1;
+
+/// Asks a child, or any, what it has to tell; `None` if nothing.
+fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, Told)>> {
+    const CLD_DUMPED: i32 = 3;
+    const CLD_CONTINUED: i32 = 6;
+    let mut info = [0u8; 128];
+    // SAFETY: siginfo_t has 128 bytes on every Linux.
+    check(unsafe { waitid(kind, pid as c_uint, &raw mut info, options | WNOHANG) })?;
+    // si_signo, si_errno, si_code, padding, si_pid, si_uid, si_status.
+    let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    let told = match word(8) {
+        ..=CLD_DUMPED => Told::Ended,
+        CLD_CONTINUED => Told::Continued,
+        _ => Told::Stopped { signal: word(24) },
+    };
+    Ok((word(16) != 0).then_some((word(16), told)))
+}
+
+/// The next child that has something to tell, left as it is.
+pub(crate) fn peek_child() -> Option<(c_int, Told)> {
+    ask(P_ALL, 0, WEXITED | WUNTRACED | WCONTINUED | WNOWAIT).ok().flatten()
+}
+
+/// Takes note that a child was stopped or goes on. Never reaps it, even if it has ended meanwhile.
+pub(crate) fn take_stop(pid: c_int) -> Option<Told> {
+    ask(P_PID, pid, WUNTRACED | WCONTINUED).ok().flatten().map(|(_, told)| told)
 }
 
 /// Whether the caller has no child at all, not even one that waits to be reaped.
 pub(crate) fn has_no_child() -> bool {
-    const P_ALL: c_int = 0;
-    const WEXITED: c_int = 4;
-    const WNOWAIT: c_int = 0x0100_0000;
-    let mut info = [0u8; 128];
-    // SAFETY: siginfo_t has 128 bytes on every Linux.
-    let result = check(unsafe { waitid(P_ALL, 0, &raw mut info, WEXITED | WNOHANG | WNOWAIT) });
-    matches!(result, Err(error) if errno(&error) == ECHILD)
-}
-
-/// The next child that has something to tell, if any.
-pub(crate) fn peek_child() -> Option<Peeked> {
-    const P_ALL: c_int = 0;
-    const WEXITED: c_int = 4;
-    const WNOWAIT: c_int = 0x0100_0000;
-    const CLD_DUMPED: i32 = 3;
-    let mut info = [0u8; 128];
-    // SAFETY: siginfo_t has 128 bytes on every Linux.
-    let result =
-        unsafe { waitid(P_ALL, 0, &raw mut info, WEXITED | WUNTRACED | WCONTINUED | WNOHANG | WNOWAIT) };
-    // si_signo, si_errno, si_code, padding, si_pid.
-    let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    (result == 0 && word(16) != 0).then(|| Peeked { pid: word(16), ended: word(8) <= CLD_DUMPED })
+    matches!(ask(P_ALL, 0, WEXITED | WNOWAIT), Err(error) if errno(&error) == ECHILD)
 }
 
 pub(crate) fn send_signal(pid: c_int, signal: c_int) -> Result<()> {
@@ -327,11 +329,20 @@ pub(crate) fn clone_process(flags: u64) -> Result<Cloned> {
 /// How much stack a process has that borrows its parent's memory.
 const BORROWED_STACK: usize = 256 * 1024;
 
-/// Makes a process that borrows the caller's memory until it runs a program or ends, as `posix_spawn` does:
-/// no page is copied for it, and none has to be freed before its program can run. The caller, which must
-/// have one thread, is suspended meanwhile (by the kernel; KILL alone reaches it).
-pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<c_int> {
-    const CLONE_VM_VFORK: c_int = 0x100 | 0x4000;
+/// A process that borrows the caller's memory until it runs a program or ends, as one of `posix_spawn` does:
+/// no page is copied for it, and none has to be freed before its program can run.
+pub(crate) struct Borrower {
+    pub(crate) pid: c_int,
+    stack: *mut c_void,
+}
+
+/// Makes a process that borrows the caller's memory. Not by `CLONE_VFORK`, which would suspend the caller in an
+/// uninterruptible sleep: it could not be stopped, and would count as load.
+///
+/// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate:
+/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place.
+pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower> {
+    const CLONE_VM: c_int = 0x100;
     const PROT_READ_WRITE: c_int = 1 | 2;
     const MAP_PRIVATE_ANONYMOUS_STACK: c_int = 0x2 | 0x20 | 0x2_0000;
     struct Lent<'a, T> {
@@ -339,24 +350,38 @@ pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<c_int> {
         with: &'a T,
     }
     extern "C" fn start<T>(lent: *mut c_void) -> c_int {
-        // SAFETY: the pointer is to the caller's `lent`, and the caller is suspended while it is used.
+        // SAFETY: the pointer is to what the caller has put on this very stack.
         let lent = unsafe { &*lent.cast::<Lent<'_, T>>() };
         (lent.task)(lent.with)
     }
-    let mut lent = Lent { task, with };
-    // SAFETY: a fresh mapping, which nobody else knows. The child has it, and all other memory, to itself
-    // until it runs a program or ends: CLONE_VFORK suspends the only other thread. It never returns into
-    // the caller's frames, since `task` does not return. The stack grows down from its end, which is
-    // aligned to a page.
+    // SAFETY: a fresh mapping, which nobody else knows, becomes the stack; at its end stands what the child
+    // needs, below that its frames grow down, aligned. The child never returns into the caller's frames,
+    // since `task` does not return. The caller leaves allocator and thread-local storage to the child, as it
+    // has promised; the one word that both may write is errno, and the caller reads it of no call that can
+    // fail meanwhile.
     unsafe {
         let null = std::ptr::null_mut();
         let stack = mmap(null, BORROWED_STACK, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_STACK, -1, 0);
         if stack as isize == -1 {
             return Err(Error::last_os_error());
         }
-        let top = stack.byte_add(BORROWED_STACK);
-        let pid = check(clone(start::<T>, top, CLONE_VM_VFORK | SIGCHLD, (&raw mut lent).cast()));
-        munmap(stack, BORROWED_STACK);
-        pid
+        let top = stack.byte_add(BORROWED_STACK - size_of::<Lent<'_, T>>().next_multiple_of(64));
+        top.cast::<Lent<'_, T>>().write(Lent { task, with });
+        match check(clone(start::<T>, top, CLONE_VM | SIGCHLD, top)) {
+            Ok(pid) => Ok(Borrower { pid, stack }),
+            Err(error) => {
+                munmap(stack, BORROWED_STACK);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Borrower {
+    /// Takes the memory back from a process that has run its program or ended.
+    pub(crate) fn returned(self) -> c_int {
+        // SAFETY: nobody runs on this stack any more.
+        unsafe { munmap(self.stack, BORROWED_STACK) };
+        self.pid
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_long, c_ulong, c_void};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{EPROTO, check, check_long, owned, retry};
+use super::{ECONNRESET, EPROTO, check, check_long, errno, owned, retry};
 
 pub(crate) const POLLIN: i16 = 1;
 pub(crate) const POLLPRI: i16 = 2;
@@ -123,11 +123,18 @@ fn receive_with(socket: RawFd, bytes: &mut [u8], flags: c_int) -> Result<(usize,
         controllen: size_of_val(&control),
         flags: 0,
     };
-    let received = retry(|| {
-        msg.controllen = size_of_val(&control);
-        // SAFETY: `msg` points to buffers that live through the call, with their true lengths.
-        check_long(unsafe { recvmsg(socket, &raw mut msg, flags | MSG_CMSG_CLOEXEC) } as c_long)
-    })?;
+    let mut receive = || {
+        retry(|| {
+            msg.controllen = size_of_val(&control);
+            // SAFETY: `msg` points to buffers that live through the call, with their true lengths.
+            check_long(unsafe { recvmsg(socket, &raw mut msg, flags | MSG_CMSG_CLOEXEC) } as c_long)
+        })
+    };
+    // A peer that ended with something unread leaves this error, told once, before what it said last.
+    let received = match receive() {
+        Err(error) if errno(&error) == ECONNRESET => receive()?,
+        result => result?,
+    };
     let mut fds = Vec::new();
     if msg.controllen >= CMSG_HEADER
         && control[1] == u64::from(SOL_SOCKET as u32) | (u64::from(SCM_RIGHTS as u32) << 32)
