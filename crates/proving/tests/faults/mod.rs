@@ -113,12 +113,15 @@ fn unproven(why: &str) {
     eprintln!("NOT PROVEN HERE: {why}");
 }
 
-/// Stops processes and waits until they are, so that none can react to the end of another.
+/// Stops processes and waits until they are, so that none can react to the end of another. One that sleeps
+/// inside a system call where no stop reaches it stops before it runs another instruction of its own.
 fn hold_still<'a>(processes: impl IntoIterator<Item = &'a Process>) {
     for process in processes {
         process.signal(Signal::STOP);
         recheck(Deadline::patient(), "a stopped process", || {
-            Found::read(process.pid()).is_none_or(|found| matches!(found.state, 'T' | 'Z')).then_some(())
+            Found::read(process.pid())
+                .is_none_or(|found| matches!(found.state, 'T' | 'D' | 'Z'))
+                .then_some(())
         });
     }
 }
