@@ -32,6 +32,8 @@ pub(crate) struct Ground {
     /// The shim's socket to the keeper.
     pub(crate) socket: RawFd,
     pub(crate) gate: RawFd,
+    /// Closed by exec or by our end, and not before: it tells the shim that its memory is its own again.
+    pub(crate) loan: RawFd,
     pub(crate) cgroup: Option<RawFd>,
 }
 
@@ -112,7 +114,7 @@ fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
 /// Everything between the gate and the program. Gives back where the gate is now.
 fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result::Result<RawFd, Failure> {
     at(Stage::Descriptors, hit("worker.descriptors", ground.serial))?;
-    let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, ground.gate))?;
+    let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, ground))?;
     if orders.foreground {
         // A background group that takes the terminal is stopped by SIGTTOU unless it ignores it, as the
         // keeper and all that it forks do.
@@ -136,11 +138,12 @@ fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result
 }
 
 /// Puts every descriptor where the worker shall find it. Everything else closes on exec.
-fn arrange(targets: &[i32], fds: &[OwnedFd], gate: RawFd) -> Result<RawFd> {
+fn arrange(targets: &[i32], fds: &[OwnedFd], ground: &Ground) -> Result<RawFd> {
     // First out of the way of all targets, so that no dup2 overwrites what is still to be moved.
     let above = targets.iter().copied().max().unwrap_or(2).max(2).saturating_add(1);
     let clear = |fd: RawFd| if fd >= above { Ok(fd) } else { sys::duplicate_above(fd, above) };
-    let gate = clear(gate)?;
+    let gate = clear(ground.gate)?;
+    clear(ground.loan)?;
     let moved = fds.iter().map(|fd| clear(fd.as_raw_fd())).collect::<Result<Vec<_>>>()?;
     for (fd, target) in moved.iter().zip(targets) {
         sys::duplicate_to(*fd, *target)?;

@@ -171,6 +171,9 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
     sys::new_group().map_err(setup)?;
     hit("shim.setup", serial).map_err(setup)?;
     let child_signals = sys::child_signal_fd().map_err(setup)?;
+    let cloning = |error| (Stage::CloneWorker, error);
+    // The other end goes with the worker's program: when ours reads the end, our memory is our own again.
+    let (returned, loan) = sys::packet_pair().map_err(cloning)?;
     let ground = Ground {
         serial,
         signals: birth.signals,
@@ -179,15 +182,13 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
         shim: sys::pid(),
         socket: birth.socket.as_raw_fd(),
         gate: gate.as_raw_fd(),
+        loan: loan.as_raw_fd(),
         cgroup: birth.cgroup,
     };
-    let cloning = |error| (Stage::CloneWorker, error);
     hit("shim.clone_worker", serial).map_err(cloning)?;
-    // Both ends go with the worker's program: when our end reads the end, our memory is our own again.
-    let (returned, borrowed) = sys::packet_pair().map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
     // From here on the process at the gate alone holds its end of it: the keeper hears at once when it goes.
-    drop((borrowed, gate));
+    drop((loan, gate));
     await_return(borrower.pid, &returned, lifelines);
     Ok((borrower.returned(), child_signals))
 }
