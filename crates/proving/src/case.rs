@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::bystander::Bystander;
 use crate::deadline::{READABLE, recheck};
 use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Tag, When};
-use crate::{census, random};
+use crate::{census, cgroup, random};
 
 /// Where the two programs of this crate are.
 #[derive(Clone, Debug)]
@@ -303,6 +303,7 @@ impl Drop for Case {
                     process.signal(Signal::KILL);
                 }
             }
+            self.cgroups.iter().for_each(|cgroup| cgroup::try_remove_tree(cgroup));
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
