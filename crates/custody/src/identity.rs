@@ -70,9 +70,16 @@ pub(crate) fn find_of_run(recorded: &Process, run: RunId) -> Option<Found> {
 
 fn find_if(recorded: &Process, confirm: impl Fn(Pid) -> bool) -> Option<Found> {
     let found = open(Pid::new(recorded.pid)?)?;
-    let same = machine::stat(found.pid)?.start == recorded.start
-        && (recorded.pidfs == 0 || pidfs_inode(&found.pidfd).is_none_or(|inode| inode == recorded.pidfs))
-        && confirm(found.pid);
+    let by_inode = match (recorded.pidfs, pidfs_inode(&found.pidfd)) {
+        (0, _) | (_, None) => None,
+        (recorded, Some(inode)) => Some(inode == recorded),
+    };
+    let by_start = match recorded.start {
+        0 => None,
+        start => Some(machine::stat(found.pid)?.start == start),
+    };
+    // What is on record must match, and at least one of them must be.
+    let same = by_inode.or(by_start) == Some(true) && by_start != Some(false) && confirm(found.pid);
     // Alive after the comparison: so what was read under its pid was read of it.
     (same && found.is_alive()).then_some(found)
 }

@@ -79,16 +79,16 @@ impl Keeper {
                     lifelines: &self.lifelines,
                     cgroup: self.cgroup.as_ref().map(AsRawFd::as_raw_fd),
                     socket: shim_socket,
-                    gate: worker_gate,
+                    user: self.user,
                 };
-                shim::live(birth, self.user)
+                shim::live(birth, worker_gate)
             }
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         };
         #[cfg(feature = "failpoints")]
         failpoint::know_shim(pid);
         // While the shim makes its process: who the shim is.
-        let read = hit("keeper.shim_cloned", serial).and_then(|()| self.identities.read(pid, &pidfd));
+        let read = hit("keeper.shim_cloned", serial).and_then(|()| self.identities.read_briefly(pid, &pidfd));
         let (process, failure) = match read {
             Ok(process) => (process, None),
             Err(error) => {

@@ -30,8 +30,10 @@ fn by_scan() -> String {
 /// Kills and reaps until no child is left. What a child leaves behind becomes the caller's child, if the
 /// caller is a subreaper or an init: so at the end no descendant is left.
 ///
-/// Event-driven: each death wakes it, and each new orphan comes with a death.
-pub(crate) fn end_all(mut reaped: impl FnMut(&sys::Waited)) {
+/// Event-driven: each death wakes it, and each new orphan comes with a death. `await_death` is called once,
+/// before anybody is looked for: mostly those whom the caller has killed already were everybody.
+pub(crate) fn end_all(await_death: impl FnOnce(), mut reaped: impl FnMut(&sys::Waited)) {
+    let mut await_death = Some(await_death);
     loop {
         // Reap first: mostly there is nobody to kill.
         loop {
@@ -40,6 +42,10 @@ pub(crate) fn end_all(mut reaped: impl FnMut(&sys::Waited)) {
                 Err(error) if sys::errno(&error) == sys::ECHILD => return,
                 Ok(None) | Err(_) => break,
             }
+        }
+        if let Some(await_death) = await_death.take() {
+            await_death();
+            continue;
         }
         for pid in list() {
             // Refused only where a program changed its user in an unprivileged run: a stated limit.

@@ -21,13 +21,25 @@ impl Identities {
 
     /// The identity of the process behind a pidfd, which must not have been reaped.
     pub(crate) fn read(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
-        let pidfs = if self.pidfs { inode(pidfd).unwrap_or(0) } else { 0 };
-        Ok(Process { pid, start: start_time(pid)?, pidfs })
+        Ok(Process { start: start_time(pid)?, ..self.read_briefly(pid, pidfd)? })
+    }
+
+    /// The same, without the start time where the inode says more: a look into `/proc/PID` costs twice, once
+    /// now and once when the process is reaped.
+    pub(crate) fn read_briefly(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
+        match inode(pidfd) {
+            Some(pidfs) if self.pidfs => Ok(Process { pid, start: 0, pidfs }),
+            _ => Ok(Process { pid, start: start_time(pid)?, pidfs: 0 }),
+        }
     }
 }
 
 /// The pid, in the caller's PID namespace, of the process behind a pidfd.
 pub(crate) fn pid_of(pidfd: RawFd) -> Result<i32> {
+    if let Some(pid) = sys::pidfd_pid(pidfd) {
+        return Ok(pid);
+    }
+    // Before Linux 6.13.
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{pidfd}"))?;
     info.lines()
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())

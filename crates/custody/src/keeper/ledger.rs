@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Result;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use crate::record::{Kind, Process, Record, SLOT};
 use crate::sys;
@@ -44,6 +45,7 @@ fn now() -> u64 {
 
 pub(crate) struct Ledger {
     dir: OwnedFd,
+    path: PathBuf,
     file: File,
     next: u64,
     sync: bool,
@@ -67,7 +69,8 @@ impl Ledger {
                 heads.push(bytes);
             }
         }
-        Ok(Self { dir, file, next, sync, heads, unwritten: Vec::new() })
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
+        Ok(Self { dir, path, file, next, sync, heads, unwritten: Vec::new() })
     }
 
     /// Appends a record of the run itself.
@@ -143,12 +146,10 @@ impl Ledger {
 
     /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run.
     pub(crate) fn remove(self) -> Result<()> {
-        let dir = self.dir.as_raw_fd();
-        let path = std::fs::read_link(format!("/proc/self/fd/{dir}"))?;
         for name in [c"lock", c"ledger"] {
-            sys::unlink_at(dir, name)?;
+            sys::unlink_at(self.dir.as_raw_fd(), name)?;
         }
         // What a compaction left that was killed half-way; mostly there is nothing.
-        std::fs::remove_dir(&path).or_else(|_| std::fs::remove_dir_all(&path))
+        std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
     }
 }

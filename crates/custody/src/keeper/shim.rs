@@ -106,7 +106,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) lifelines: &'a Lifelines,
     pub(crate) cgroup: Option<RawFd>,
     pub(crate) socket: OwnedFd,
-    pub(crate) gate: OwnedFd,
+    pub(crate) user: (u32, u32),
 }
 
 /// The flags with which a shim of this tier is cloned.
@@ -119,13 +119,11 @@ pub(crate) fn clone_flags(tier: WireTier, user_namespace: bool) -> u64 {
 }
 
 /// The life of a shim, from just after the clone.
-pub(crate) fn live(birth: Birth<'_>, user: (u32, u32)) -> ! {
+pub(crate) fn live(birth: Birth<'_>, gate: OwnedFd) -> ! {
     sys::set_name(c"snakepit-shim");
-    match start(&birth, user) {
+    match start(&birth, gate) {
         Ok((worker, child_signals)) => {
-            let Birth { tier, lifelines, socket, gate, serial, .. } = birth;
-            // From here on nobody holds the worker's end of the gate.
-            drop(gate);
+            let Birth { tier, lifelines, socket, serial, .. } = birth;
             let _ = hit("shim.running", serial);
             Shim { tier, worker, socket, lifelines, child_signals }.watch()
         }
@@ -146,13 +144,13 @@ type Failure = (Stage, Error);
 
 /// Comes back when the worker runs its program or has ended: until then the process at the gate has our
 /// memory.
-fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, OwnedFd), Failure> {
+fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd), Failure> {
     let setup = |error| (Stage::ShimSetup, error);
     let serial = birth.serial;
     let lifelines = birth.lifelines;
     let mut keep: Vec<RawFd> = [&lifelines.host, &lifelines.keeper, &lifelines.lock, &lifelines.pulse]
         .into_iter()
-        .chain([&birth.socket, &birth.gate])
+        .chain([&birth.socket, &gate])
         .map(AsRawFd::as_raw_fd)
         .chain(birth.cgroup)
         .collect();
@@ -163,7 +161,7 @@ fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, Owned
         WireTier::Namespace => {
             // KILL reaches a stopped process too, so the chain holds when everybody in it is stopped.
             sys::die_with_parent().map_err(setup)?;
-            enter_namespace(birth.user_namespace, user)?;
+            enter_namespace(birth.user_namespace, birth.user)?;
         }
         WireTier::Shim | WireTier::Group => sys::become_subreaper().map_err(setup)?,
     }
@@ -180,7 +178,7 @@ fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, Owned
         nofile: birth.nofile,
         shim: sys::pid(),
         socket: birth.socket.as_raw_fd(),
-        gate: birth.gate.as_raw_fd(),
+        gate: gate.as_raw_fd(),
         cgroup: birth.cgroup,
     };
     let cloning = |error| (Stage::CloneWorker, error);
@@ -188,7 +186,8 @@ fn start(birth: &Birth<'_>, user: (u32, u32)) -> std::result::Result<(i32, Owned
     // Both ends go with the worker's program: when our end reads the end, our memory is our own again.
     let (returned, borrowed) = sys::packet_pair().map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
-    drop(borrowed);
+    // From here on the process at the gate alone holds its end of it: the keeper hears at once when it goes.
+    drop((borrowed, gate));
     await_return(borrower.pid, &returned, lifelines);
     Ok((borrower.returned(), child_signals))
 }
@@ -310,6 +309,12 @@ impl Shim<'_> {
         Next::Watch
     }
 
+    /// Waits a moment for a child's death.
+    fn await_death(&self) {
+        let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+        let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
+    }
+
     /// Ends the worker and everything that it started, and then itself.
     fn end_all(&self) -> ! {
         let mut end = End::LOST;
@@ -327,15 +332,11 @@ impl Shim<'_> {
             WireTier::Namespace => {
                 // Atomic: a fork in the namespace is either seen or finds the signal pending.
                 let _ = sys::send_signal(-1, sys::SIGKILL);
-                children::end_all(note);
+                children::end_all(|| self.await_death(), note);
             }
             WireTier::Shim => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
-                // Mostly that was everybody: then nobody needs to be looked for.
-                let mut deaths =
-                    [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
-                let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
-                children::end_all(note);
+                children::end_all(|| self.await_death(), note);
             }
             WireTier::Group => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);

@@ -274,10 +274,16 @@ pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
     if matches!(message, ShimHears::Kill) {
         // A stopped shim cannot hear, and one that has lent its memory does not.
         let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
-        if let Role::Spare { pidfd, .. }
-        | Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) = &shim.role
-        {
-            let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+        match &shim.role {
+            Role::Spare { pidfd, .. } => {
+                // Neither has anything to see to.
+                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+                let _ = sys::send_signal(shim.process.pid, sys::SIGKILL);
+            }
+            Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) => {
+                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+            }
+            Role::Unborn { .. } | Role::Ward(_) => {}
         }
     }
 }

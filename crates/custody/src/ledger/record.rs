@@ -44,7 +44,7 @@ impl Kind {
 pub(crate) struct Process {
     /// Its pid in the run's PID namespace; 0 for nobody.
     pub(crate) pid: i32,
-    /// Clock ticks from boot to its start.
+    /// Clock ticks from boot to its start; 0 where only the inode was recorded.
     pub(crate) start: u64,
     /// Its inode in pidfs, unique for the life of the machine; 0 where the kernel has none.
     pub(crate) pidfs: u64,

@@ -65,6 +65,7 @@ unsafe extern "C" {
     fn getegid() -> c_uint;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn sched_yield() -> c_int;
+    fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
     fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
     fn munmap(at: *mut c_void, len: usize) -> c_int;
     fn clone(
@@ -220,6 +221,19 @@ pub(crate) fn send_signal(pid: c_int, signal: c_int) -> Result<()> {
 pub(crate) fn pidfd_open(pid: c_int) -> Result<OwnedFd> {
     // SAFETY: two integers.
     Ok(owned(check_long(unsafe { syscall(SYS_PIDFD_OPEN, pid, 0) })? as c_int))
+}
+
+/// The pid behind a pidfd in the caller's PID namespace; `None` where the kernel cannot tell this way.
+pub(crate) fn pidfd_pid(pidfd: RawFd) -> Option<c_int> {
+    // The first version of the kernel's structure: mask, cgroup id, pid and more.
+    const PIDFD_GET_INFO: c_ulong = 0xC000_0000 | (64 << 16) | (0xFF << 8) | 0x0B;
+    const PIDFD_INFO_PID: u64 = 1;
+    let mut info = [0u64; 8];
+    info[0] = PIDFD_INFO_PID;
+    // SAFETY: the request names the buffer's size, 64 bytes.
+    let result = unsafe { ioctl(pidfd, PIDFD_GET_INFO, info.as_mut_ptr()) };
+    let pid = info[2] as u32 as c_int;
+    (result == 0 && info[0] & PIDFD_INFO_PID != 0 && pid > 0).then_some(pid)
 }
 
 pub(crate) fn pidfd_signal(pidfd: RawFd, signal: c_int) -> Result<()> {
