@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::bystander::Bystander;
 use crate::deadline::{READABLE, recheck};
 use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Tag, When};
-use crate::{census, random};
+use crate::{census, cgroup, random};
 
 /// Where the two programs of this crate are.
 #[derive(Clone, Debug)]
@@ -303,6 +303,7 @@ impl Drop for Case {
                     process.signal(Signal::KILL);
                 }
             }
+            self.cgroups.iter().for_each(|cgroup| cgroup::try_remove_tree(cgroup));
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -322,11 +323,13 @@ fn open_to_all(path: &Path) {
 }
 
 /// Copies the programs to where every user reaches them: a build directory may lie below a closed home.
+/// Another process copies: a descriptor of ours, open for writing, could slip into what another test starts
+/// at the same moment, and the program could not be executed until that one has closed it.
 fn reachable(programs: &Programs, dir: &Path) -> Programs {
     let copy = |from: &Path, name: &str| {
         let to = dir.join(name);
-        fs::copy(from, &to).expect("copy a program");
-        open_to_all(&to);
+        let copied = Command::new("install").args(["-m", "755"]).arg(from).arg(&to).status();
+        assert!(copied.expect("run `install`").success(), "copy a program");
         to
     };
     Programs { host: copy(&programs.host, "host"), hostile: copy(&programs.hostile, "hostile") }

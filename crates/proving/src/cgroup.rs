@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::deadline::recheck;
 use crate::{Deadline, random};
@@ -77,29 +78,37 @@ impl Drop for Cgroup {
         let _ = fs::write(self.dir.join("freezer.state"), "THAWED");
         let _ = fs::write(self.dir.join("cgroup.freeze"), "0");
         if std::thread::panicking() {
-            let _ = fs::remove_dir(&self.dir);
-            return;
+            // The processes in it belong to a case that fails, and end with it or after it.
+            try_remove_tree(&self.dir);
+        } else {
+            remove_tree(&self.dir);
         }
-        // The kernel keeps a group busy for a moment after its last process has ended.
-        recheck(Deadline::patient(), "the removal of a cgroup", || match fs::remove_dir(&self.dir) {
-            Ok(()) => Some(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(()),
-            Err(_) => None,
-        });
     }
 }
 
+/// How long the remains of a failed case may take to go.
+const LAST_CHANCE: Duration = Duration::from_secs(2);
+
 /// Removes a group and those below it, once they are empty.
 pub fn remove_tree(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
-    for below in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()) {
-        remove_tree(&below);
-    }
-    recheck(Deadline::patient(), "the removal of a cgroup", || match fs::remove_dir(dir) {
-        Ok(()) => Some(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(()),
-        Err(_) => None,
+    // The kernel keeps a group busy for a moment after its last process has ended.
+    recheck(Deadline::patient(), "the removal of a cgroup", || is_removed(dir).then_some(()));
+}
+
+/// The same where a failure is no news.
+pub fn try_remove_tree(dir: &Path) {
+    let deadline = Deadline::after(LAST_CHANCE);
+    recheck(Deadline::patient(), "the deadline", || {
+        (is_removed(dir) || deadline.left().is_none()).then_some(())
     });
+}
+
+fn is_removed(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return true };
+    for below in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        is_removed(&below);
+    }
+    fs::remove_dir(dir).is_ok() || !dir.exists()
 }
 
 /// The caller's own group in a hierarchy.

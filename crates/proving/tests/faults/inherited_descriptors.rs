@@ -5,7 +5,7 @@ use std::fs;
 
 use snakepit_proving::Case;
 
-super::each_tier!(every_descriptor, no_descriptor);
+super::each_tier!(every_descriptor, one_descriptor_at_every_number, no_descriptor);
 
 fn every_descriptor(case: &mut Case) {
     let mut host = case.host_with(2, "family");
@@ -14,6 +14,19 @@ fn every_descriptor(case: &mut Case) {
     host.announced(&told);
     case.note(&host);
     case.must_be_populated(9);
+    host.kill();
+    case.verdict();
+}
+
+/// Whatever number the caller picks, it is none that keeper, shim or gate still need.
+fn one_descriptor_at_every_number(case: &mut Case) {
+    let mut host = case.host();
+    for number in 4..64 {
+        let told = host.ask(&format!("spawn-with-one-at {number} stand")).expect("spawn");
+        host.announced(&told);
+    }
+    case.note(&host);
+    case.must_be_populated(60);
     host.kill();
     case.verdict();
 }

@@ -92,6 +92,10 @@ impl Orders {
             ["spawn", count, ref kind @ ..] => self.spawn(number(count), kind),
             ["spawn-in-thread", count, ref kind @ ..] => self.spawn_in_thread(number(count), kind),
             ["spawn-with-everything", ref kind @ ..] => self.spawn_with_everything(kind),
+            ["spawn-with-one-at", target, ref kind @ ..] => {
+                let worker = spawn::with_descriptor_at(self.run()?, &self.kit, number(target) as i32, kind)?;
+                Ok(self.keep(vec![worker]))
+            }
             ["exec", program, ref args @ ..] => self.exec(program, args),
             ["wait", id] => Ok(exit_words(self.worker(id)?.wait())),
             ["signal", id, signal] => self.signal(id, number(signal) as i32),

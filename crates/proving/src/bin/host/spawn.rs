@@ -70,6 +70,20 @@ pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
     }
 }
 
+/// Hands one descriptor over, at one number.
+pub(crate) fn with_descriptor_at(
+    run: &Run,
+    kit: &Kit,
+    target: RawFd,
+    kind: &[&str],
+) -> Result<Worker, Refusal> {
+    let (command, hear) = hostile(kit, kind);
+    let null = fs::File::open("/dev/null").expect("/dev/null");
+    let worker = run.spawn(command.fd(null, target))?;
+    await_ready(&hear).map_err(Refusal::new)?;
+    Ok(worker)
+}
+
 /// Hands a copy of every descriptor of this process to the worker, its ways to the keeper included.
 pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Result<(Worker, usize), Refusal> {
     let (mut command, hear) = hostile(kit, kind);
