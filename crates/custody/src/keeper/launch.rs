@@ -4,6 +4,7 @@
 //! is copied for it. It has no orders, and so nothing to run, until the keeper has it on record; what goes
 //! wrong is told through the gate.
 
+use std::cell::OnceCell;
 use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -35,6 +36,8 @@ pub(crate) struct Ground {
     /// Closed by exec or by our end, and not before: it tells the shim that its memory is its own again.
     pub(crate) loan: RawFd,
     pub(crate) cgroup: Option<RawFd>,
+    /// Orders too large for a packet; kept here, so that the shim frees them when it has its memory back.
+    pub(crate) large_orders: OnceCell<Vec<u8>>,
 }
 
 type Failure = (Stage, Error);
@@ -88,12 +91,12 @@ fn pass_gate(ground: &Ground, gate: &mut RawFd) -> std::result::Result<(), Failu
     let mut bytes = [1; MAX_MESSAGE];
     let Ok((length @ 1.., mut fds)) = sys::receive_blocking(ground.gate, &mut bytes) else { sys::exit(127) };
     at(Stage::Request, hit("worker.gate_passed", ground.serial))?;
-    let large = if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
-        Some(at(Stage::Request, read_all(fds.remove(0)))?)
-    } else {
-        None
-    };
-    match Orders::decode(large.as_deref().unwrap_or(&bytes[1..length])) {
+    let mut orders = &bytes[1..length];
+    if bytes[0] == ORDERS_IN_DESCRIPTOR && !fds.is_empty() {
+        let read = at(Stage::Request, read_all(fds.remove(0)))?;
+        orders = ground.large_orders.get_or_init(|| read);
+    }
+    match Orders::decode(orders) {
         Some(orders) if orders.targets.len() == fds.len() => {
             *gate = prepare(&orders, &fds, ground)?;
             Err(become_program(&orders, ground))

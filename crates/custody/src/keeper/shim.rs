@@ -3,6 +3,7 @@
 //! It makes the process that will be the worker and puts it at the gate, reaps what the worker abandons,
 //! and ends only when everything that the worker started is gone. It needs nobody: host or keeper gone, it does the same by itself.
 
+use std::cell::OnceCell;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -184,6 +185,7 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
         gate: gate.as_raw_fd(),
         loan: loan.as_raw_fd(),
         cgroup: birth.cgroup,
+        large_orders: OnceCell::new(),
     };
     hit("shim.clone_worker", serial).map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;

@@ -1,0 +1,192 @@
+//! What a worker gets from its spawn, and what a spawn refuses.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use snakepit_custody::{Command, ExitStatus, Rlimit, SpawnError, Stdio, WorkerId};
+use support::{Home, output_of, shell};
+
+#[test]
+fn a_worker_finds_its_marker_its_directory_and_its_environment() {
+    let home = Home::new();
+    let run = home.open();
+    let script = "echo $SNAKEPIT_RUN_ID $SNAKEPIT_WORKER_ID $COLOUR ${HOME-none}; pwd";
+    let command = shell(script)
+        .env("COLOUR", "green")
+        .env_remove("HOME")
+        .current_dir("/usr")
+        .worker_id(WorkerId::new("painter/1").unwrap());
+    let text = output_of(&run, command);
+    assert_eq!(text, format!("{} painter/1 green none\n/usr\n", run.id()));
+}
+
+#[test]
+fn an_empty_environment_still_has_the_marker() {
+    let home = Home::new();
+    let run = home.open();
+    let text = output_of(&run, Command::new("/usr/bin/env").env_clear());
+    let names: Vec<_> = text.lines().filter_map(|line| line.split('=').next()).collect();
+    assert_eq!(names, ["SNAKEPIT_RUN_ID", "SNAKEPIT_WORKER_ID"]);
+}
+
+#[test]
+fn a_handed_socket_arrives_under_the_number_asked_for() {
+    let home = Home::new();
+    let run = home.open();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let worker = run.spawn(shell("read -r line <&7; echo \"got $line\" >&7").fd(theirs, 7)).unwrap();
+    ours.write_all(b"hello\n").unwrap();
+    let mut text = String::new();
+    // The end comes because neither keeper nor shim holds a copy.
+    ours.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "got hello\n");
+    assert_eq!(worker.wait().status, ExitStatus::Code(0));
+}
+
+#[test]
+fn descriptors_may_be_handed_under_each_others_numbers() {
+    let home = Home::new();
+    let run = home.open();
+    // Every number from 3 to 30, so that whatever the process at the gate uses itself is among them.
+    let files: Vec<_> = (3..=30).map(|number| (number, tempfile::tempfile().unwrap())).collect();
+    let mut command = shell("for n in $(seq 3 30); do echo $n >/proc/self/fd/$n || exit 9; done");
+    for (number, file) in &files {
+        command = command.fd(file.try_clone().unwrap(), *number);
+    }
+    assert_eq!(run.spawn(command).unwrap().wait().status, ExitStatus::Code(0));
+    for (number, file) in files {
+        let mut text = String::new();
+        let mut again =
+            std::fs::File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file))).unwrap();
+        again.read_to_string(&mut text).unwrap();
+        assert_eq!(text, format!("{number}\n"));
+    }
+}
+
+#[test]
+fn nothing_but_what_was_handed_over_is_open_in_a_worker() {
+    let home = Home::new();
+    let run = home.open();
+    let text = output_of(&run, shell("ls /proc/$$/fd"));
+    assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["0", "1", "2"]);
+}
+
+#[test]
+fn limits_niceness_and_oom_score_reach_the_worker() {
+    let home = Home::new();
+    let run = home.open();
+    let command = shell("ulimit -n; nice; cat /proc/self/oom_score_adj")
+        .rlimit(Rlimit { resource: libc::RLIMIT_NOFILE.cast_signed(), soft: 77, hard: 77 })
+        .nice(5)
+        .oom_score_adj(321);
+    assert_eq!(output_of(&run, command), "77\n5\n321\n");
+}
+
+#[test]
+fn signals_are_as_the_host_was_started_with_them() {
+    const OF_THE_C_LIBRARY: u64 = 0x1_8000_0000;
+    let home = Home::new();
+    let run = home.open();
+    let text = output_of(&run, Command::new("grep").args(["-E", "SigBlk|SigIgn", "/proc/self/status"]));
+    // The test's own program was started with nothing ignored or blocked; it ignores SIGPIPE by now. Signals
+    // 32 and 33 are the C library's own: its posix_spawn leaves them ignored in whomever it starts.
+    for line in text.lines() {
+        let bits = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+        assert_eq!(bits & !OF_THE_C_LIBRARY, 0, "{text}");
+    }
+}
+
+#[test]
+fn a_command_of_many_arguments_arrives_whole() {
+    let home = Home::new();
+    let run = home.open();
+    let arguments: Vec<String> = (0..20_000).map(|number| format!("argument-{number:06}")).collect();
+    let command = shell("echo $# ${20000}").arg("sh").args(&arguments);
+    assert_eq!(output_of(&run, command), "20000 argument-019999\n");
+}
+
+#[test]
+fn a_command_larger_than_the_system_takes_is_refused_as_such() {
+    let home = Home::new();
+    let run = home.open();
+    for size in [3 * 1024 * 1024, 20 * 1024 * 1024] {
+        let arguments = std::iter::repeat_n("x".repeat(100_000), size / 100_000);
+        let error = run.spawn(Command::new("true").args(arguments)).unwrap_err();
+        assert!(matches!(error, SpawnError::TooLarge), "{error}");
+    }
+    assert_eq!(run.spawn(Command::new("true")).unwrap().wait().status, ExitStatus::Code(0));
+}
+
+#[test]
+fn what_cannot_be_started_is_named_and_leaves_nothing() {
+    let home = Home::new();
+    let run = home.open();
+    let refuse = |command: Command, status: u8, words: &str| {
+        let error = run.spawn(command).unwrap_err();
+        assert_eq!(error.shell_status(), status, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    refuse(Command::new("no-such-program-anywhere"), 127, "no-such-program-anywhere: command not found");
+    refuse(Command::new("/no/such/program"), 127, "/no/such/program: command not found");
+    refuse(Command::new(""), 127, "command not found");
+    refuse(Command::new("/etc/passwd"), 126, "/etc/passwd: cannot be executed");
+    refuse(Command::new("/"), 126, "/: cannot be executed");
+    refuse(Command::new(format!("/{}", "x".repeat(5000))), 126, "cannot be executed");
+    refuse(Command::new("tr\0ue"), 125, "the command contains a NUL byte");
+    refuse(Command::new("true").arg("a\0b"), 125, "an argument contains a NUL byte");
+    refuse(Command::new("true").env("A", "b\0c"), 125, "a variable's value contains a NUL byte");
+    refuse(Command::new("true").env("A=B", "c"), 125, "\"A=B\" cannot be the name");
+    refuse(Command::new("true").current_dir("/no/such/dir"), 125, "/no/such/dir");
+    refuse(Command::new("true").current_dir("/etc/passwd"), 125, "/etc/passwd");
+    let null = || std::fs::File::open("/dev/null").unwrap();
+    refuse(Command::new("true").fd(null(), 2), 125, "descriptor number 2 is taken");
+    refuse(Command::new("true").fd(null(), 5).fd(null(), 5), 125, "descriptor number 5 is taken");
+    refuse(Command::new("true").nice(5).oom_score_adj(5000), 125, "cannot set oom_score_adj");
+    assert!(run.workers().is_empty());
+    assert!(home.living_on_record().is_empty());
+}
+
+#[test]
+fn a_script_without_its_interpreter_says_so() {
+    let home = Home::new();
+    let run = home.open();
+    let script = home.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let error = run.spawn(Command::new(&script)).unwrap_err();
+    assert_eq!(error.shell_status(), 126);
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("interpreter"), "{error:?}");
+}
+
+#[test]
+fn two_living_workers_cannot_have_one_name() {
+    let home = Home::new();
+    let run = home.open();
+    let name = || WorkerId::new("only").unwrap();
+    let first = run.spawn(Command::new("sleep").arg("1000").worker_id(name())).unwrap();
+    let error = run.spawn(Command::new("true").worker_id(name())).unwrap_err();
+    assert!(matches!(error, SpawnError::DuplicateWorker(_)), "{error}");
+    first.kill().unwrap();
+    first.wait();
+    run.spawn(Command::new("true").worker_id(name())).unwrap().wait();
+}
+
+#[test]
+fn a_hundred_workers_can_be_started_at_once() {
+    let home = Home::new();
+    let run = home.open();
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| run.spawn(Command::new("sleep").arg("1000").stdin(Stdio::Null)).unwrap());
+        }
+    });
+    assert_eq!(run.workers().len(), 100);
+    assert_eq!(home.living_on_record().len(), 100);
+    let report = run.stop();
+    assert_eq!((report.stopped, report.killed, report.survivors.len()), (100, 0, 0));
+    assert!(home.is_empty());
+}

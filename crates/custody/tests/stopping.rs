@@ -1,0 +1,235 @@
+//! The end of workers and runs: the barrier, its configuration, its events and its traces.
+
+mod support;
+
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use snakepit_custody::{Command, Config, Event, ExitStatus, Level, Run, SpawnError};
+use support::{Home, lines_of, shell};
+
+#[test]
+fn a_clean_stop_removes_the_runs_directory_and_gives_the_same_report_twice() {
+    let home = Home::new();
+    let run = home.open();
+    let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    assert!(run.dir().exists());
+    let report = run.stop();
+    assert_eq!((report.stopped, report.killed), (1, 0));
+    assert_eq!(worker.wait().status, ExitStatus::Signal(libc::SIGTERM));
+    assert!(home.is_empty());
+    assert_eq!(run.stop().took, report.took);
+    assert!(matches!(run.spawn(Command::new("true")), Err(SpawnError::Stopped)));
+}
+
+#[test]
+fn dropping_the_last_handle_stops_the_run() {
+    let home = Home::new();
+    let run = home.open();
+    let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    let second = run.clone();
+    drop(run);
+    assert!(worker.try_wait().is_none());
+    drop(second);
+    assert!(worker.try_wait().is_some());
+    assert!(home.is_empty());
+}
+
+#[test]
+fn who_ignores_term_is_killed_after_the_grace_and_counted() {
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 200, ..Config::default() });
+    let events = run.events().unwrap();
+    let (worker, mut lines) = lines_of(&run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    let began = Instant::now();
+    let report = run.stop();
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert_eq!((report.stopped, report.killed), (1, 1));
+    assert_eq!(worker.wait().status, ExitStatus::Signal(libc::SIGKILL));
+    let events = events.drain();
+    let names: Vec<_> = events.iter().map(Event::name).collect();
+    assert_eq!(
+        names,
+        [
+            "snakepit.worker.spawn",
+            "snakepit.cleanup.start",
+            "snakepit.worker.exit",
+            "snakepit.cleanup.success"
+        ]
+    );
+    assert_eq!(events.last().unwrap().level(), Level::Warning);
+    assert!(events[..3].iter().all(|event| event.level() == Level::Quiet));
+}
+
+#[test]
+fn a_stopped_worker_gets_term_and_goes_on_to_handle_it() {
+    let home = Home::new();
+    let run = home.open();
+    let (worker, mut lines) =
+        lines_of(&run, shell("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker.signal(libc::SIGSTOP).unwrap();
+    let report = worker.stop(Duration::from_secs(10));
+    assert_eq!(report.killed, 0);
+    assert_eq!(worker.wait().status, ExitStatus::Code(7));
+}
+
+/// A worker whose child tells when it gets TERM.
+const PARENT_AND_CHILD: &str = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done) & \
+     trap 'exit 3' TERM; wait; wait";
+
+#[test]
+fn term_reaches_the_whole_group() {
+    let home = Home::new();
+    let run = home.open();
+    // The child writes before the main process's end makes the shim kill it: `wait` holds that back.
+    let script = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done) & \
+         trap 'wait; exit 3' TERM; wait";
+    let (worker, mut lines) = lines_of(&run, shell(script));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker.signal(libc::SIGTERM).unwrap();
+    assert_eq!(lines.next().unwrap(), "child");
+    assert_eq!(worker.wait().status, ExitStatus::Code(3));
+}
+
+#[test]
+fn without_process_group_kill_term_reaches_the_main_process_alone() {
+    let home = Home::new();
+    let run = home.open_with(&Config { process_group_kill: false, ..Config::default() });
+    let (worker, mut lines) = lines_of(&run, shell(PARENT_AND_CHILD));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker.signal(libc::SIGTERM).unwrap();
+    assert_eq!(worker.wait().status, ExitStatus::Code(3));
+    // The child never said a word, and is gone all the same.
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn without_cleanup_on_stop_nobody_is_asked() {
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop: false, ..Config::default() });
+    let (worker, mut lines) =
+        lines_of(&run, shell("trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    assert_eq!(run.stop().stopped, 1);
+    assert_eq!(worker.wait().status, ExitStatus::Signal(libc::SIGKILL));
+    assert_eq!(lines.next(), None);
+    assert!(home.is_empty());
+}
+
+#[test]
+fn cleanup_ends_the_workers_and_leaves_the_run_open() {
+    let home = Home::new();
+    let run = home.open();
+    run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    assert_eq!(run.cleanup().stopped, 1);
+    assert!(run.workers().is_empty());
+    assert_eq!(run.spawn(Command::new("true")).unwrap().wait().status, ExitStatus::Code(0));
+}
+
+#[test]
+fn exited_is_a_future_that_any_executor_can_wait_for() {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let home = Home::new();
+    let run = home.open();
+    let worker = run.spawn(shell("exit 5")).unwrap();
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(worker.exited());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let exit = loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(exit) => break exit,
+            Poll::Pending => std::thread::park_timeout(deadline.saturating_duration_since(Instant::now())),
+        }
+        assert!(Instant::now() < deadline);
+    };
+    assert_eq!(exit.status, ExitStatus::Code(5));
+    assert!(exit.max_rss_kib > 0);
+}
+
+#[test]
+fn a_keeper_that_dies_takes_the_workers_along_and_is_replaced() {
+    let home = Home::new();
+    let run = home.open();
+    let events = run.events().unwrap();
+    let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    let keeper = run.keeper_pid().unwrap();
+    support::kill(keeper);
+    assert_eq!(worker.wait().status, ExitStatus::Lost);
+    let mut names = Vec::new();
+    while names.last() != Some(&"snakepit.keeper.regained") {
+        names.push(events.next_within(Duration::from_secs(10)).unwrap().name());
+    }
+    assert_eq!(
+        names,
+        ["snakepit.worker.spawn", "snakepit.keeper.lost", "snakepit.worker.exit", "snakepit.keeper.regained"]
+    );
+    assert_ne!(run.keeper_pid(), Some(keeper));
+    assert_eq!(run.spawn(Command::new("true")).unwrap().wait().status, ExitStatus::Code(0));
+    assert!(run.stop().is_clean());
+    assert!(home.is_empty());
+}
+
+#[test]
+fn a_dead_run_of_another_host_is_reaped_while_this_one_lives() {
+    let home = Home::new();
+    let run = home.open_with(&Config { reap_interval: Duration::from_millis(50), ..Config::default() });
+    let events = run.events().unwrap();
+    // A run of a host that is gone: our own OPEN record with a pid that cannot exist any more.
+    let dead = home.forge_dead_run(&run);
+    let reaped = loop {
+        if let Event::Reaped { run, killed } = events.next_within(Duration::from_secs(10)).unwrap() {
+            break (run.to_string(), killed);
+        }
+    };
+    assert_eq!(reaped, (dead.clone(), Vec::new()));
+    assert!(!home.path().join("runs").join(dead).exists());
+    assert!(run.dir().exists());
+}
+
+#[test]
+fn an_end_is_on_record_before_the_replacements_intent() {
+    let home = Home::new();
+    let run = home.open();
+    for _ in 0..50 {
+        run.spawn(Command::new("true")).unwrap().wait();
+    }
+    let kinds: Vec<(u8, u64)> = support::records(&run);
+    for key in 2..=50 {
+        let exit = kinds.iter().position(|entry| *entry == (6, key - 1)).unwrap();
+        let intent = kinds.iter().position(|entry| *entry == (4, key)).unwrap();
+        let record = kinds.iter().position(|entry| *entry == (5, key)).unwrap();
+        assert!(exit < intent && intent < record, "worker {key}");
+    }
+}
+
+#[test]
+fn the_ledger_does_not_grow_for_ever() {
+    let home = Home::new();
+    let run = home.open();
+    let lasting = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    for _ in 0..3000 {
+        run.spawn(Command::new("/bin/true")).unwrap().wait();
+    }
+    assert!(support::records(&run).len() < 9000);
+    // Whoever lives is still on record after the file was rewritten.
+    let living = home.living_on_record();
+    assert_eq!(living.len(), 1);
+    assert_eq!(living[0].pid, Some(lasting.pid()));
+    assert!(living[0].alive);
+}
+
+#[test]
+fn a_tier_that_cannot_be_had_is_an_error_and_a_run_says_which_it_has() {
+    let home = Home::new();
+    let run = home.open();
+    assert_eq!(run.tier(), snakepit_custody::Tier::Shim);
+    let _: &Run = &run;
+    assert!(snakepit_custody::probe().tiers.iter().any(|(tier, works)| *tier == run.tier() && works.is_ok()));
+}
