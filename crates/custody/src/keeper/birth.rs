@@ -98,7 +98,7 @@ impl Keeper {
         };
         let role = Role::Unborn { failure };
         self.by_pid.insert(pid, serial);
-        self.shims.insert(serial, Shim { process, socket, gate: Some(gate), role, end: None });
+        self.shims.insert(serial, Shim { process, socket, gate: Some(gate), role, end: None, reaped: false });
         Ok(())
     }
 

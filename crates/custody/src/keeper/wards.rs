@@ -18,6 +18,8 @@ pub(crate) struct Shim {
     pub(crate) gate: Option<OwnedFd>,
     pub(crate) role: Role,
     pub(crate) end: Option<End>,
+    /// Its pid is not its own any more.
+    pub(crate) reaped: bool,
 }
 
 pub(crate) enum Role {
@@ -83,11 +85,14 @@ impl Keeper {
             };
             let key = if let Role::Ward(ward) = &shim.role { Some(ward.key) } else { None };
             match ShimSays::decode(&bytes[..length]) {
-                Some(ShimSays::Born) => {
-                    if let Some(pidfd) = fds.pop() {
-                        self.born(serial, pidfd);
+                Some(ShimSays::Born) => match fds.pop() {
+                    Some(pidfd) => self.born(serial, pidfd),
+                    None => {
+                        // The keeper is out of descriptors: whom it cannot hold it must not keep.
+                        shim.role = Role::Unborn { failure: Some((Stage::Identity, sys::EMFILE)) };
+                        end_shim(shim);
                     }
-                }
+                },
                 Some(ShimSays::Failed { stage, errno }) => {
                     shim.role = Role::Unborn { failure: Some((stage, errno)) };
                 }
@@ -184,6 +189,9 @@ impl Keeper {
                 self.shims.remove(&serial);
                 continue;
             }
+            if let Some(shim) = self.shims.get_mut(&serial) {
+                shim.reaped = true;
+            }
             // What the shim and the worker said last may still lie in their sockets.
             self.hear_shim(serial);
             self.hear_gate(serial);
@@ -271,19 +279,26 @@ pub(crate) fn fail(answer: &OwnedFd, stage: Stage, errno: i32) {
 pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
     // A full socket means a stopped shim; whoever asks for something that matters repeats it.
     let _ = sys::send(shim.socket.as_raw_fd(), &message.encode(), &[]);
-    if matches!(message, ShimHears::Kill) {
-        // A stopped shim cannot hear, and one that has lent its memory does not.
-        let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
-        match &shim.role {
-            Role::Spare { pidfd, .. } => {
-                // Neither has anything to see to.
-                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
-                let _ = sys::send_signal(shim.process.pid, sys::SIGKILL);
-            }
-            Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) => {
-                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
-            }
-            Role::Unborn { .. } | Role::Ward(_) => {}
+    if shim.reaped || !matches!(message, ShimHears::Kill) {
+        return;
+    }
+    // A stopped shim cannot hear, and one that has lent its memory does not.
+    let _ = sys::send_signal(shim.process.pid, sys::SIGCONT);
+    match &shim.role {
+        Role::Spare { pidfd, .. } => {
+            let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+            end_shim(shim);
         }
+        Role::Ward(Ward { standing: Standing::PastTheGate { pidfd }, .. }) => {
+            let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+        }
+        Role::Unborn { .. } | Role::Ward(_) => {}
+    }
+}
+
+/// Ends a shim that has nobody to see to; a process at its gate dies with it.
+fn end_shim(shim: &Shim) {
+    if !shim.reaped {
+        let _ = sys::send_signal(shim.process.pid, sys::SIGKILL);
     }
 }

@@ -111,7 +111,8 @@ pub(crate) fn receive_blocking(socket: RawFd, bytes: &mut [u8]) -> Result<(usize
 
 fn receive_with(socket: RawFd, bytes: &mut [u8], flags: c_int) -> Result<(usize, Vec<OwnedFd>)> {
     const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
-    const MSG_CTRUNC_TRUNC: c_int = 0x8 | 0x20;
+    const MSG_CTRUNC: c_int = 0x8;
+    const MSG_TRUNC: c_int = 0x20;
     let mut control = [0u64; 2 + 128];
     let mut iov = Iovec { base: bytes.as_mut_ptr().cast(), len: bytes.len() };
     let mut msg = Msghdr {
@@ -145,8 +146,12 @@ fn receive_with(socket: RawFd, bytes: &mut [u8], flags: c_int) -> Result<(usize,
             fds.push(owned((word >> (32 * (index % 2))) as u32 as c_int));
         }
     }
-    if msg.flags & MSG_CTRUNC_TRUNC != 0 {
+    if msg.flags & MSG_TRUNC != 0 {
         return Err(Error::from_raw_os_error(EPROTO));
+    }
+    if msg.flags & MSG_CTRUNC != 0 {
+        // Out of descriptors: some would be worse than none.
+        fds.clear();
     }
     Ok((received as usize, fds))
 }
