@@ -371,8 +371,9 @@ impl Inner {
 
     /// A worker and all that it started are gone.
     pub(crate) fn ended(&self, worker: &Shared, exit: Exit) {
-        worker.set_exit(exit);
+        // Told before anybody who waits for it goes on: the barrier's success comes after the ends.
         self.sink.emit(Event::Exited { worker: worker.id.clone(), exit });
+        worker.set_exit(exit);
         self.changed.notify_all();
     }
 

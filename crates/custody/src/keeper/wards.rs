@@ -85,14 +85,15 @@ impl Keeper {
             };
             let key = if let Role::Ward(ward) = &shim.role { Some(ward.key) } else { None };
             match ShimSays::decode(&bytes[..length]) {
-                Some(ShimSays::Born) => match fds.pop() {
-                    Some(pidfd) => self.born(serial, pidfd),
-                    None => {
+                Some(ShimSays::Born) => {
+                    if let Some(pidfd) = fds.pop() {
+                        self.born(serial, pidfd);
+                    } else {
                         // The keeper is out of descriptors: whom it cannot hold it must not keep.
                         shim.role = Role::Unborn { failure: Some((Stage::Identity, sys::EMFILE)) };
                         end_shim(shim);
                     }
-                },
+                }
                 Some(ShimSays::Failed { stage, errno }) => {
                     shim.role = Role::Unborn { failure: Some((stage, errno)) };
                 }
