@@ -75,18 +75,18 @@ fn a_stopped_worker_gets_term_and_goes_on_to_handle_it() {
     assert_eq!(worker.wait().status, ExitStatus::Code(7));
 }
 
-/// A worker whose child tells when it gets TERM.
-const PARENT_AND_CHILD: &str = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done) & \
-     trap 'exit 3' TERM; wait; wait";
+/// A worker whose child tells when it gets TERM; `on_term` is what the worker itself does then.
+fn parent_and_child(on_term: &str) -> Command {
+    let child = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done)";
+    shell(&format!("trap '{on_term}' TERM; {child} & wait; wait"))
+}
 
 #[test]
 fn term_reaches_the_whole_group() {
     let home = Home::new();
     let run = home.open();
-    // The child writes before the main process's end makes the shim kill it: `wait` holds that back.
-    let script = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.1; done) & \
-         trap 'wait; exit 3' TERM; wait";
-    let (worker, mut lines) = lines_of(&run, shell(script));
+    // The main process outlives the child's word: its end makes the shim kill the child.
+    let (worker, mut lines) = lines_of(&run, parent_and_child("wait; exit 3"));
     assert_eq!(lines.next().unwrap(), "ready");
     worker.signal(libc::SIGTERM).unwrap();
     assert_eq!(lines.next().unwrap(), "child");
@@ -97,7 +97,7 @@ fn term_reaches_the_whole_group() {
 fn without_process_group_kill_term_reaches_the_main_process_alone() {
     let home = Home::new();
     let run = home.open_with(&Config { process_group_kill: false, ..Config::default() });
-    let (worker, mut lines) = lines_of(&run, shell(PARENT_AND_CHILD));
+    let (worker, mut lines) = lines_of(&run, parent_and_child("exit 3"));
     assert_eq!(lines.next().unwrap(), "ready");
     worker.signal(libc::SIGTERM).unwrap();
     assert_eq!(worker.wait().status, ExitStatus::Code(3));
