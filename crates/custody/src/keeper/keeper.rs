@@ -4,7 +4,7 @@
 //! intent and record are written, the order passes the gate (`Ward`) → the program runs → the shim is
 //! reaped → the end is written → the host is told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -90,6 +90,8 @@ pub(crate) struct Keeper {
     pub(crate) by_key: BTreeMap<u64, u64>,
     pub(crate) last_serial: u64,
     pub(crate) orders: VecDeque<Order>,
+    /// Processes that waited at the gate and die with their shim: no escape, if they are seen once more.
+    pub(crate) dismissed: BTreeSet<i32>,
     /// Shims that were killed: their wards' end is told once no orphan of theirs is left.
     pub(crate) bereaved: Vec<Shim>,
     pub(crate) course: Course,
@@ -180,6 +182,7 @@ impl Keeper {
             by_key: BTreeMap::new(),
             last_serial: 0,
             orders: VecDeque::new(),
+            dismissed: BTreeSet::new(),
             bereaved: Vec::new(),
             course: Course::Serving,
             buffer,
@@ -293,6 +296,9 @@ impl Keeper {
             if !matches!(shim.role, Role::Ward(_)) {
                 // Whoever comes to the gate now finds it closed.
                 shim.gate = None;
+            }
+            if let Role::Spare { worker, .. } = &shim.role {
+                self.dismissed.insert(worker.pid);
             }
             send_to(shim, &ShimHears::Kill);
         }

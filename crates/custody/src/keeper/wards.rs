@@ -184,7 +184,10 @@ impl Keeper {
 
     pub(crate) fn reap(&mut self) {
         while let Ok(Some(waited)) = sys::wait_child(-1, sys::WNOHANG) {
-            let Some(serial) = self.by_pid.remove(&waited.pid) else { continue };
+            let Some(serial) = self.by_pid.remove(&waited.pid) else {
+                self.dismissed.remove(&waited.pid);
+                continue;
+            };
             if self.course == Course::Orphaned {
                 // Nobody is to be told, and the whole directory is about to go.
                 self.shims.remove(&serial);
@@ -206,7 +209,10 @@ impl Keeper {
                 Role::Ward(_) if !told => self.bereaved.push(shim),
                 Role::Ward(ward) => self.settle(ward, shim.end),
                 Role::Unborn { failure } => self.stillborn(failure),
-                Role::Spare { .. } => self.stillborn(None),
+                Role::Spare { worker, .. } => {
+                    self.dismissed.insert(worker.pid);
+                    self.stillborn(None);
+                }
             }
         }
         if !self.bereaved.is_empty() && self.no_orphan_left() {
@@ -240,7 +246,7 @@ impl Keeper {
                 continue;
             }
             none = false;
-            if sys::send_signal(pid, sys::SIGKILL).is_ok() {
+            if sys::send_signal(pid, sys::SIGKILL).is_ok() && !self.dismissed.contains(&pid) {
                 self.tell(&ToHost::Escaped { pid }, &[]);
             }
         }
