@@ -94,7 +94,7 @@ fn run(args: &[String]) -> Outcome<ExitCode> {
     raise_descriptor_limit()?;
 
     let bench = Bench { effort, scratch: scratch_dir()? };
-    let mut report = Report::default();
+    let mut report = Report::begin();
     let parts: [(&str, Part); 6] = [
         ("kill", kill::measure),
         ("latency", spawn::latency),

@@ -40,8 +40,9 @@ pub(crate) struct Floor {
     pub(crate) samples: Samples,
 }
 
-#[derive(Default)]
 pub(crate) struct Report {
+    /// How busy the machine was before anything was measured.
+    load: String,
     rows: Vec<Row>,
     notes: Vec<String>,
 }
@@ -105,6 +106,10 @@ const HEAD: [&str; 7] =
     ["what", "ours: median (p10 – p90)", "floor", "floor is", "ratio", "target", "verdict"];
 
 impl Report {
+    pub(crate) fn begin() -> Self {
+        Self { load: load(), rows: Vec::new(), notes: Vec::new() }
+    }
+
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("  {}", row.what);
         self.rows.push(row);
@@ -158,7 +163,13 @@ impl Report {
              its floor, the best that the same mechanism can do, measured in the same run and by turns (ours, floor, \
              ours, …), because machines are noisy. Values are medians with the 10th and 90th percentile.\n\n",
         );
-        let _ = writeln!(text, "Machine: {}.\n", machine());
+        let _ = writeln!(
+            text,
+            "Machine: {}; load {} when the run began, {} when it ended.\n",
+            machine(),
+            self.load,
+            load()
+        );
         let _ = writeln!(text, "| {} |\n|{}", HEAD.join(" | "), "---|".repeat(HEAD.len()));
         for row in &self.rows {
             let _ = writeln!(text, "| {} |", row.cells().join(" | "));
@@ -182,13 +193,16 @@ tree with nothing but PDEATHSIG, linked statically, so that its processes are as
 - **ledger append**: a record as a spawn writes it; the floor is a bare `pwrite` of 512 bytes on the same disk.\n\
 - **Pss**: from `smaps_rollup`, with 100 workers running; the largest counts.\n";
 
+fn load() -> String {
+    let averages = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    averages.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
 fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
     let model = model.map_or("unknown", |(_, name)| name);
-    format!("{cores} cores ({model}), Linux {}, load {load} at the end", kernel.trim())
+    format!("{cores} cores ({model}), Linux {}", kernel.trim())
 }
