@@ -6,7 +6,7 @@
 //! When the host dies instead, however it dies, the keeper and the shims do the same without it.
 //!
 //! Synchronous and free of any runtime; [`Worker::exited`] is a plain future for those who have one.
-//! The modules, in the order of a process's life: `spawn` → `tender`, `link` → `keeper/` (a program of its
+//! The modules, in the order of a process's life: `spawn` → `order`, `link`, `tender` → `keeper/` (a program of its
 //! own) → `ledger` → `worker` → `barrier` → `reaper`.
 
 #[cfg(windows)]
@@ -29,6 +29,7 @@ mod ledger;
 mod link;
 mod listing;
 mod machine;
+mod order;
 mod probe;
 mod reaper;
 mod run;
