@@ -33,6 +33,7 @@ const CHILD: u64 = 12;
 /// Serves the host on descriptor 0 until the run is over.
 pub(crate) fn serve() -> ! {
     sys::set_name(c"snakepit-keeper");
+    sys::ask_for_short_turns();
     // Whatever the host ignores by now is not for its workers; see `launch::restore_signals`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
