@@ -98,7 +98,10 @@ impl Keeper {
         };
         let role = Role::Unborn { failure };
         self.by_pid.insert(pid, serial);
-        self.shims.insert(serial, Shim { process, socket, gate: Some(gate), role, end: None, reaped: false });
+        self.shims.insert(
+            serial,
+            Shim { process, socket: Some(socket), gate: Some(gate), role, end: None, reaped: false },
+        );
         Ok(())
     }
 

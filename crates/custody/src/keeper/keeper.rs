@@ -280,9 +280,16 @@ impl Keeper {
             self.course = Course::Orphaned;
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
-            if !has_ended(&self.lifelines.host) {
-                // The socket closed though the host lives, as after exec: nobody else tells the shims.
-                self.press();
+            // Often the socket closes some time before the host's pidfd tells of its end, as it does for good
+            // after exec. So everybody is told now, by the shortest word there is: the end of their socket.
+            self.kill_cgroup();
+            for shim in self.shims.values_mut() {
+                shim.gate = None;
+                shim.socket = None;
+                if let Role::Spare { worker, .. } = &shim.role {
+                    self.dismissed.insert(worker.pid);
+                    send_to(shim, &ShimHears::Kill);
+                }
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::wire::{Answer, End, Stage, Take, ToHost, WireTier};
 /// A shim and the process that it has put at the gate.
 pub(crate) struct Shim {
     pub(crate) process: Process,
-    pub(crate) socket: OwnedFd,
+    /// Closed once the host is gone.
+    pub(crate) socket: Option<OwnedFd>,
     pub(crate) gate: Option<OwnedFd>,
     pub(crate) role: Role,
     pub(crate) end: Option<End>,
@@ -74,12 +75,13 @@ impl Keeper {
     pub(crate) fn hear_shim(&mut self, serial: u64) {
         let mut bytes = [0; 64];
         while let Some(shim) = self.shims.get_mut(&serial) {
-            let (length, mut fds) = match sys::receive(shim.socket.as_raw_fd(), &mut bytes) {
+            let Some(socket) = &shim.socket else { return };
+            let (length, mut fds) = match sys::receive(socket.as_raw_fd(), &mut bytes) {
                 Ok((length @ 1.., fds)) => (length, fds),
                 Err(error) if sys::errno(&error) == sys::EAGAIN => return,
                 Ok(_) | Err(_) => {
                     // Its end is told by the kernel, not by its socket.
-                    self.epoll.remove(shim.socket.as_raw_fd());
+                    self.epoll.remove(socket.as_raw_fd());
                     return;
                 }
             };
@@ -200,9 +202,8 @@ impl Keeper {
             self.hear_shim(serial);
             self.hear_gate(serial);
             let Some(shim) = self.shims.remove(&serial) else { continue };
-            self.epoll.remove(shim.socket.as_raw_fd());
-            if let Some(gate) = &shim.gate {
-                self.epoll.remove(gate.as_raw_fd());
+            for fd in shim.socket.iter().chain(&shim.gate) {
+                self.epoll.remove(fd.as_raw_fd());
             }
             let told = shim.end.is_some() || self.tier == WireTier::Group;
             match shim.role {
@@ -285,7 +286,9 @@ pub(crate) fn fail(answer: &OwnedFd, stage: Stage, errno: i32) {
 
 pub(crate) fn send_to(shim: &Shim, message: &ShimHears) {
     // A full socket means a stopped shim; whoever asks for something that matters repeats it.
-    let _ = sys::send(shim.socket.as_raw_fd(), &message.encode(), &[]);
+    if let Some(socket) = &shim.socket {
+        let _ = sys::send(socket.as_raw_fd(), &message.encode(), &[]);
+    }
     if shim.reaped || !matches!(message, ShimHears::Kill) {
         return;
     }
