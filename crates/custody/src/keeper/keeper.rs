@@ -15,7 +15,7 @@ use crate::launch::{InheritedSignals, KEEPER_IGNORES};
 use crate::ledger::{Common, Ledger};
 use crate::record::Kind;
 use crate::shim::{self, Lifelines, ShimHears};
-use crate::sys::{self, Epoll, EpollEvent, PollFd};
+use crate::sys::{self, Epoll, EpollEvent, PollFd, Turns};
 use crate::wards::{Order, Role, Shim, fail, send_to};
 use crate::wire::{Init, MAX_MESSAGE, Stage, ToHost, ToKeeper, WireTier};
 
@@ -33,7 +33,7 @@ const CHILD: u64 = 12;
 /// Serves the host on descriptor 0 until the run is over.
 pub(crate) fn serve() -> ! {
     sys::set_name(c"snakepit-keeper");
-    sys::ask_for_short_turns();
+    sys::ask_for_turns(Turns::Short);
     // Whatever the host ignores by now is not for its workers; see `launch::restore_signals`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
@@ -278,6 +278,8 @@ impl Keeper {
     fn orphaned(&mut self) {
         if self.course != Course::Orphaned {
             self.course = Course::Orphaned;
+            // Many ends are coming, and nobody waits for an answer: better much at once.
+            sys::ask_for_turns(Turns::Usual);
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
             // Often the socket closes some time before the host's pidfd tells of its end, as it does for good

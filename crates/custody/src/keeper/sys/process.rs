@@ -89,10 +89,18 @@ pub(crate) fn give_way() {
     unsafe { sched_yield() };
 }
 
-/// Asks for short turns on the processor instead of long ones, and so for the first of them soon after
-/// waking up; children are as before. Where the kernel knows nothing of it (before Linux 6.12), nothing
-/// changes.
-pub(crate) fn ask_for_short_turns() {
+/// How long a turn on the processor the caller asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Turns {
+    /// Soon after waking up, and often.
+    Short,
+    /// As everybody: much at once.
+    Usual,
+}
+
+/// Asks for turns of another length; children have the usual ones. Where the kernel knows nothing of it
+/// (before Linux 6.12), nothing changes.
+pub(crate) fn ask_for_turns(turns: Turns) {
     #[cfg(target_arch = "x86_64")]
     const SYS_SCHED_SETATTR: c_long = 314;
     #[cfg(not(target_arch = "x86_64"))]
@@ -128,7 +136,10 @@ pub(crate) fn ask_for_short_turns() {
         // The reset would take a negative niceness away from the children, so there things stay as they are.
         if read == 0 && attr.policy == 0 && attr.nice >= 0 {
             attr.flags = RESET_ON_FORK;
-            attr.runtime = SHORT_NS;
+            attr.runtime = match turns {
+                Turns::Short => SHORT_NS,
+                Turns::Usual => 0,
+            };
             syscall(SYS_SCHED_SETATTR, 0, &raw const attr, 0);
         }
     }
