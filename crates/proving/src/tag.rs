@@ -37,11 +37,6 @@ impl Tag {
         let path = dir.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&path)?;
         file.set_len(PAGE as u64)?;
-        // A lease that is broken is announced by SIGIO, which would end us; SIGURG is ignored by default.
-        // SAFETY: fcntl on a descriptor we own, with an integer argument.
-        if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         inotify::add_watch(&watch, &path, inotify::WatchFlags::CLOSE_NOWRITE)?;
         Ok(Self { path, file, watch })
@@ -54,6 +49,11 @@ impl Tag {
 
     /// Whether nobody holds it: neither open nor mapped, in any process.
     pub fn is_free(&self) -> bool {
+        // A lease that is broken is announced by SIGIO, which would end us; SIGURG is ignored by default. To give
+        // a lease back forgets the choice, so it is made anew for each.
+        // SAFETY: fcntl on a descriptor we own, with an integer argument.
+        let chosen = unsafe { libc::fcntl(self.file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
+        assert_eq!(chosen, 0, "choose the lease's signal: {}", io::Error::last_os_error());
         let lease = |kind: i32| {
             // SAFETY: fcntl on a descriptor we own, with an integer argument.
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLEASE, kind) }

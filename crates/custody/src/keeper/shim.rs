@@ -237,7 +237,7 @@ struct Shim<'a> {
 }
 
 /// How long the death of the worker's group is awaited before the rest is looked for, in milliseconds.
-const FIRST_DEATH_MS: i32 = 2;
+const FIRST_DEATH_MS: i32 = 100;
 
 /// What the shim has to do next.
 enum Next {
