@@ -1,0 +1,84 @@
+//! A [`Value`] straight from the bytes, without serde in between.
+
+use bytes::Bytes;
+
+use super::Decoder;
+use crate::value::read::{Ext, Reader, Token};
+use crate::value::{BODY_THRESHOLD, BigInt, Map, Value, ValueError};
+
+/// Room for so many entries is made at once; more only for entries that are really there.
+const FIRST_ROOM: usize = 1024;
+
+impl<'de> Decoder<'de> {
+    pub(in crate::value) fn value(&mut self) -> Result<Value, ValueError> {
+        let token = self.reader.token()?;
+        self.value_of(token)
+    }
+
+    fn value_of(&mut self, token: Token<'de>) -> Result<Value, ValueError> {
+        Ok(match token {
+            Token::Nil => Value::Nil,
+            Token::Bool(value) => Value::Bool(value),
+            Token::Int(number) => Value::Int(i128::from(number)),
+            Token::UInt(number) => Value::Int(i128::from(number)),
+            Token::Float(number) => Value::Float(number),
+            Token::Str(text) => Value::Str(text.to_owned()),
+            Token::Bin(bytes) => Value::Bytes(self.share(bytes)),
+            Token::Array(len) => Value::List(self.list_of_values(len)?),
+            Token::Map(len) => Value::Map(self.map_of_values(len)?),
+            Token::Ext(Ext::BigInt(bytes)) => BigInt::from_twos_complement(bytes).into(),
+            Token::Ext(Ext::DateTime(time)) => Value::DateTime(time),
+            Token::Ext(Ext::NaiveDateTime(time)) => Value::NaiveDateTime(time),
+            Token::Ext(Ext::Body { offset, len }) => Value::Bytes(self.body(offset, len)?),
+        })
+    }
+
+    /// The byte string that comes next, or what came instead.
+    pub(super) fn byte_string(&mut self) -> Result<Result<Bytes, Token<'de>>, ValueError> {
+        Ok(match self.reader.token()? {
+            Token::Bin(bytes) => Ok(self.share(bytes)),
+            Token::Ext(Ext::Body { offset, len }) => Ok(self.body(offset, len)?),
+            other => Err(other),
+        })
+    }
+
+    /// A short one is copied, so that it does not keep the whole frame in memory.
+    fn share(&self, bytes: &'de [u8]) -> Bytes {
+        if bytes.len() < BODY_THRESHOLD {
+            Bytes::copy_from_slice(bytes)
+        } else {
+            self.source.head_bytes(bytes)
+        }
+    }
+
+    fn body(&self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
+        if (len as usize) < BODY_THRESHOLD {
+            return self.source.body_slice(offset, len).map(Bytes::copy_from_slice);
+        }
+        self.source.body(offset, len)
+    }
+
+    fn list_of_values(&mut self, len: usize) -> Result<Vec<Value>, ValueError> {
+        self.enter()?;
+        let mut list = Vec::with_capacity(len.min(FIRST_ROOM));
+        for index in 0..len {
+            list.push(self.value().map_err(|error| error.at_index(index))?);
+        }
+        self.depth -= 1;
+        Ok(list)
+    }
+
+    fn map_of_values(&mut self, len: usize) -> Result<Map, ValueError> {
+        self.enter()?;
+        let mut entries = Vec::with_capacity(len.min(FIRST_ROOM));
+        for _ in 0..len {
+            let start = self.reader.rest;
+            self.reader.check_key()?;
+            let key = self.value()?;
+            let value = self.value().map_err(|error| error.at_key(&Reader::key_for_path(start)))?;
+            entries.push((key, value));
+        }
+        self.depth -= 1;
+        Ok(Map::from_entries(entries))
+    }
+}

@@ -1,0 +1,228 @@
+//! [`Encoded`]: the bytes of one value, as they travel in a frame.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::builder::Builder;
+use super::decode::Decoder;
+use super::{Value, ValueError};
+
+/// A value in the bytes of the wire. Cheap to clone.
+///
+/// The head is MessagePack. Long byte strings stand beside it as bodies, which are shared and not copied.
+#[derive(Clone)]
+pub struct Encoded {
+    head: Bytes,
+    bodies: Bodies,
+}
+
+/// The byte strings beside a head.
+#[derive(Clone)]
+pub(super) enum Bodies {
+    None,
+    /// As they came in a frame.
+    Joined(Bytes),
+    /// As they were encoded here, each in the memory where it was found.
+    Parts(Arc<[Part]>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) offset: u32,
+    pub(super) bytes: Bytes,
+}
+
+impl Bodies {
+    pub(super) fn from_parts(parts: Vec<Part>) -> Self {
+        if parts.is_empty() { Self::None } else { Self::Parts(parts.into()) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Joined(bytes) => bytes.len(),
+            Self::Parts(parts) => parts.last().map_or(0, |it| it.offset as usize + it.bytes.len()),
+        }
+    }
+
+    fn get(&self, offset: u32, len: u32) -> Option<(&Bytes, std::ops::Range<usize>)> {
+        let (bytes, start) = match self {
+            Self::None => return None,
+            Self::Joined(bytes) => (bytes, offset as usize),
+            Self::Parts(parts) => {
+                let behind = parts.partition_point(|it| it.offset <= offset);
+                let part = &parts[behind.checked_sub(1)?];
+                (&part.bytes, (offset - part.offset) as usize)
+            }
+        };
+        let end = start.checked_add(len as usize)?;
+        (end <= bytes.len()).then_some((bytes, start..end))
+    }
+}
+
+thread_local! {
+    /// Memory for the head while its length is not known; the finished head is copied out of it.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Heads up to this length are copied out of the scratch memory, longer ones take their memory with them.
+const LARGEST_COPY: usize = 4096;
+
+impl Encoded {
+    /// Encodes a value.
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
+        let mut builder = Self::builder();
+        builder.value(value)?;
+        Ok(Self::finish(builder))
+    }
+
+    /// A builder on memory that was used before.
+    #[inline]
+    pub(super) fn builder() -> Builder {
+        // Taken, not borrowed: a `Serialize` that encodes something itself finds the place empty and makes its own.
+        Builder::with_head(SCRATCH.take())
+    }
+
+    #[inline]
+    pub(super) fn finish(builder: Builder) -> Self {
+        if builder.head.len() > LARGEST_COPY {
+            return builder.finish();
+        }
+        let (encoded, mut head) = builder.finish_copied();
+        head.clear();
+        SCRATCH.set(head);
+        encoded
+    }
+
+    /// Takes the payload of a frame; `has_bodies` is the frame's flag. The value is looked at when it is decoded.
+    pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
+        if !has_bodies {
+            return Ok(Self { head: payload, bodies: Bodies::None });
+        }
+        let cut_short = || ValueError::malformed("the payload ends inside its head");
+        let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
+        let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
+        let end = end.ok_or_else(cut_short)?;
+        Ok(Self { head: payload.slice(4..end), bodies: Bodies::Joined(payload.slice(end..)) })
+    }
+
+    pub(super) fn from_parts(head: Bytes, bodies: Bodies) -> Self {
+        Self { head, bodies }
+    }
+
+    /// A part of this value, whose bytes are `head`.
+    pub(super) fn part(&self, head: &[u8]) -> Self {
+        Self { head: self.head.slice_ref(head), bodies: self.bodies.clone() }
+    }
+
+    /// Decodes into a type of the caller's.
+    ///
+    /// The whole value is read; bytes behind it are an error. Of two equal keys the last one counts.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ValueError> {
+        match decode_with(Decoder::new(self)) {
+            // Derived code refuses a key that comes twice. That is rare, so the keys are compared only now.
+            Err(error) if error.is_duplicate_field() => decode_with(Decoder::last_key_counts(self)),
+            result => result,
+        }
+    }
+
+    /// Decodes into a value of any kind.
+    pub fn to_value(&self) -> Result<Value, ValueError> {
+        let mut decoder = Decoder::new(self);
+        let value = decoder.value()?;
+        decoder.finish()?;
+        Ok(value)
+    }
+
+    /// How many bytes [`write_to`](Self::write_to) writes.
+    pub fn payload_len(&self) -> usize {
+        match self.bodies {
+            Bodies::None => self.head.len(),
+            Bodies::Joined(_) | Bodies::Parts(_) => 4 + self.head.len() + self.bodies.len(),
+        }
+    }
+
+    /// Whether the frame's flag for bodies must be set.
+    pub fn has_bodies(&self) -> bool {
+        !matches!(self.bodies, Bodies::None)
+    }
+
+    /// Appends the payload of a frame: the head, and the bodies if there are any.
+    pub fn write_to(&self, out: &mut BytesMut) {
+        out.reserve(self.payload_len());
+        self.write_head_to(out);
+        for body in self.bodies() {
+            out.put_slice(body);
+        }
+    }
+
+    /// Appends what stands before the bodies, for those who write the bodies from where they are.
+    pub fn write_head_to(&self, out: &mut BytesMut) {
+        if self.has_bodies() {
+            out.put_u32_le(u32::try_from(self.head.len()).expect("a frame's payload is below 4 GiB"));
+        }
+        out.put_slice(&self.head);
+    }
+
+    /// The bodies, in the order in which they follow the head.
+    pub fn bodies(&self) -> impl Iterator<Item = &Bytes> {
+        let (joined, parts) = match &self.bodies {
+            Bodies::None => (None, [].as_slice()),
+            Bodies::Joined(bytes) => (Some(bytes), [].as_slice()),
+            Bodies::Parts(parts) => (None, &**parts),
+        };
+        joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
+    }
+
+    pub(super) fn empty_map() -> Self {
+        Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None }
+    }
+
+    pub(super) fn is_nil(&self) -> bool {
+        *self.head == [0xc0]
+    }
+
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Bytes of the head as a part of its memory.
+    pub(super) fn head_bytes(&self, part: &[u8]) -> Bytes {
+        self.head.slice_ref(part)
+    }
+
+    pub(super) fn body(&self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
+        let (bytes, range) = self.bodies.get(offset, len).ok_or_else(outside)?;
+        Ok(bytes.slice(range))
+    }
+
+    pub(super) fn body_slice(&self, offset: u32, len: u32) -> Result<&[u8], ValueError> {
+        let (bytes, range) = self.bodies.get(offset, len).ok_or_else(outside)?;
+        Ok(&bytes[range])
+    }
+}
+
+fn decode_with<T: DeserializeOwned>(mut decoder: Decoder<'_>) -> Result<T, ValueError> {
+    let value = T::deserialize(&mut decoder)?;
+    decoder.finish()?;
+    Ok(value)
+}
+
+#[cold]
+fn outside() -> ValueError {
+    ValueError::malformed("a byte string lies outside the bodies of its frame")
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_value() {
+            Ok(value) => write!(f, "Encoded({value})"),
+            Err(error) => write!(f, "Encoded(unreadable: {error})"),
+        }
+    }
+}
