@@ -1,0 +1,360 @@
+"""The serial loop: one call at a time, without threads and without an event loop.
+
+Owns the common case, a worker with `concurrency` 1 and sync commands, and is written for speed: what the socket has
+brought is worked off frame by frame, and the answers go out together when nothing is left. Code of a call that waits
+(for credit, for a tool of the host) or asks whether it is cancelled reads the socket from inside the call: cancels are
+noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
+"""
+
+from _collections import deque
+from time import monotonic
+
+from . import frames
+from .context import Cancelled, Context, Runner, serve_contexts
+from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
+from .frames import unpack_header, word_of
+from .postman import Postman
+from .serial_wait import Waits
+from .values import MAX_DEPTH, BadPayload
+
+if False:
+    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+    from .codec import Codec
+    from .commands import Command
+    from .connection import Connection
+    from .life import Life
+
+_CALL = word_of(CALL)
+_CALLS = word_of(CALLS)
+_RESULT = word_of(RESULT)
+_ERROR = word_of(ERROR)
+_ITEM = word_of(ITEM)
+_END = word_of(END)
+_RESULTS = word_of(RESULTS)
+# The array around a call's arguments is no level of the value, nor is the array of arrays in CALLS.
+_CALL_DEPTH = MAX_DEPTH + 1
+_CALLS_DEPTH = MAX_DEPTH + 2
+
+QUICK = 0.0001
+PATIENCE = 0.001
+ENOUGH = 32 * 1024
+_DONE = object()
+
+
+class Serial(Runner):
+    """Runs calls in the order in which they come."""
+
+    def __init__(self, connection: "Connection", codec: "Codec", life: "Life") -> None:
+        self.connection = connection
+        self.codec = codec
+        self.life = life
+        self.commands = life.registry.commands
+        self.slate = life.slate
+        self.limit = connection.max_frame
+        self.postman = Postman(connection)
+        self.finished = 0
+        self.draining = False
+        self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
+        # The call that runs now; the user's code is running while `inside` has its id.
+        self.call = 0
+        self.inside = 0
+        self.arrived = 0.0
+        self.left: "Optional[float]" = None
+        self.options: "Optional[Dict[str, Any]]" = None
+        self.context: "Optional[Context]" = None
+        self.stages: "Dict[int, int]" = {}
+        self.waits = Waits(self)
+        serve_contexts(self.current)
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Serves until the host drains this worker."""
+        connection, codec, queue = self.connection, self.codec, self.queue
+        max_frame = connection.max_frame
+        parts = connection.parts
+        while True:
+            if queue:
+                word, call, kept, self.arrived = queue.popleft()
+                self.start(word, call, memoryview(kept))
+                continue
+            pos = connection.pos
+            room = connection.end - pos - HEADER_SIZE
+            if room >= 0:
+                length, word, call = unpack_header(connection.buf, pos)
+                if length > max_frame:
+                    raise Fault(f"a frame of {length} bytes; at most {max_frame} were agreed")
+                if length <= room:
+                    pos += HEADER_SIZE
+                    connection.pos = stop = pos + length
+                    payload = connection.view[pos:stop]
+                    self.arrived = connection.arrived
+                    if word == _CALL and not parts and length == room:
+                        # Alone: nothing waits to be sent, and nothing waits to be done.
+                        try:
+                            self.serve(call, codec.decode(payload, None, _CALL_DEPTH))
+                        except BadPayload as bad:
+                            self.fail(call, bad)
+                    elif word == _CALL or word in FROM_HOST:
+                        self.start(word, call, payload)
+                    else:
+                        raise Fault(frames.explain(word))
+                    continue
+            if self.draining:
+                return
+            connection.flush()
+            if codec.due:
+                codec.accelerate()
+            connection.fill()
+
+    def start(self, word: int, call: int, payload: memoryview) -> None:
+        """One frame, when more may have come with it."""
+        kind = word >> 8 & 0xFF
+        if kind != CALL and kind != CALLS:
+            self.waits.take(word, call, payload)
+            return
+        bodies = None
+        if word >> 16:
+            payload, bodies = split_bodies(payload)
+        try:
+            message = self.codec.decode(payload, bodies, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
+        except BadPayload as bad:
+            self.fail(call, bad)
+            return
+        command = self.commands.get(message[0]) if type(message) is list and type(message[0]) is str else None
+        began = self.before(command)
+        if kind == CALL:
+            self.serve(call, message)
+        else:
+            self.serve_many(call, message)
+        took = monotonic() - began
+        if command is not None:
+            peak = command.peak
+            command.peak = took if took > peak else peak - (peak - took) * 0.125
+        if took > PATIENCE:
+            self.waits.look()
+
+    def before(self, command: "Optional[Command]") -> float:
+        """Sends what waits, unless the command is known to be quick; then the postman keeps an eye on it."""
+        connection = self.connection
+        if connection.parts:
+            if command is None or command.peak > QUICK or len(connection.parts) > 512:
+                connection.flush()
+            elif not self.postman.awake:
+                self.postman.watch()
+        return monotonic()
+
+    # --- calls ---
+
+    def serve(self, call: int, message: "Any") -> None:
+        """One CALL, from its arguments to its answer."""
+        try:
+            if len(message) == 3:
+                name, args, left = message
+                self.options = options = None
+            else:
+                name, args, left, options = message
+                self.options = options
+            command = self.commands.get(name)
+        except (TypeError, ValueError):
+            raise Fault("a CALL that is not [command, args, deadline, options]") from None
+        if (
+            command is None
+            or options is not None
+            or command.streams
+            or self.stages
+            or (left is not None and self.arrived + left / 1000 <= monotonic())
+        ):
+            self.serve_special(call, command, name, args, left, options)
+            return
+        self.left = left
+        self.context = None
+        self.slate[0] = self.call = call
+        try:
+            self.inside = call
+            value = command.run(args)
+            self.inside = 0
+            encoded = self.codec.encode(value, "result", self.limit)
+        except BaseException as error:
+            self.inside = 0
+            self.fail(call, error)
+        else:
+            self.connection.post(_RESULT, call, encoded)
+        self.call = 0
+        self.finished = finished = self.finished + 1
+        self.slate[2] = finished
+
+    def serve_special(
+        self, call: int, command: "Optional[Command]", name: "Any", args: "Any", left: "Any", options: "Any"
+    ) -> None:
+        """A CALL with options, of a generator, of the engine, of nobody, or one that may be too late."""
+        self.left = left
+        self.context = None
+        stage = self.stages.get(call, 0)
+        try:
+            if stage:
+                raise Cancelled("cancelled before it was started")
+            if left is not None and self.arrived + left / 1000 <= monotonic():
+                raise self.life.too_late()
+            if command is None:
+                command = self.life.engine_command(name)
+            stream = None if options is None else options.get("stream")
+            if command.streams and stream is None:
+                raise self.life.streaming(name)
+            self.slate[0] = self.call = call
+            if stream is not None:
+                self.stream(call, command, args, stream)
+            else:
+                self.inside = call
+                value = command.run(args)
+                self.inside = 0
+                self.connection.post(_RESULT, call, self.codec.encode(value, "result", self.limit))
+        except BaseException as error:
+            self.inside = 0
+            self.fail(call, error)
+        self.over(call)
+
+    def over(self, call: int) -> None:
+        self.call = 0
+        self.stages.pop(call, None)
+        self.waits.credits.pop(call, None)
+        self.finished += 1
+        self.slate[2] = self.finished
+
+    def fail(self, call: int, error: BaseException) -> None:
+        """Answers with the error."""
+        self.connection.post(_ERROR, call, self.failure(error))
+
+    def failure(self, error: BaseException) -> bytes:
+        if self.connection.forked:
+            self.connection.leave_child(error)
+        from .failure import error_map
+
+        encoded = self.codec.encode(error_map(error), "error", self.limit, False)
+        assert type(encoded) is bytes
+        return encoded
+
+    def serve_many(self, call: int, message: "Any") -> None:
+        """A CALLS: each of its calls has its own entry, whatever becomes of the others."""
+        try:
+            name, many, left = message[:3]
+            self.options = message[3] if len(message) > 3 else None
+            self.left = left
+            self.context = None
+            count = len(many)
+        except (TypeError, ValueError):
+            raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
+        self.slate[1] = 0
+        self.slate[0] = self.call = call
+        entries = [b"\xdd" + count.to_bytes(4, "big")]
+        encode, limit = self.codec.encode, self.limit
+        for index, args in enumerate(many):
+            try:
+                if self.stages.get(call):
+                    raise Cancelled("cancelled before it was started")
+                if left is not None and self.arrived + left / 1000 <= monotonic():
+                    raise self.life.too_late()
+                command = self.commands.get(name) or self.life.engine_command(name)
+                if command.streams:
+                    raise self.life.streaming(name)
+                self.slate[1] = index + 1
+                self.inside = call
+                value = command.run(args)
+                self.inside = 0
+                entries.append(b"\x92\xc3" + encode(value, f"result[{index}]", limit, False))  # type: ignore[operator]
+            except BaseException as error:
+                self.inside = 0
+                entries.append(b"\x92\xc2" + self.failure(error))
+        answer = b"".join(entries)
+        if len(answer) > limit:
+            from .values import TooLong
+
+            self.fail(call, TooLong(limit, "results"))
+        else:
+            self.connection.post(_RESULTS, call, answer)
+        self.over(call)
+
+    # --- streams ---
+
+    def stream(self, call: int, command: "Command", args: "Any", credit: int) -> None:
+        """Sends items while there is credit, gathered as long as they come quickly."""
+        self.waits.credits[call] = 0
+        self.inside = call
+        items = command.run(args)
+        self.inside = 0
+        if not command.streams and not hasattr(items, "__next__"):
+            items = iter((items,))
+        connection, codec, parts, postman = self.connection, self.codec, self.connection.parts, self.postman
+        waits, limit = self.waits, self.limit
+        sent_at = last = 0.0
+        gathered = 0
+        try:
+            while True:
+                if parts and not postman.awake:
+                    postman.watch()
+                self.inside = call
+                item = next(items, _DONE)
+                self.inside = 0
+                if item is _DONE:
+                    break
+                if credit <= 0:
+                    credit = waits.credit(call)
+                encoded = codec.encode(item, "item", limit)
+                connection.post(_ITEM, call, encoded)
+                credit -= 1
+                gathered += len(encoded) if type(encoded) is bytes else 0
+                now = monotonic()
+                if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE:
+                    connection.flush()
+                    gathered, sent_at = 0, now
+                    if codec.due:
+                        codec.accelerate()
+                    waits.look()
+                    if self.stages.get(call):
+                        raise Cancelled("the caller no longer wants the stream")
+                last = now
+        except BaseException as error:
+            self.inside = 0
+            self.close(call, items, error)
+            raise
+        connection.post(_END, call, b"")
+
+    def close(self, call: int, items: "Any", error: BaseException) -> None:
+        """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
+        throw = getattr(items, "throw", None)
+        if throw is None or getattr(items, "gi_frame", None) is None:
+            return
+        try:
+            if isinstance(error, Cancelled):
+                throw(error)
+            items.close()
+        except BaseException:  # the reason is `error`, whatever the clean-up says
+            pass
+
+    # --- what contexts ask for ---
+
+    def current(self) -> Context:
+        if not self.call:
+            from .context import _no_context
+
+            return _no_context()
+        if self.context is None:
+            deadline = None if self.left is None else self.arrived + self.left / 1000
+            self.context = Context(self, self.call, deadline, self.options)
+        return self.context
+
+    def tell(self, context: Context, kind: int, value: "Any") -> None:
+        self.waits.tell(context.call_id, kind, value)
+
+    def stage(self, context: Context) -> int:
+        return self.waits.stage(context.call_id)
+
+    def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
+        return self.waits.host_call(context.call_id, tool, args)
+
+    def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
+        return self.waits.host_stream(context.call_id, tool, args)
+
+    def on_cancel_signal(self, number: int, frame: "Any") -> None:
+        self.waits.on_cancel_signal()
