@@ -221,6 +221,11 @@ impl Run {
         self.0.inner.cgroup.as_ref().map(Cgroup::path)
     }
 
+    /// The state directory that the run is recorded in.
+    pub fn state_dir(&self) -> &Path {
+        self.0.inner.state_dir.path()
+    }
+
     /// The run's directory.
     pub fn dir(&self) -> &Path {
         self.0.inner.dir.path()

@@ -97,6 +97,11 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
+    /// The directory itself.
+    pub(crate) fn path(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// Opens it, making what is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
         let path = std::path::absolute(path).map_err(|source| StateError::Io {
