@@ -203,7 +203,8 @@ impl Report {
 
     /// Adds a line.
     pub fn add(&mut self, row: Row) {
-        eprintln!("  {}", row.what);
+        let beside = row.beside.as_ref().map_or("", |beside| &beside.name);
+        eprintln!("  {} | {beside}", row.what);
         self.rows.push(row);
     }
 

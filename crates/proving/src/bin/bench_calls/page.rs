@@ -14,7 +14,10 @@ over the rounds with the 10th and 90th percentile of the rounds; p50 and p99 are
 not count. Participants that wait for their turn are blocked. Unless a row says so, nothing is pinned.\n\
 - **raw echo, blocking**: a plain Rust client (no runtime) writes a length and so many bytes to a Unix socket, a \
 blocking Python loop sends them back: `crates/cli/src/bench/raw_echo.{rs,py}`. Its socket has the buffers that ours \
-has (4 MiB). *On one core*: client and worker of both sides are held on the same core.\n\
+has (4 MiB).\n\
+- **cores**: where the kernel puts a woken process decides most of a small call's time. Unpinned, that is its choice \
+(recent kernels tend to put both ends of a socket on one core, where no core has to wake up). *Both on one core* and \
+*each on a core* hold host and worker of both sides there.\n\
 - **pipelined msgspec echo**: a Rust thread for each worker writes a window of `[command, args]` frames, then reads \
 the window's answers; the Python loop decodes, looks the command up, calls it and encodes with msgspec.\n\
 - **in flight**: how many calls a caller has open for each worker. A call's time runs from its submission to its \

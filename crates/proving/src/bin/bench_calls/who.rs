@@ -5,7 +5,7 @@ use snakepit_proving::bench::Outcome;
 use crate::Bench;
 use crate::floor::msgspec::MsgspecEcho;
 use crate::floor::raw::RawWorker;
-use crate::grip::{self, Held};
+use crate::grip::{self, WithPids};
 use crate::ours::{self, Codec, Shape};
 use crate::peer::{grpc, mosec, pools};
 use crate::python::Python;
@@ -20,8 +20,10 @@ pub(crate) enum Who {
     Ours,
     OursOwnCodec,
     OursOnOneCore,
+    OursOnTwoCores,
     RawEcho,
     RawEchoOnOneCore,
+    RawEchoOnTwoCores,
     MsgspecEcho,
     GrpcSync,
     GrpcAio,
@@ -42,8 +44,10 @@ impl Who {
             Self::Ours => "ours",
             Self::OursOwnCodec => "ours without msgspec",
             Self::OursOnOneCore => "ours on one core",
+            Self::OursOnTwoCores => "ours on two cores",
             Self::RawEcho => "raw echo, blocking",
             Self::RawEchoOnOneCore => "raw echo, blocking, on one core",
+            Self::RawEchoOnTwoCores => "raw echo, blocking, on two cores",
             Self::MsgspecEcho => "pipelined msgspec echo, no scheduler",
             Self::GrpcSync => "tonic → grpcio sync",
             Self::GrpcAio => "tonic → grpcio aio",
@@ -57,18 +61,16 @@ impl Who {
 
     pub(crate) fn start(self, bench: &Bench, workers: usize) -> Outcome<Start<Box<dyn Caller>>> {
         let python = &bench.python;
-        let ours = |codec| -> Outcome<Start<Box<dyn Caller>>> {
-            let shape = Shape { workers, window: WINDOW, codec };
-            Ok(ours::start(python, shape)?.map(|pit| -> Box<dyn Caller> { pit }))
-        };
-        let raw =
-            || -> Outcome<Start<Box<dyn Caller>>> { Ok(Start::Here(Box::new(RawWorker::start(python)?))) };
+        let ours = |codec| ours_with_pids(python, Shape { workers, window: WINDOW, codec });
+        let raw = || raw_with_pid(python);
         match self {
-            Self::Ours => ours(Codec::Msgspec),
-            Self::OursOwnCodec => ours(Codec::Own),
-            Self::OursOnOneCore => held(|| ours(Codec::Msgspec)),
-            Self::RawEcho => raw(),
-            Self::RawEchoOnOneCore => held(raw),
+            Self::Ours => Ok(ours(Codec::Msgspec)?.map(|(caller, _)| caller)),
+            Self::OursOwnCodec => Ok(ours(Codec::Own)?.map(|(caller, _)| caller)),
+            Self::OursOnOneCore => grip::together(|| ours(Codec::Msgspec)),
+            Self::OursOnTwoCores => grip::apart(|| ours(Codec::Msgspec)),
+            Self::RawEcho => Ok(raw()?.map(|(caller, _)| caller)),
+            Self::RawEchoOnOneCore => grip::together(raw),
+            Self::RawEchoOnTwoCores => grip::apart(raw),
             Self::MsgspecEcho => {
                 Ok(MsgspecEcho::start(python, workers)?.map(|it| -> Box<dyn Caller> { Box::new(it) }))
             }
@@ -93,7 +95,18 @@ fn python_host(python: &Python, kind: &str, workers: usize) -> Outcome<Start<Box
     Ok(Start::Here(Box::new(pools::Host::start(python, kind, workers)?)))
 }
 
-fn held(start: impl FnOnce() -> Outcome<Start<Box<dyn Caller>>>) -> Outcome<Start<Box<dyn Caller>>> {
-    let started = grip::on_one_core(start)?;
-    Ok(started.map(|caller| -> Box<dyn Caller> { Box::new(Held(caller)) }))
+fn ours_with_pids(python: &Python, shape: Shape) -> Outcome<Start<WithPids>> {
+    Ok(match ours::start(python, shape)? {
+        Start::Here(pit) => {
+            let pids = pit.worker_pids()?;
+            Start::Here((pit, pids))
+        }
+        Start::Absent(why) => Start::Absent(why),
+    })
+}
+
+fn raw_with_pid(python: &Python) -> Outcome<Start<WithPids>> {
+    let worker = RawWorker::start(python)?;
+    let pid = worker.pid();
+    Ok(Start::Here((Box::new(worker), vec![pid])))
 }

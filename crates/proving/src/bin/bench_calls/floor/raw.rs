@@ -18,14 +18,18 @@ use raw_echo::RawEcho;
 /// A raw echo and its process.
 pub(crate) struct RawWorker {
     echo: RawEcho,
-    _kid: Kid,
+    kid: Kid,
 }
 
 impl RawWorker {
     pub(crate) fn start(python: &Python) -> Outcome<Self> {
         let (kid, stream) =
             Kid::with_socket(Command::new(python.path()).args(["-c", raw_echo::SCRIPT, "0"]))?;
-        Ok(Self { echo: RawEcho::over(stream), _kid: kid })
+        Ok(Self { echo: RawEcho::over(stream), kid })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.kid.pid()
     }
 }
 

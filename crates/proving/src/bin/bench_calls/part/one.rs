@@ -11,7 +11,15 @@ use crate::who::Who;
 const SIZES: [(usize, usize, usize); 3] = [(64, 200, 48), (4 << 10, 200, 24), (1 << 20, 24, 24)];
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
-    let near = [Who::Ours, Who::RawEcho, Who::OursOwnCodec, Who::OursOnOneCore, Who::RawEchoOnOneCore];
+    let near = [
+        Who::Ours,
+        Who::RawEcho,
+        Who::OursOwnCodec,
+        Who::OursOnOneCore,
+        Who::RawEchoOnOneCore,
+        Who::OursOnTwoCores,
+        Who::RawEchoOnTwoCores,
+    ];
     let mut cast = Cast::start(bench, 1, near.into_iter().chain(Who::PEERS))?;
     for (bytes, calls, rounds) in SIZES {
         let scores = cast.play(bench.rounds(rounds), |caller| caller.one(bytes, calls))?;
@@ -33,7 +41,8 @@ fn rows(report: &mut Report, bytes: usize, scores: &Scores) {
         _ => Target::None,
     };
     add("", Who::Ours, Who::RawEcho, floor);
-    add(", all on one core", Who::OursOnOneCore, Who::RawEchoOnOneCore, Target::None);
+    add(", both on one core", Who::OursOnOneCore, Who::RawEchoOnOneCore, Target::None);
+    add(", host and worker each on a core", Who::OursOnTwoCores, Who::RawEchoOnTwoCores, Target::None);
     let own_codec = match bytes {
         64 => Target::RatioAtMost { full: 1.5, smoke: 3.0 },
         _ => Target::None,
