@@ -23,7 +23,7 @@ the window's answers; the Python loop decodes, looks the command up, calls it an
 - **in flight**: how many calls a caller has open for each worker. A call's time runs from its submission to its \
 result, so with many in flight p50 is mostly waiting.\n\
 - **tonic → grpcio**: one Python server process for each worker, as Snakepit for Elixir has it, over TCP on loopback, one \
-channel each; tonic on a runtime with two threads; messages with one field.\n\
+channel each; tonic on a runtime with one thread and grpcio sync with four, which was the fastest of what was tried; messages with one field.\n\
 - **mp.Pool, ProcessPoolExecutor, Ray**: timed inside their Python host, with the same number of calls in flight.\n\
 - **mosec**: HTTP/1.1 over kept connections, at most 32, from blocking Rust threads.\n\
 - **start until ready**: from the call until every worker has said that it is ready; for a bare python3 until its \
