@@ -16,11 +16,15 @@ use snakepit_proving::bench::Outcome;
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A process and the group that it leads.
-pub(crate) struct Kid(Child);
+pub(crate) struct Kid {
+    child: Child,
+    /// How long it may take to end by itself once its stdin has ended.
+    grace: Duration,
+}
 
 impl Kid {
     fn start(command: &mut Command) -> Outcome<Self> {
-        Ok(Self(command.process_group(0).spawn()?))
+        Ok(Self { child: command.process_group(0).spawn()?, grace: Duration::ZERO })
     }
 
     /// Starts it with one end of a socket pair as its descriptor 0; the other end is the caller's.
@@ -44,8 +48,8 @@ impl Kid {
     /// Starts it with pipes for orders and answers, and reads its first line.
     pub(crate) fn with_pipes(command: &mut Command) -> Outcome<(Self, Talk, String)> {
         let mut kid = Self::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        let orders = kid.0.stdin.take().expect("piped");
-        let answers = BufReader::new(kid.0.stdout.take().expect("piped"));
+        let orders = kid.child.stdin.take().expect("piped");
+        let answers = BufReader::new(kid.child.stdout.take().expect("piped"));
         let mut talk = Talk { orders, answers };
         let first = talk.answer().map_err(|error| format!("{command:?}: {error}"))?;
         Ok((kid, talk, first))
@@ -56,13 +60,19 @@ impl Kid {
         Self::start(command.stdin(Stdio::piped()))
     }
 
+    /// For one that has daemons of its own to end, outside its group. Its orders must be dropped before it is.
+    pub(crate) fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     pub(crate) fn pid(&self) -> i32 {
-        self.0.id() as i32
+        self.child.id() as i32
     }
 
     /// Waits so long for its end; whether it came.
     pub(crate) fn ends_within(&self, time: Duration) -> Outcome<bool> {
-        let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
+        let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         let time = Timespec::try_from(time)?;
         Ok(poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&time))? > 0)
     }
@@ -70,9 +80,10 @@ impl Kid {
 
 impl Drop for Kid {
     fn drop(&mut self) {
+        let _ = self.ends_within(self.grace);
         // Its group is ours to signal: we made it, and its leader is not waited for yet.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
     }
 }
 

@@ -10,7 +10,10 @@ use crate::kid::{Kid, Talk};
 use crate::python::Python;
 use crate::turns::{Caller, Laps, Pace};
 
-/// A Python host with its pool.
+/// Ray's daemons are told to end, and then take their time.
+const RAY_ENDS: Duration = Duration::from_secs(15);
+
+/// A Python host with its pool. The orders come first: their end is what tells it to end.
 pub(crate) struct Host {
     talk: Talk,
     workers: usize,
@@ -26,7 +29,8 @@ impl Host {
         let first: Value = serde_json::from_str(&first)?;
         let pids = first["pids"].as_array().ok_or("no pids")?;
         let pids = pids.iter().filter_map(Value::as_i64).map(|pid| pid as i32).collect();
-        Ok(Self { talk, workers, pids, _kid: kid })
+        let grace = if kind == "ray" { RAY_ENDS } else { Duration::ZERO };
+        Ok(Self { talk, workers, pids, _kid: kid.with_grace(grace) })
     }
 
     /// So many tiny calls through the pool's own `map`; how long it took.

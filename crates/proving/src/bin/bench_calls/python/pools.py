@@ -40,6 +40,10 @@ class Executor:
     def map(self, numbers, chunk):
         return sum(self.pool.map(tiny, numbers, chunksize=chunk))
 
+    def close(self):
+        for child in multiprocessing.active_children():
+            child.kill()
+
 
 class Pool:
     def __init__(self, workers):
@@ -51,6 +55,10 @@ class Pool:
 
     def map(self, numbers, chunk):
         return sum(self.pool.map(tiny, numbers, chunksize=chunk))
+
+    def close(self):
+        for child in multiprocessing.active_children():
+            child.kill()
 
 
 class Ray:
@@ -67,7 +75,7 @@ class Ray:
                 return os.getpid()
 
         remote = ray.remote(Echo)
-        self.get = ray.get
+        self.get, self.close = ray.get, ray.shutdown
         self.actors = [remote.remote() for _ in range(workers)]
         self.pids = [ray.get(actor.pid.remote()) for actor in self.actors]
         self.turn = 0
@@ -122,11 +130,9 @@ def main():
         times = orders[order](pool, *map(int, numbers))
         total = (time.perf_counter_ns() - began) / 1e9
         print(json.dumps({"total": total, "times": times}), flush=True)
+    pool.close()
 
 
 if __name__ == "__main__":
     main()
-    # The workers of a pool are children: they go when told to, and nobody waits for manners.
-    for child in multiprocessing.active_children():
-        child.kill()
     os._exit(0)
