@@ -5,6 +5,7 @@
 //! the census of survivors depends on nothing that custody does. The harness must not know how custody
 //! works inside; what it uses besides the public surface are process names and `/proc`.
 
+pub mod bench;
 pub mod bystander;
 pub mod case;
 pub mod census;
