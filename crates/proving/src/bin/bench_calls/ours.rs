@@ -131,7 +131,7 @@ impl Ours for Engine {
             }
             if expected == items as u64 { Sent::Ok(()) } else { Err("items are missing".into()) }
         };
-        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(Into::into) })
+        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
     }
 
     fn map(&mut self, calls: usize) -> Outcome<()> {
@@ -147,7 +147,7 @@ impl Ours for Engine {
             }
             if expected == calls as u64 + 1 { Sent::Ok(()) } else { Err("values are missing".into()) }
         };
-        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(Into::into) })
+        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
     }
 
     fn worker_pids(&self) -> Outcome<Vec<i32>> {
