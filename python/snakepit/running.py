@@ -80,7 +80,16 @@ class Running:
                     self.is_due = True
                 elif not self.is_thrown:
                     self.is_thrown = True
-                    _throw(self.thread, Cancelled)
+                    _throw(self.thread, self._interruption())
+
+    def _interruption(self) -> type:
+        """A class of its own for each interruption: that it is instantiated says that it has arrived."""
+
+        def arrive(error: "Any", *_: "Any") -> None:
+            self.is_thrown = False
+            Cancelled.__init__(error)
+
+        return type("Cancelled", (Cancelled,), {"__module__": "snakepit", "__init__": arrive})
 
     def shield(self) -> None:
         """From here on the SDK works in this thread, and must not be torn apart."""
