@@ -20,7 +20,7 @@ if False:
     from .writing import Encoded
 
 _encode = Encoder().encode
-_decode = Decoder(ext_hook=extension).decode
+_decode = read_small = Decoder(ext_hook=extension).decode
 
 _SCALARS = frozenset((type(None), bool, int, float, str))
 # No frozenset: as a key, which msgspec would write as an array, it has to be refused.

@@ -89,6 +89,13 @@ class Registry:
             raise ValueError(f"there are two commands {name!r}; give one of them another name: command(name=...)")
         self.commands[name] = Command(name, function)
 
+    def has_async(self) -> bool:
+        """Whether anything here needs an event loop."""
+        hooks = (self.start, self.stop, self.session_end, self.health)
+        return any(command.is_async for command in self.commands.values()) or any(
+            _flags(hook) & (_COROUTINE | _ASYNC_GENERATOR) for each in hooks for hook in each
+        )
+
     def unknown(self, name: "Any") -> UnknownCommand:
         from difflib import get_close_matches
 

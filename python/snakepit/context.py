@@ -21,6 +21,9 @@ class Cancelled(BaseException):
 
     __module__ = "snakepit"
 
+    def __init__(self, message: str = "the caller has cancelled this call") -> None:
+        super().__init__(message)
+
 
 class NoCall(RuntimeError):
     """`snakepit.context()` was asked for where no call is running."""

@@ -26,6 +26,7 @@ class Life:
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
         self.has_slate = False
+        self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
         self._stopped = False
         connection.gone = self.gone
