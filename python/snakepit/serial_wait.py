@@ -128,7 +128,7 @@ class Waits:
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
-        frame = serial.serve(call, message)
+        frame = serial.serve(call, message, serial.arrived)
         if frame is not None:
             self.connection.parts.append(frame)
         self.connection.flush()
