@@ -19,7 +19,8 @@ from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, unp
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Optional
 
     from .codec import Codec
@@ -77,7 +78,11 @@ class Concurrent(Runner):
         import os
 
         reader, writer = os.pipe()
-        self.wake = lambda: os.write(writer, b".") and None
+
+        def wake() -> None:
+            os.write(writer, b".")
+
+        self.wake = wake
         while not self.is_idle():
             ready, _, _ = select.select([self.connection.socket.fileno(), reader], [], [])
             if reader not in ready:
@@ -247,6 +252,8 @@ class Concurrent(Runner):
         return running.context
 
     def _running(self, context: Context) -> Running:
+        if self.connection.forked:
+            raise RuntimeError("this process was forked from a worker; only the worker itself can talk to the host")
         running = self.calls.get(context.call_id)
         if running is None:
             raise RuntimeError(f"call {context.call_id} is over")

@@ -15,7 +15,8 @@ from .frames import Fault, word_of
 from .serial_wait import STREAM_CREDIT, host_call_message
 from .values import TooLong
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Iterator, List, Optional, Tuple
 
     from .commands import Command
