@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .life import Life
     from .tasks import Tasks
+    from .writing import Encoded
 
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", default=None)
@@ -212,13 +213,19 @@ class Concurrent(Runner):
                 self.idle += 1
             running = self.jobs.get()
 
+    def answer(self, call: int, word: int, encoded: "Encoded") -> None:
+        """The last frame of a call."""
+        with self.lock:
+            self.finished += 1
+            self.life.slate[2] = self.finished
+        self.connection.post(word, call, encoded)
+        self.connection.flush()
+
     def over(self, running: Running) -> None:
         """A call was answered; the next one begins."""
         following = None
         with self.lock:
             del self.calls[running.call]
-            self.finished += 1
-            self.life.slate[2] = self.finished
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()

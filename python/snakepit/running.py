@@ -124,8 +124,7 @@ class Running:
             word, encoded = word_of(ERROR), None
             self._settle()
             encoded = self.loop.failure(error)
-        self.loop.connection.post(word, self.call, encoded)
-        self.loop.connection.flush()
+        self.loop.answer(self.call, word, encoded)
 
     def _settle(self) -> None:
         """Whatever was to be raised: the user's code is over. Shielded for good."""

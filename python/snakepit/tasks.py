@@ -178,8 +178,7 @@ class Task:
             word, encoded = await self._answer()
         except BaseException as error:
             word, encoded = word_of(ERROR), concurrent.failure(self._reason(error))
-        concurrent.connection.post(word, running.call, encoded)
-        concurrent.connection.flush()
+        concurrent.answer(running.call, word, encoded)
         concurrent.over(running)
 
     def _reason(self, error: BaseException) -> BaseException:
