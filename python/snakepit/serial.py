@@ -6,7 +6,6 @@ brought is worked off frame by frame, and the answers go out together when nothi
 noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
 """
 
-from _collections import deque
 from time import monotonic
 
 from . import frames
@@ -18,7 +17,9 @@ from .postman import Postman
 from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
     from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
     from .codec import Codec
@@ -26,6 +27,8 @@ if False:
     from .connection import Connection
     from .life import Life
     from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
 
 _CALL = word_of(CALL)
 _CALLS = word_of(CALLS)
