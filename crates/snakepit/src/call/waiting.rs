@@ -82,7 +82,7 @@ impl Waiting {
             id,
             command: Arc::clone(&plan.command),
             input: plan.input,
-            deadline: began.checked_add(plan.timeout),
+            deadline: Some(after(began, plan.timeout)),
             extras: plan.extras,
             ticket: Arc::clone(&ticket),
             key,
@@ -178,7 +178,7 @@ impl Waiting {
 
     /// A timer for [`Waiting::poll_event`]: first for the queue, later for the deadline.
     pub(crate) fn timer(&self) -> Sleep {
-        tokio::time::sleep_until(self.began + self.queue_timeout)
+        tokio::time::sleep_until(after(self.began, self.queue_timeout))
     }
 
     fn poll<T>(
@@ -203,7 +203,7 @@ impl Waiting {
                     }
                     Whereabouts::With(_) | Whereabouts::Nowhere => {
                         self.phase = Phase::Running;
-                        timer.as_mut().reset(self.began + self.timeout);
+                        timer.as_mut().reset(after(self.began, self.timeout));
                     }
                 },
                 Phase::Running | Phase::Over => {
@@ -302,6 +302,12 @@ impl Drop for TimeIsUp {
     fn drop(&mut self) {
         abandon(&self.pool, self.call, &self.ticket);
     }
+}
+
+/// A time as long as `Duration::MAX` is no overflow, only late.
+fn after(began: Instant, time: Duration) -> Instant {
+    const LATE: Duration = Duration::from_hours(24 * 365 * 10);
+    began + time.min(LATE)
 }
 
 /// The error of a call whose worker is gone.

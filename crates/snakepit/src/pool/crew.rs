@@ -240,27 +240,20 @@ impl Roster {
         if let Some(first) = self.first.take() {
             drop(first);
         }
-        let deadline = Instant::now() + grace;
-        self.serving.values().for_each(|berth| berth.order(Order::Retire(Reason::Stopped)));
-        let mut ended = grace.is_zero();
-        if ended {
-            self.end_all();
+        // What is under way finishes first, the nested calls that it makes included: until then all workers serve.
+        let idle = until_idle(Arc::clone(&self.shared));
+        if !grace.is_zero() && tokio::time::timeout(grace, idle).await.is_err() {
+            tracing::warn!(pool = %self.shared.name, ?grace, "calls were cut short: they did not finish in time");
         }
+        self.end_all();
         loop {
             tokio::select! {
-                Some(heard) = news.recv() => {
-                    if let News::Serving(berth) = heard {
-                        self.serving.insert(berth.post, Arc::clone(&berth));
-                        berth.order(Order::End(Reason::Stopped));
-                    }
+                Some(News::Serving(berth)) = news.recv() => {
+                    berth.order(Order::End(Reason::Stopped));
                 }
                 left = self.tasks.join_next() => if left.is_none() {
                     return;
                 },
-                () = tokio::time::sleep_until(deadline), if !ended => {
-                    ended = true;
-                    self.end_all();
-                }
             }
         }
     }
@@ -274,6 +267,22 @@ async fn wait_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Until no worker holds a call.
+async fn until_idle(shared: Arc<Shared>) {
+    loop {
+        let berths: Vec<Arc<Berth>> = {
+            let scheduler = shared.scheduler();
+            if scheduler.held() + scheduler.depth() == 0 {
+                return;
+            }
+            scheduler.berths().cloned().collect()
+        };
+        for berth in berths {
+            berth.holds_at_most(0).await;
+        }
     }
 }
 
