@@ -119,7 +119,7 @@ impl Waiting {
     ) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
         let end = poll_fn(|context| {
-            let end = self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context));
+            let end = self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end);
             if let Some(progress) = self.ticket.take_progress() {
                 watcher(progress);
             }
@@ -135,8 +135,7 @@ impl Waiting {
     pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
         let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context)))
-                .await;
+            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
         match end {
             Ok(end) => self.conclude(end).await,
             Err(late) => Err(late.explain().await),
@@ -148,8 +147,7 @@ impl Waiting {
     pub(crate) async fn values(&mut self) -> Result<Encoded, (CallError, Option<usize>)> {
         let mut timer = pin!(self.timer());
         let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context)))
-                .await;
+            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
         match end {
             Ok(end) => {
                 let started = match end {

@@ -140,7 +140,9 @@ impl Roster {
                 () = wait_until(paused_until) => self.pause_until = None,
                 () = tokio::time::sleep_until(sessions_at) => {
                     let (ended, next) = self.shared.sessions.expire();
-                    ended.into_iter().for_each(|session| tell_of_session_end(&self.shared, &session));
+                    for session in ended {
+                        tell_of_session_end(&self.shared, &session);
+                    }
                     sessions_at = Instant::now() + next.max(Duration::from_millis(10));
                 }
             }
@@ -236,7 +238,9 @@ impl Roster {
 
     async fn stop(mut self, grace: Duration, mut news: mpsc::UnboundedReceiver<News>) {
         let waiting = self.shared.scheduler().close();
-        waiting.into_iter().for_each(|call| call.fail(CallError::Stopped));
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
         if let Some(first) = self.first.take() {
             drop(first);
         }

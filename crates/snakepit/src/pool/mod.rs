@@ -152,7 +152,7 @@ impl Shared {
 
     pub(crate) fn command_names(&self) -> Vec<String> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<String> = known.keys().map(|name| name.to_string()).collect();
+        let mut names: Vec<String> = known.keys().map(std::string::ToString::to_string).collect();
         names.sort_unstable();
         names
     }

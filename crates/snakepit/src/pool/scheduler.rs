@@ -310,10 +310,9 @@ impl Scheduler {
         let any = self.queue.first_key_value();
         let (call, bound) = match (own, any) {
             (None, None) => return None,
-            (Some((_, call)), None) => (call, true),
             (None, Some((_, call))) => (call, false),
             (Some((mine, _)), Some((key, call))) if key < mine => (call, false),
-            (Some((_, call)), Some(_)) => (call, true),
+            (Some((_, call)), _) => (call, true),
         };
         let guest = match self.room(post, call) {
             Room::None => return None,

@@ -109,18 +109,30 @@ impl Sessions {
         }
         let key: Arc<str> = id.into();
         table.by_age.push_back((now + self.ttl, Arc::clone(&key)));
-        let session =
-            Session { berth: Weak::new(), served_by: Vec::new(), visited: now, store: BTreeMap::new(), stored: 0 };
+        let session = Session {
+            berth: Weak::new(),
+            served_by: Vec::new(),
+            visited: now,
+            store: BTreeMap::new(),
+            stored: 0,
+        };
         table.sessions.insert(key, session);
         Visit::New
     }
 
     /// A worker is about to serve a session. With a strict affinity the first one keeps it: if that is another one that
     /// still lives, says which.
-    pub(crate) fn claim(&self, id: &str, berth: &Arc<Berth>, lives: impl Fn(&Arc<Berth>) -> bool) -> Option<Arc<Berth>> {
+    pub(crate) fn claim(
+        &self,
+        id: &str,
+        berth: &Arc<Berth>,
+        lives: impl Fn(&Arc<Berth>) -> bool,
+    ) -> Option<Arc<Berth>> {
         let mut table = self.table();
         let session = table.sessions.get_mut(id)?;
-        if let Some(owner) = session.berth.upgrade().filter(|owner| !Arc::ptr_eq(owner, berth) && lives(owner)) {
+        if let Some(owner) =
+            session.berth.upgrade().filter(|owner| !Arc::ptr_eq(owner, berth) && lives(owner))
+        {
             return Some(owner);
         }
         session.note(berth);
