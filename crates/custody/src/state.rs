@@ -8,6 +8,7 @@
 //!       ledger          0600: see `ledger`
 //!       lock            0600: locked by host, keeper and shims; free means that none of them lives
 //!     .new-…            not yet a run
+//!     .old              no run any more, and empty: one at the most, which the next start removes
 //! ```
 
 use std::ffi::OsString;
@@ -23,6 +24,8 @@ use crate::RunId;
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
+/// What the keeper calls the directory of a run that is over: see `keeper/ledger.rs`.
+const SET_ASIDE: &str = ".old";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -165,14 +168,15 @@ impl StateDir {
         Ok(open()?)
     }
 
-    /// The names of the runs on record, oldest first.
+    /// The names of the runs on record, oldest first, and of those that are not yet.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
         let entries = std::fs::read_dir(&self.path).map_err(|source| StateError::Io {
             doing: "list",
             path: self.path.clone(),
             source,
         })?;
-        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        let mut names: Vec<_> =
+            entries.flatten().map(|entry| entry.file_name()).filter(|name| name != SET_ASIDE).collect();
         names.sort();
         Ok(names)
     }
@@ -212,6 +216,12 @@ impl StateDir {
             let _ = std::fs::remove_dir_all(self.path.join(&unborn));
         }
         made
+    }
+
+    /// Removes what the last keeper has set aside. It is not used again: whoever still has it open, as a reaper
+    /// may, would take the next run for the one that he meant.
+    pub(crate) fn remove_set_aside(&self) {
+        let _ = std::fs::remove_dir_all(self.path.join(SET_ASIDE));
     }
 
     /// Removes what a host left that died while it made its directory. Nothing was ever started from it.

@@ -243,10 +243,11 @@ impl Case {
         reply
     }
 
-    /// The run directories that are there.
+    /// The run directories that are there; not the one that a keeper has emptied and set aside.
     pub fn run_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
-        entries.map(|entry| entry.expect("a run directory").path()).collect()
+        let names = entries.map(|entry| entry.expect("a run directory").path());
+        names.filter(|path| !path.ends_with(".old")).collect()
     }
 
     /// Ends those whom the table forgave, breeders included; nobody can wear the tag to breed after this.

@@ -1,8 +1,10 @@
 //! The keeper's pen: appends records to the run's ledger, whole or not at all.
 
+use std::ffi::CString;
 use std::fs::File;
-use std::io::Result;
+use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -11,6 +13,9 @@ use crate::sys;
 
 /// How many slots the file may have before it is rewritten with the living alone.
 const COMPACT_ABOVE: u64 = 8192;
+
+/// The name of an emptied run directory, which the next start removes; see `state.rs`.
+const SET_ASIDE: &str = ".old";
 
 /// What every record of the run has in common.
 #[derive(Clone)]
@@ -149,7 +154,17 @@ impl Ledger {
         for name in [c"lock", c"ledger"] {
             sys::unlink_at(self.dir.as_raw_fd(), name)?;
         }
-        // What a compaction left that was killed half-way; mostly there is nothing.
-        std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
+        // What a compaction left that was killed half-way is in the way of the plain removal only.
+        self.set_aside()
+            .or_else(|_| std::fs::remove_dir(&self.path))
+            .or_else(|_| std::fs::remove_dir_all(&self.path))
+    }
+
+    /// Leaves the emptied directory to the next start under a name that is no run's: its removal makes some
+    /// file systems wait for the disk, and after a `kill -9` that wait would be the last of everything. One
+    /// is enough; whoever finds the place taken removes its own.
+    fn set_aside(&self) -> Result<()> {
+        let path = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(Error::other);
+        sys::rename_if_free(&path(self.path.clone())?, &path(self.path.with_file_name(SET_ASIDE))?)
     }
 }

@@ -162,6 +162,20 @@ pub(crate) fn rename_at(dir: RawFd, from: &CStr, to: &CStr) -> Result<()> {
     Ok(())
 }
 
+/// Gives a directory another name in the same place, unless that name is taken.
+pub(crate) fn rename_if_free(from: &CStr, to: &CStr) -> Result<()> {
+    const AT_FDCWD: c_int = -100;
+    const RENAME_NOREPLACE: c_uint = 1;
+    #[cfg(target_arch = "x86_64")]
+    const SYS_RENAMEAT2: c_long = 316;
+    #[cfg(not(target_arch = "x86_64"))]
+    const SYS_RENAMEAT2: c_long = 276;
+    let (from, to) = (from.as_ptr(), to.as_ptr());
+    // SAFETY: NUL-terminated strings that live through the call, and integers.
+    check_long(unsafe { syscall(SYS_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) })?;
+    Ok(())
+}
+
 pub(crate) fn unlink_at(dir: RawFd, path: &CStr) -> Result<()> {
     // SAFETY: a NUL-terminated string and integers.
     check(unsafe { unlinkat(dir, path.as_ptr(), 0) })?;
