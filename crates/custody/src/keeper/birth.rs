@@ -42,8 +42,7 @@ impl Keeper {
 
     /// Sees to it that so many shims are unborn or spare. If one cannot be made, the oldest order fails.
     pub(crate) fn provide(&mut self, wanted: usize) {
-        let idle = self.shims.values().filter(|shim| !matches!(shim.role, Role::Ward(_))).count();
-        for _ in idle..wanted {
+        for _ in self.idle()..wanted {
             if self.course != Course::Serving {
                 return;
             }

@@ -23,6 +23,7 @@ mod kill_host_and_keeper;
 mod kill_host_group;
 mod kill_host_keeper_and_shims;
 mod kill_keeper;
+mod kill_spare;
 mod ledger_bit_flipped;
 mod ledger_of_another_boot;
 mod ledger_of_another_namespace;
