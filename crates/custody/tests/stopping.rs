@@ -27,7 +27,7 @@ fn of_stopped_runs_one_empty_directory_is_set_aside_until_the_next_start() {
     let home = Home::new();
     let (first, second) = (home.open(), home.open());
     for run in [&first, &second] {
-        run.stop();
+        assert!(run.stop().is_clean());
         assert!(!run.dir().exists());
     }
     assert_eq!(home.run_dirs(), [".old"]);
@@ -35,7 +35,7 @@ fn of_stopped_runs_one_empty_directory_is_set_aside_until_the_next_start() {
     assert!(snakepit_custody::ledger(home.path()).unwrap().is_empty());
     let third = home.open();
     assert_eq!(home.run_dirs(), [third.dir().file_name().unwrap()]);
-    third.stop();
+    assert!(third.stop().is_clean());
     assert!(snakepit_custody::cleanup(home.path()).unwrap().runs.is_empty());
     assert!(home.run_dirs().is_empty());
 }
@@ -46,9 +46,9 @@ fn a_link_in_the_place_of_what_is_set_aside_leads_nowhere() {
     std::fs::write(victim.path().join("kept"), "").unwrap();
     let run = home.open();
     std::os::unix::fs::symlink(victim.path(), home.path().join("runs/.old")).unwrap();
-    run.stop();
+    assert!(run.stop().is_clean());
     assert_eq!(home.run_dirs(), [".old"], "the place was taken, and the run is gone all the same");
-    home.open().stop();
+    assert!(home.open().stop().is_clean());
     assert!(home.path().join("runs/.old").metadata().unwrap().is_dir(), "the link is gone");
     assert!(victim.path().join("kept").exists());
 }
