@@ -12,6 +12,7 @@ pub mod cgroup;
 pub mod deadline;
 pub mod fault;
 pub mod host;
+pub mod immutable;
 pub mod innocent;
 pub mod ledger;
 pub mod pidfd;

@@ -56,6 +56,7 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("ledger_torn",                          [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_truncated",                     [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_bit_flipped",                   [ZERO,      NEXT, NEXT,       NEXT]),
+    ("ledger_damaged_anywhere",              [ZERO,      ZERO, ZERO,       ZERO]),
     ("two_reapers",                          [ZERO,      NEXT, NEXT,       NEXT]),
     // Undead while frozen, which is reported; gone after the thaw.
     ("frozen_v1",                            [ZERO,      ZERO, ZERO,       ZERO]),

@@ -25,6 +25,7 @@ mod kill_host_keeper_and_shims;
 mod kill_keeper;
 mod kill_spare;
 mod ledger_bit_flipped;
+mod ledger_damaged_anywhere;
 mod ledger_of_another_boot;
 mod ledger_of_another_namespace;
 mod ledger_torn;
