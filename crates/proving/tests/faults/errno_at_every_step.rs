@@ -31,13 +31,16 @@ enum Cost {
 
 fn cost(step: &str) -> Cost {
     match step {
-        "keeper.request" | "keeper.intent" | "keeper.record_written" => Cost::TheSpawn,
-        "worker.gate_passed" | "worker.descriptors" | "worker.exec" => Cost::TheSpawn,
-        "keeper.sockets" | "keeper.clone_shim" | "keeper.shim_cloned" | "keeper.identity" => {
+        "keeper.request"
+        | "keeper.intent"
+        | "keeper.record_written"
+        | "worker.gate_passed"
+        | "worker.descriptors"
+        | "worker.exec" => Cost::TheSpawn,
+        "keeper.sockets" | "keeper.clone_shim" | "keeper.shim_cloned" | "keeper.identity" | "shim.start"
+        | "shim.setup" | "shim.clone_worker" | "worker.start" | "worker.born" | "worker.gate" => {
             Cost::AtMostTheSpare
         }
-        "shim.start" | "shim.setup" | "shim.clone_worker" => Cost::AtMostTheSpare,
-        "worker.start" | "worker.born" | "worker.gate" => Cost::AtMostTheSpare,
         "keeper.gate_opened" | "keeper.spawned" | "shim.running" => Cost::Nothing,
         _ => panic!("what does a fault at {step} cost?"),
     }

@@ -31,7 +31,7 @@ fn thousands_of_rounds_with_every_byte_flipped() {
         let (slot, trouble) = (byte / SLOT, reaped.trouble.unwrap_or_default());
         assert!(trouble.contains(&format!("record {slot} is corrupt")), "byte {byte}: {trouble:?}");
         // Intent and record both name a worker, so that one of them is enough.
-        scene.must_have_killed([1, 2].into(), &format!("byte {byte}"));
+        scene.must_have_killed(&[1, 2].into(), &format!("byte {byte}"));
     }
     scene.strike();
 }
@@ -51,7 +51,7 @@ fn thousands_of_rounds_cut_at_every_length() {
         assert_eq!(trouble.contains("opening is missing"), length < SLOT, "length {length}: {trouble:?}");
         let named = ledger::named_outside(&bytes[..length], usize::MAX);
         let killed = named.into_iter().filter(|worker| *worker != ENDED).collect();
-        scene.must_have_killed(killed, &format!("length {length}"));
+        scene.must_have_killed(&killed, &format!("length {length}"));
     }
     scene.strike();
 }
@@ -126,11 +126,11 @@ impl Scene {
         reaped
     }
 
-    fn must_have_killed(&self, expected: BTreeSet<u64>, at: &str) {
+    fn must_have_killed(&self, expected: &BTreeSet<u64>, at: &str) {
         let workers = (1..).zip(&self.workers);
         let killed: BTreeSet<u64> =
             workers.filter(|(_, worker)| !worker.process.is_alive()).map(|(key, _)| key).collect();
-        assert_eq!(killed, expected, "{at}");
+        assert_eq!(killed, *expected, "{at}");
         assert!(self.innocent.process.is_alive(), "{at}: an innocent was killed");
     }
 

@@ -12,7 +12,7 @@ pub(super) fn gone_before_wait_returns(case: &mut Case) {
         let told = host.ask(&format!("wait {}", worker.id)).expect("wait");
         case.workers_must_be_gone_already();
         // Of its two children one has left the group.
-        let survivors = if case.tier == GridTier::Group { 1 } else { 0 };
+        let survivors = usize::from(case.tier == GridTier::Group);
         assert_eq!(case.wearers().len(), survivors, "survivors: {:#?}", case.wearers());
         assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");
         case.end_survivors_and_go_on();
