@@ -34,6 +34,7 @@ fn cost(step: &str) -> Cost {
         "keeper.request"
         | "keeper.intent"
         | "keeper.record_written"
+        | "keeper.gate"
         | "worker.gate_passed"
         | "worker.descriptors"
         | "worker.exec" => Cost::TheSpawn,

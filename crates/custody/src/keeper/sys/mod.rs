@@ -16,6 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const ECHILD: i32 = 10;
 pub(crate) const EMFILE: i32 = 24;
+pub(crate) const EPIPE: i32 = 32;
 pub(crate) const EPROTO: i32 = 71;
 pub(crate) const ECONNRESET: i32 = 104;
 
