@@ -87,6 +87,24 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 }
 
 #[test]
+fn limits_bind_the_worker_and_not_its_launch() {
+    let home = Home::new();
+    let run = home.open();
+    // For whoever has these limits already, no descriptor is free any more, and then no memory.
+    let command = shell("ulimit -n; cat /proc/self/oom_score_adj")
+        .rlimit(Rlimit { resource: libc::RLIMIT_NOFILE.cast_signed(), soft: 4, hard: 4 })
+        .oom_score_adj(321);
+    assert_eq!(output_of(&run, command), "4\n321\n");
+    let many = (0..40_000).map(|number| number.to_string());
+    let command = Command::new("true").args(many).rlimit(Rlimit {
+        resource: libc::RLIMIT_DATA.cast_signed(),
+        soft: 1 << 20,
+        hard: 1 << 20,
+    });
+    assert_eq!(run.spawn(command).unwrap().wait().status, ExitStatus::Code(0));
+}
+
+#[test]
 fn signals_are_as_the_host_was_started_with_them() {
     const OF_THE_C_LIBRARY: u64 = 0x1_8000_0000;
     let home = Home::new();

@@ -141,6 +141,7 @@ impl Keeper {
             let living: Vec<Record> = self
                 .shims
                 .values()
+                .chain(&self.bereaved)
                 .filter_map(|shim| match &shim.role {
                     Role::Ward(ward) => Some(ward.record.clone()),
                     Role::Unborn { .. } | Role::Spare { .. } => None,

@@ -27,8 +27,9 @@ fn by_scan() -> String {
         .join(" ")
 }
 
-/// How many deaths are reaped before the living are looked for again, however many more there are.
-const REAPED_AT_ONCE: usize = 1000;
+/// How many deaths are reaped in one go, however many more there are: whoever breeds faster than he can be
+/// reaped must not keep anybody from looking up.
+pub(crate) const REAPED_AT_ONCE: usize = 1000;
 
 /// Kills and reaps until no child is left. What a child leaves behind becomes the caller's child, if the
 /// caller is a subreaper or an init: so at the end no descendant is left.

@@ -114,7 +114,7 @@ fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Everything between the gate and the program. Gives back where the gate is now.
+/// Everything between the gate and the program but its limits. Gives back where the gate is now.
 fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result::Result<RawFd, Failure> {
     at(Stage::Descriptors, hit("worker.descriptors", ground.serial))?;
     let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, ground))?;
@@ -125,14 +125,6 @@ fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result
     }
     for cwd in orders.cwd.iter() {
         at(Stage::Cwd, sys::change_dir(cwd))?;
-    }
-    // It was lowered by nobody but a keeper that could raise it.
-    let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
-    for (resource, soft, hard) in &orders.rlimits {
-        at(Stage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
-    }
-    if let Some(nice) = orders.nice {
-        at(Stage::Nice, sys::set_nice(nice))?;
     }
     if let Some(adj) = orders.oom_score_adj {
         at(Stage::OomScore, std::fs::write("/proc/self/oom_score_adj", adj.to_string()))?;
@@ -156,13 +148,26 @@ fn arrange(targets: &[i32], fds: &[OwnedFd], ground: &Ground) -> Result<RawFd> {
 
 /// Comes back only with a failure.
 fn become_program(orders: &Orders<'_>, ground: &Ground) -> Failure {
-    restore_signals(ground.signals);
-    let error = match (hit("worker.exec", ground.serial), orders.program.iter().next()) {
-        (Err(error), _) => error,
-        (Ok(()), None) => Error::from_raw_os_error(sys::EPROTO),
-        (Ok(()), Some(program)) => sys::exec(program, orders.argv.iter(), orders.envp.iter()),
+    let Some(path) = orders.program.iter().next() else {
+        return (Stage::Exec, Error::from_raw_os_error(sys::EPROTO));
     };
+    let program = sys::Program::new(path, orders.argv.iter(), orders.envp.iter());
+    // From here on nothing is allocated or opened: the limits are the worker's.
+    if let Err(failure) = set_limits(orders, ground) {
+        return failure;
+    }
+    restore_signals(ground.signals);
+    let error = hit("worker.exec", ground.serial).err().unwrap_or_else(|| program.run());
     (Stage::Exec, error)
+}
+
+fn set_limits(orders: &Orders<'_>, ground: &Ground) -> std::result::Result<(), Failure> {
+    // It was lowered by nobody but a keeper that could raise it.
+    let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
+    for (resource, soft, hard) in &orders.rlimits {
+        at(Stage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
+    }
+    orders.nice.map_or(Ok(()), |nice| at(Stage::Nice, sys::set_nice(nice)))
 }
 
 /// The signals that the keeper, its shims and the processes at the gate ignore.

@@ -242,6 +242,8 @@ const FIRST_DEATH_MS: i32 = 100;
 /// What the shim has to do next.
 enum Next {
     Watch,
+    /// There is more of the same, but others come first.
+    GoOn,
     EndAll,
 }
 
@@ -249,17 +251,20 @@ impl Shim<'_> {
     fn watch(&self) -> ! {
         let watched = [&self.lifelines.host, &self.lifelines.keeper, &self.socket, &self.child_signals];
         let mut fds = watched.map(|fd| PollFd { fd: fd.as_raw_fd(), events: sys::POLLIN, revents: 0 });
+        let mut more = false;
         loop {
-            let polled = sys::poll_any(&mut fds, -1);
+            let polled = sys::poll_any(&mut fds, if more { 0 } else { -1 });
             let [host, keeper, socket, child] = fds.map(|fd| fd.revents != 0);
             if polled.is_err() || host || keeper {
                 self.end_all();
             }
-            if child {
+            if child || more {
                 sys::drain(&self.child_signals);
-                if let Next::EndAll = self.reap() {
-                    self.end_all();
-                }
+                more = match self.reap() {
+                    Next::Watch => false,
+                    Next::GoOn => true,
+                    Next::EndAll => self.end_all(),
+                };
             }
             if socket && let Next::EndAll = self.hear() {
                 self.end_all();
@@ -292,7 +297,8 @@ impl Shim<'_> {
 
     /// Reaps orphans and notes what the worker does; the worker itself is left for the end.
     fn reap(&self) -> Next {
-        while let Some((pid, told)) = sys::peek_child() {
+        for _ in 0..children::REAPED_AT_ONCE {
+            let Some((pid, told)) = sys::peek_child() else { return Next::Watch };
             match told {
                 Told::Ended if pid == self.worker => return Next::EndAll,
                 Told::Ended => {
@@ -309,7 +315,7 @@ impl Shim<'_> {
                 },
             }
         }
-        Next::Watch
+        Next::GoOn
     }
 
     /// Waits a moment for a child's death.
