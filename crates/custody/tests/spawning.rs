@@ -87,6 +87,20 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 }
 
 #[test]
+fn a_workers_oom_score_is_not_its_shims() {
+    let home = Home::new();
+    let run = home.open();
+    let events = run.events().unwrap();
+    let score = |pid| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    let own = score(snakepit_custody::Pid::current());
+    let worker = run.spawn(Command::new("sleep").arg("1000").oom_score_adj(321)).unwrap();
+    // Its shim tells of this only when it has its memory back.
+    worker.signal(libc::SIGSTOP).unwrap();
+    while events.next_within(Duration::from_secs(20)).unwrap().name() != "snakepit.worker.stopped" {}
+    assert_eq!((score(worker.pid()).as_str(), score(worker.shim_pid())), ("321\n", own));
+}
+
+#[test]
 fn limits_bind_the_worker_and_not_its_launch() {
     let home = Home::new();
     let run = home.open();

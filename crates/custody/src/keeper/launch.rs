@@ -38,7 +38,12 @@ pub(crate) struct Ground {
     pub(crate) cgroup: Option<RawFd>,
     /// Orders too large for a packet; kept here, so that the shim frees them when it has its memory back.
     pub(crate) large_orders: OnceCell<Vec<u8>>,
+    /// The shim's own `oom_score_adj`, if the worker has another: the kernel gives one to all who share a memory,
+    /// so the shim has to take its own back.
+    pub(crate) oom_score: OnceCell<Vec<u8>>,
 }
+
+pub(crate) const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 type Failure = (Stage, Error);
 
@@ -127,7 +132,9 @@ fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result
         at(Stage::Cwd, sys::change_dir(cwd))?;
     }
     if let Some(adj) = orders.oom_score_adj {
-        at(Stage::OomScore, std::fs::write("/proc/self/oom_score_adj", adj.to_string()))?;
+        let own = at(Stage::OomScore, std::fs::read(OOM_SCORE_ADJ))?;
+        ground.oom_score.get_or_init(|| own);
+        at(Stage::OomScore, std::fs::write(OOM_SCORE_ADJ, adj.to_string()))?;
     }
     Ok(gate)
 }

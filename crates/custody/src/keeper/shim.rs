@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::children;
 use crate::failpoint::hit;
 use crate::identity::has_ended;
-use crate::launch::{Ground, InheritedSignals, wait_and_launch};
+use crate::launch::{Ground, InheritedSignals, OOM_SCORE_ADJ, wait_and_launch};
 use crate::sys::{self, Cloned, PollFd, Told};
 use crate::wire::{End, Put, Reach, Stage, Take, WireTier};
 
@@ -186,13 +186,18 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
         loan: loan.as_raw_fd(),
         cgroup: birth.cgroup,
         large_orders: OnceCell::new(),
+        oom_score: OnceCell::new(),
     };
     hit("shim.clone_worker", serial).map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
     // From here on the process at the gate alone holds its end of it: the keeper hears at once when it goes.
     drop((loan, gate));
     await_return(borrower.pid, &returned, lifelines);
-    Ok((borrower.returned(), child_signals))
+    let worker = borrower.returned();
+    if let Some(own) = ground.oom_score.get() {
+        let _ = std::fs::write(OOM_SCORE_ADJ, own);
+    }
+    Ok((worker, child_signals))
 }
 
 /// Waits until the process at the gate runs its program or has ended, and ends it if host or keeper are

@@ -423,7 +423,8 @@ pub(crate) struct Borrower {
 /// uninterruptible sleep: it could not be stopped, and would count as load.
 ///
 /// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate:
-/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place.
+/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place. What the
+/// kernel keeps per memory and not per process, such as `oom_score_adj`, is the caller's, too.
 pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower> {
     const CLONE_VM: c_int = 0x100;
     const PROT_READ_WRITE: c_int = 1 | 2;
