@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::record::{Kind, Process, Record, SLOT};
+use crate::record::{Kind, Record, SLOT};
 use crate::sys;
 
 /// How many slots the file may have before it is rewritten with the living alone.
@@ -27,25 +27,8 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn record(&self, kind: Kind, key: u64, text: &[u8]) -> Record {
-        Record {
-            kind,
-            tier: self.tier,
-            key,
-            time: now(),
-            boot: self.boot,
-            pidns: self.pidns,
-            main: Process::default(),
-            shim: Process::default(),
-            pgid: 0,
-            status: -1,
-            text: text.to_vec(),
-        }
+        Record { key, ..Record::new(kind, self.tier, self.boot, self.pidns, text.to_vec()) }
     }
-}
-
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 pub(crate) struct Ledger {
