@@ -8,7 +8,7 @@
 //!       ledger          0600: see `ledger`
 //!       lock            0600: locked by host, keeper and shims; free means that none of them lives
 //!     .new-…            not yet a run
-//!     .old              no run any more, and empty: one at the most, which the next start removes
+//!     .old              no run any more, and empty: left after a host was killed; the next start removes it
 //! ```
 
 use std::ffi::OsString;

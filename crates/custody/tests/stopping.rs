@@ -23,37 +23,6 @@ fn a_clean_stop_removes_the_runs_directory_and_gives_the_same_report_twice() {
 }
 
 #[test]
-fn of_stopped_runs_one_empty_directory_is_set_aside_until_the_next_start() {
-    let home = Home::new();
-    let (first, second) = (home.open(), home.open());
-    for run in [&first, &second] {
-        assert!(run.stop().is_clean());
-        assert!(!run.dir().exists());
-    }
-    assert_eq!(home.run_dirs(), [".old"]);
-    assert_eq!(std::fs::read_dir(home.path().join("runs/.old")).unwrap().count(), 0);
-    assert!(snakepit_custody::ledger(home.path()).unwrap().is_empty());
-    let third = home.open();
-    assert_eq!(home.run_dirs(), [third.dir().file_name().unwrap()]);
-    assert!(third.stop().is_clean());
-    assert!(snakepit_custody::cleanup(home.path()).unwrap().runs.is_empty());
-    assert!(home.run_dirs().is_empty());
-}
-
-#[test]
-fn a_link_in_the_place_of_what_is_set_aside_leads_nowhere() {
-    let (home, victim) = (Home::new(), Home::new());
-    std::fs::write(victim.path().join("kept"), "").unwrap();
-    let run = home.open();
-    std::os::unix::fs::symlink(victim.path(), home.path().join("runs/.old")).unwrap();
-    assert!(run.stop().is_clean());
-    assert_eq!(home.run_dirs(), [".old"], "the place was taken, and the run is gone all the same");
-    assert!(home.open().stop().is_clean());
-    assert!(home.path().join("runs/.old").metadata().unwrap().is_dir(), "the link is gone");
-    assert!(victim.path().join("kept").exists());
-}
-
-#[test]
 fn dropping_the_last_handle_stops_the_run() {
     let home = Home::new();
     let run = home.open();

@@ -132,22 +132,29 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run.
+    /// Removes the run.
     pub(crate) fn remove(self) -> Result<()> {
-        for name in [c"lock", c"ledger"] {
-            sys::unlink_at(self.dir.as_raw_fd(), name)?;
-        }
-        // What a compaction left that was killed half-way is in the way of the plain removal only.
-        self.set_aside()
-            .or_else(|_| std::fs::remove_dir(&self.path))
-            .or_else(|_| std::fs::remove_dir_all(&self.path))
+        self.empty()?;
+        self.remove_dir()
     }
 
-    /// Leaves the emptied directory to the next start under a name that is no run's: its removal makes some
-    /// file systems wait for the disk, and after a `kill -9` that wait would be the last of everything. One
-    /// is enough; whoever finds the place taken removes its own.
-    fn set_aside(&self) -> Result<()> {
+    /// Removes the run, but leaves its emptied directory to the next start under a name that is no run's: the
+    /// removal makes some file systems wait for the disk, and after a `kill -9` that wait would be the last of
+    /// everything. One is enough; whoever finds the place taken removes its own.
+    pub(crate) fn remove_soon(self) -> Result<()> {
+        self.empty()?;
         let path = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(Error::other);
-        sys::rename_if_free(&path(self.path.clone())?, &path(self.path.with_file_name(SET_ASIDE))?)
+        let (own, aside) = (path(self.path.clone())?, path(self.path.with_file_name(SET_ASIDE))?);
+        sys::rename_if_free(&own, &aside).or_else(|_| self.remove_dir())
+    }
+
+    /// The lock goes first: a directory with neither lock nor ledger is no run.
+    fn empty(&self) -> Result<()> {
+        [c"lock", c"ledger"].iter().try_for_each(|name| sys::unlink_at(self.dir.as_raw_fd(), name))
+    }
+
+    fn remove_dir(&self) -> Result<()> {
+        // What a compaction left that was killed half-way; mostly there is nothing.
+        std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
     }
 }

@@ -26,14 +26,9 @@ impl Home {
         Run::open(Config { state_dir: Some(self.path().to_owned()), ..config.clone() }).unwrap()
     }
 
-    /// Whether no run is on record: nothing is there but, perhaps, what a keeper has set aside.
+    /// Whether no run is on record.
     pub(crate) fn is_empty(&self) -> bool {
-        self.run_dirs().iter().all(|name| name == ".old")
-    }
-
-    pub(crate) fn run_dirs(&self) -> Vec<std::ffi::OsString> {
-        let entries = std::fs::read_dir(self.path().join("runs")).unwrap();
-        entries.map(|entry| entry.unwrap().file_name()).collect()
+        std::fs::read_dir(self.path().join("runs")).unwrap().next().is_none()
     }
 
     pub(crate) fn living_on_record(&self) -> Vec<ProcessEntry> {
