@@ -156,9 +156,8 @@ impl Keeper {
         };
         let gate = shim.gate.take();
         match (&mut shim.role, word) {
-            (Role::Unborn { failure }, word) => {
-                failure.get_or_insert(word.unwrap_or(DIED));
-            }
+            // What it says itself is truer than that nobody is there who could be looked at.
+            (Role::Unborn { failure }, word) => *failure = word.or(*failure).or(Some(DIED)),
             (Role::Spare { worker, .. }, word) => {
                 // Its process is gone or going: no order is for it any more.
                 self.dismissed.insert(worker.pid);
