@@ -9,20 +9,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use snakepit_custody::ReapedRun;
 use snakepit_proving::ledger::{self, Identity, SLOT};
-use snakepit_proving::{Case, GridTier, Process, is_quick};
+use snakepit_proving::{Case, Deadline, GridTier, Process, is_quick};
 
 /// The worker whose end is on record. Its number is an innocent's by now.
 const ENDED: u64 = 3;
 
 #[test]
-fn thousands_of_rounds_with_every_byte_flipped() {
+fn rounds_with_every_byte_flipped() {
     let Some(mut scene) = Scene::set() else { return };
-    let whole = scene.ledger.len();
-    let stride = if is_quick() { 97 } else { 1 };
-    for byte in (0..whole).step_by(stride) {
+    for byte in places(scene.ledger.len()) {
         scene.fill();
         let mut bytes = scene.named();
         // Every bit comes to its turn, in another byte each time.
@@ -37,11 +36,9 @@ fn thousands_of_rounds_with_every_byte_flipped() {
 }
 
 #[test]
-fn thousands_of_rounds_cut_at_every_length() {
+fn rounds_cut_at_every_length() {
     let Some(mut scene) = Scene::set() else { return };
-    let whole = scene.ledger.len();
-    let stride = if is_quick() { 97 } else { 1 };
-    for length in (0..whole).step_by(stride) {
+    for length in places(scene.ledger.len()) {
         scene.fill();
         let bytes = scene.named();
         let reaped = scene.reap(&bytes[..length]);
@@ -54,6 +51,21 @@ fn thousands_of_rounds_cut_at_every_length() {
         scene.must_have_killed(&killed, &format!("length {length}"));
     }
     scene.strike();
+}
+
+/// Every place in a ledger, in leaps that spread over all of its records, for as long as a test may take: a quiet
+/// machine comes to the end.
+fn places(whole: usize) -> impl Iterator<Item = usize> {
+    const LEAP: usize = 1217;
+    assert!(!whole.is_multiple_of(LEAP), "leaps that come by every place");
+    let budget = Deadline::after(Duration::from_secs(if is_quick() { 1 } else { 45 }));
+    (0..whole).map(move |step| step * LEAP % whole).enumerate().map_while(move |(done, place)| {
+        let go_on = budget.left().is_some() || done < 50;
+        if !go_on {
+            eprintln!("{done} of {whole} places in the time that a test may take");
+        }
+        go_on.then_some(place)
+    })
 }
 
 /// A dead run's ledger, and stand-ins for its workers.
