@@ -3,11 +3,13 @@
 //! Always in this order: open the pidfd, compare, signal through the pidfd. What does not match is let be.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::ledger::record::Process;
+use crate::wait::ready_within;
 use crate::{Pid, RunId, machine};
 
 /// A process that is known to be the recorded one, and cannot become another.
@@ -24,22 +26,13 @@ impl Found {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !ends_within(&self.pidfd, Some(0))
+        !ends_within(&self.pidfd, Duration::ZERO)
     }
 }
 
-/// Whether the process behind a pidfd has ended, waiting up to so many milliseconds.
-pub(crate) fn ends_within(pidfd: &impl AsFd, timeout_ms: Option<u64>) -> bool {
-    let timeout =
-        timeout_ms.map(|ms| Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000) as i64 * 1_000_000 });
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    loop {
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
-            Ok(ready) => return ready > 0,
-        }
-    }
+/// Whether the process behind a pidfd has ended, or does so in time.
+pub(crate) fn ends_within(pidfd: &impl AsFd, timeout: Duration) -> bool {
+    ready_within(pidfd, PollFlags::IN, timeout)
 }
 
 /// The identity of the calling process.

@@ -18,7 +18,7 @@ use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
 use crate::{Config, Pid, RunId, WorkerId};
 
 /// How long a keeper that is at work on its own dead run may take before it is ended, too.
-const KEEPER_PATIENCE_MS: u64 = 1000;
+const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a cleanup found and did.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +92,7 @@ pub(crate) fn reap(
     own: Option<RunId>,
 ) -> Result<CleanupReport, StateError> {
     let mut report = CleanupReport::default();
+    state.remove_set_aside();
     for name in state.run_names()? {
         let name = Path::new(&name);
         if is_unborn(name) {
@@ -221,7 +222,7 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
 fn wait_for_keeper(contents: &Contents) {
     if let Some(keeper) = contents.keepers.last().and_then(|record| identity::find(&record.main)) {
         let _ = rustix::process::pidfd_send_signal(&keeper.pidfd, rustix::process::Signal::CONT);
-        identity::ends_within(&keeper.pidfd, Some(KEEPER_PATIENCE_MS));
+        identity::ends_within(&keeper.pidfd, KEEPER_PATIENCE);
     }
 }
 
@@ -266,7 +267,7 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
             .into_iter()
             .filter(|(process, _)| {
                 let left = deadline.saturating_duration_since(Instant::now());
-                !identity::ends_within(&process.pidfd, Some(left.as_millis() as u64))
+                !identity::ends_within(&process.pidfd, left)
             })
             .collect();
         vain_rounds = if left.is_empty() && killed.len() > before { 0 } else { vain_rounds + 1 };

@@ -17,6 +17,8 @@ use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a keeper may take to end once its socket is closed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait between two vain attempts to replace a keeper.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
@@ -140,7 +142,7 @@ fn hear_until_gone(run: &Inner, link: &Link, mut child: Child) {
         hear(run, &message);
     }
     // Its socket is closed: it is ending, or must.
-    if !crate::identity::ends_within(link.pidfd(), Some(1000)) {
+    if !crate::identity::ends_within(link.pidfd(), END_PATIENCE) {
         link.signal(rustix::process::Signal::KILL);
     }
     let _ = child.wait();
