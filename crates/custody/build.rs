@@ -11,6 +11,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/keeper");
     println!("cargo::rerun-if-changed=src/wire.rs");
     println!("cargo::rerun-if-changed=src/ledger/record.rs");
+    println!("cargo::rustc-check-cfg=cfg(portable)");
     let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
     build_somehow(&out);
     let program =

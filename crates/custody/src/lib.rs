@@ -37,6 +37,7 @@ mod spawn;
 pub mod startup;
 mod state;
 mod tender;
+mod tiers;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
 mod worker;
