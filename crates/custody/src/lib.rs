@@ -13,21 +13,29 @@
 compile_error!(
     "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported"
 );
-#[cfg(all(unix, not(target_os = "linux")))]
-compile_error!(
-    "snakepit's keeper is written for Linux; a keeper of process groups for other Unixes is not built yet"
-);
 
+// `cfg(portable)` is set by build.rs: on every Unix but Linux, and on Linux by `--cfg snakepit_portable`. The five
+// modules with a second path are the whole difference, besides the keeper itself.
 mod barrier;
+#[cfg_attr(portable, path = "portable/cgroup.rs")]
 mod cgroup;
+#[cfg(portable)]
+#[path = "portable/checked.rs"]
+mod checked;
 mod command;
 mod config;
 mod event;
 mod id;
+#[cfg_attr(portable, path = "portable/identity.rs")]
 mod identity;
 mod ledger;
+#[cfg_attr(portable, path = "portable/link.rs")]
 mod link;
 mod listing;
+#[cfg(portable)]
+#[path = "portable/look.rs"]
+mod look;
+#[cfg_attr(portable, path = "portable/machine.rs")]
 mod machine;
 mod order;
 mod probe;
@@ -37,6 +45,7 @@ mod spawn;
 pub mod startup;
 mod state;
 mod tender;
+#[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
