@@ -79,7 +79,7 @@ fn may_be(look: Look, start: Option<u64>) -> bool {
 }
 
 /// Looks for something that nobody tells, until it is so or the time is over.
-pub(crate) fn until(timeout: Duration, interval: Duration, is_so: impl Fn() -> bool) -> bool {
+pub(crate) fn until(timeout: Duration, interval: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + timeout;
     loop {
         if is_so() {

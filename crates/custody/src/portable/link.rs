@@ -30,6 +30,9 @@ static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/snakepit-keeper
 /// How long a keeper may leave a message unread before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the keeper's program may be busy.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The link to one keeper.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -261,7 +264,8 @@ fn launch(outfit: &Outfit<'_>, control: UnixStream) -> io::Result<(Child, Pid)> 
     use std::os::unix::process::CommandExt;
     let name = concat!("keeper-", env!("SNAKEPIT_KEEPER_HASH"));
     outfit.state.program(name, KEEPER)?;
-    let child = Command::new(outfit.state.program_path(name))
+    let mut keeper = Command::new(outfit.state.program_path(name));
+    keeper
         .arg0(KEEPER_NAME)
         .arg(outfit.run.to_string())
         .arg(outfit.poll_interval.as_millis().to_string())
@@ -269,8 +273,14 @@ fn launch(outfit: &Outfit<'_>, control: UnixStream) -> io::Result<(Child, Pid)> 
         .env_clear()
         .stdin(OwnedFd::from(control))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+        .stderr(Stdio::null());
+    // Written just now: whoever was forked meanwhile, anywhere in the host, has it open for writing until its exec.
+    let mut child = Err(io::ErrorKind::ExecutableFileBusy.into());
+    until(BUSY_PATIENCE, Duration::from_millis(1), || {
+        child = keeper.spawn();
+        !matches!(&child, Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy)
+    });
+    let child = child?;
     let pid = Pid::new(child.id() as i32).ok_or_else(|| io::Error::other("a keeper without a pid"))?;
     Ok((Child { pid: pid.as_rustix(), unreaped: Arc::new(Mutex::new(Some(child))) }, pid))
 }
