@@ -12,7 +12,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid};
-use snakepit_custody::{Command, Config, Containment, ExitStatus, OpenError, Rlimit, Run, RunLife, Tier};
+use snakepit_custody::{
+    self as custody, Command, Config, Containment, ExitStatus, OpenError, Rlimit, Run, RunLife, Tier,
+};
 use support::{Home, lines_of, output_of, shell};
 
 /// What a host that is run again is to do; the state directory follows in `STATE`.
@@ -34,8 +36,10 @@ fn a_host() {
     let state_dir = std::env::var_os(STATE).map(Into::into);
     let run = Run::open(Config { state_dir, ..Config::default() }).unwrap();
     for _ in 0..3 {
-        // A worker and a child of it, which hold the host's output open for as long as they live.
-        run.spawn(shell("sleep 1000 & trap '' TERM; echo worker $$; echo child $!; wait")).unwrap();
+        // A worker and a child of it, which hold the host's output open for as long as they live. Whatever a
+        // failing test leaves ends by itself, and holds nothing of the runner's.
+        let script = "sleep 60 & trap '' TERM; echo worker $$; echo child $!; wait";
+        run.spawn(shell(script).stderr(custody::Stdio::Null)).unwrap();
     }
     if role == "forked" {
         // SAFETY: the copy makes only calls that may be made after a fork.
@@ -137,7 +141,7 @@ fn wait_for_lock(home: &Home) {
 #[expect(clippy::disallowed_methods, reason = "a bystander, to be let be")]
 fn bystander() -> Child {
     use std::os::unix::process::CommandExt;
-    std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap()
+    std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap()
 }
 
 fn assert_alive_and_end(mut bystander: Child) {
@@ -176,10 +180,10 @@ fn what_outlives_host_and_keeper_is_ended_by_the_next_cleanup() {
     let bystander = bystander();
     let mut host = Host::start(&home, "plain");
     host.kill_with_keeper();
-    let [dead] = &snakepit_custody::ledger(home.path()).unwrap()[..] else { panic!("one run") };
+    let [dead] = &custody::ledger(home.path()).unwrap()[..] else { panic!("one run") };
     assert_eq!(dead.life, RunLife::Dead);
     assert_eq!(dead.processes.iter().filter(|process| process.alive).count(), 3);
-    let report = snakepit_custody::cleanup(home.path()).unwrap();
+    let report = custody::cleanup(home.path()).unwrap();
     assert!(report.is_clean());
     assert_eq!(report.runs.len(), 1);
     assert_eq!(report.runs[0].killed.len(), 3, "{report:?}");
@@ -203,7 +207,7 @@ fn who_cannot_be_proven_to_be_of_a_dead_run_is_let_be_and_reported() {
                 slot[48..56].copy_from_slice(&start);
             }
         });
-        let report = snakepit_custody::cleanup(home.path()).unwrap();
+        let report = custody::cleanup(home.path()).unwrap();
         assert!(report.runs[0].killed.is_empty(), "{report:?}");
         let trouble = report.runs[0].trouble.clone().unwrap();
         assert_eq!(trouble.matches("let be").count(), 3, "{trouble}");
@@ -245,14 +249,14 @@ fn the_ledger_names_the_living_their_groups_and_their_tier() {
     let home = Home::new();
     let run = home.open();
     let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
-    let [entry] = &snakepit_custody::ledger(home.path()).unwrap()[..] else { panic!("one run") };
+    let [entry] = &custody::ledger(home.path()).unwrap()[..] else { panic!("one run") };
     assert_eq!((entry.life, entry.tier), (RunLife::Live, Some(Tier::Group)));
     assert_eq!(entry.keeper_pid, run.keeper_pid());
     let [process] = &entry.processes[..] else { panic!("one worker") };
     assert_eq!((process.pid, process.pgid), (Some(worker.pid()), Some(worker.pid().as_raw())));
     assert!(process.alive && !process.at_gate);
     // A live run is not touched, also by whoever else looks.
-    assert!(snakepit_custody::cleanup(home.path()).unwrap().runs.is_empty());
+    assert!(custody::cleanup(home.path()).unwrap().runs.is_empty());
     assert!(worker.try_wait().is_none());
 }
 
