@@ -18,8 +18,9 @@ fn main() {
     println!("cargo::rerun-if-changed=src/ledger/record.rs");
     println!("cargo::rerun-if-env-changed=SNAKEPIT_CHECK_ONLY");
     println!("cargo::rustc-check-cfg=cfg(portable)");
-    if var("CARGO_CFG_TARGET_FAMILY") != "unix" {
-        // The library says so itself, in a sentence.
+    if let Some(sentence) = unsupported() {
+        // Here, before hundreds of errors about calls that the system does not have.
+        println!("cargo::error={sentence}");
         return;
     }
     let keeper = Keeper::chosen();
@@ -37,6 +38,19 @@ fn main() {
     let program =
         std::fs::read(&out).unwrap_or_else(|error| panic!("cannot read {}: {error}", out.display()));
     println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", fnv1a(&program));
+}
+
+/// Why the library cannot be built for the target, if it cannot.
+fn unsupported() -> Option<&'static str> {
+    match var("CARGO_CFG_TARGET_OS").as_str() {
+        "linux" | "macos" | "freebsd" => None,
+        "windows" => Some(
+            "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported",
+        ),
+        _ => Some(
+            "snakepit knows Linux, macOS and FreeBSD; for another Unix, src/portable/numbers.rs and look.rs need its numbers",
+        ),
+    }
 }
 
 /// Tells one build of the keeper from another; nothing more depends on it.

@@ -9,13 +9,9 @@
 //! The modules, in the order of a process's life: `spawn` → `order`, `link`, `tender` → `keeper/` (a program of its
 //! own) → `ledger` → `worker` → `barrier` → `reaper`.
 
-#[cfg(windows)]
-compile_error!(
-    "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported"
-);
-
 // `cfg(portable)` is set by build.rs: on every Unix but Linux, and on Linux by `--cfg snakepit_portable`. The five
-// modules with a second path are the whole difference, besides the keeper itself.
+// modules with a second path are the difference, besides the keeper itself. Where nothing can be built, as on
+// Windows, build.rs says so in a sentence.
 mod barrier;
 #[cfg_attr(portable, path = "portable/cgroup.rs")]
 mod cgroup;

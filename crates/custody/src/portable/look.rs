@@ -29,7 +29,14 @@ pub(crate) fn at_process(pid: i32) -> Look {
     match system::state(pid) {
         Some(state) if state.ended => Look::Gone,
         Some(state) if state.start != 0 => Look::Started(state.start),
-        Some(_) | None => Look::Unknown,
+        // It may have gone between the two looks.
+        Some(_) | None => {
+            if exists(pid) {
+                Look::Unknown
+            } else {
+                Look::Gone
+            }
+        }
     }
 }
 
@@ -38,9 +45,10 @@ pub(crate) fn group_lives(group: i32) -> bool {
     group > 1 && exists(-group) && system::group_lives(group)
 }
 
+const ESRCH: i32 = 3;
+
 /// Whether there is such a process, or with a negative number such a group, dead or alive.
 fn exists(pid: i32) -> bool {
-    const ESRCH: i32 = 3;
     // SAFETY: signal 0 only asks.
     let answer = unsafe { kill(pid, 0) };
     answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(ESRCH)
@@ -111,7 +119,9 @@ pub(crate) mod system {
         let size =
             unsafe { proc_pidinfo(pid, PROC_PIDTBSDINFO, 0, info.as_mut_ptr().cast(), INFO_SIZE as c_int) };
         if size != INFO_SIZE as c_int {
-            return None;
+            // Whoever waits to be reaped can be signalled, but is not found here.
+            let not_found = std::io::Error::last_os_error().raw_os_error() == Some(super::ESRCH);
+            return not_found.then_some(State { ended: true, start: 0 });
         }
         let number = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or_default());
         let status = u32::from_ne_bytes(info[STATUS_AT..STATUS_AT + 4].try_into().unwrap_or_default());

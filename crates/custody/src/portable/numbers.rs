@@ -5,11 +5,6 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-#[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "freebsd")))]
-compile_error!(
-    "snakepit knows the numbers of Linux, macOS and FreeBSD; for this Unix, portable/numbers.rs and portable/look.rs need a part of their own"
-);
-
 pub(crate) const SIGHUP: c_int = 1;
 pub(crate) const SIGINT: c_int = 2;
 pub(crate) const SIGQUIT: c_int = 3;
