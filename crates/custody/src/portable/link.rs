@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the keeper's program may be busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
+/// What fits the keeper's call.
+const LONGEST_POLL_MS: u128 = i32::MAX as u128;
+
 /// The link to one keeper.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -268,7 +271,7 @@ fn launch(outfit: &Outfit<'_>, control: UnixStream) -> io::Result<(Child, Pid)> 
     keeper
         .arg0(KEEPER_NAME)
         .arg(outfit.run.to_string())
-        .arg(outfit.poll_interval.as_millis().to_string())
+        .arg(outfit.poll_interval.as_millis().min(LONGEST_POLL_MS).to_string())
         .current_dir(outfit.dir.path())
         .env_clear()
         .stdin(OwnedFd::from(control))
