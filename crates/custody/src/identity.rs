@@ -5,11 +5,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::ledger::record::Process;
 use crate::state::Lock;
+use crate::wait::ready_within;
 use crate::{Pid, RunId, machine};
 
 /// A process that is known to be the recorded one, and cannot become another.
@@ -30,12 +31,12 @@ impl Found {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !ends_within(&self.pidfd, Some(0))
+        !ends_within(&self.pidfd, Duration::ZERO)
     }
 
     /// Whether it ends in time. The interval is for systems without pidfds, where it is looked for.
     pub(crate) fn ends_within(&self, timeout: Duration, _interval: Duration) -> bool {
-        ends_within(&self.pidfd, Some(timeout.as_millis() as u64))
+        ends_within(&self.pidfd, timeout)
     }
 }
 
@@ -44,18 +45,9 @@ pub(crate) fn kill_through(pidfd: &OwnedFd) {
     let _ = pidfd_send_signal(pidfd, Signal::KILL);
 }
 
-/// Whether the process behind a pidfd has ended, waiting up to so many milliseconds.
-pub(crate) fn ends_within(pidfd: &impl AsFd, timeout_ms: Option<u64>) -> bool {
-    let timeout =
-        timeout_ms.map(|ms| Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000) as i64 * 1_000_000 });
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    loop {
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
-            Ok(ready) => return ready > 0,
-        }
-    }
+/// Whether the process behind a pidfd has ended, or does so in time.
+pub(crate) fn ends_within(pidfd: &impl AsFd, timeout: Duration) -> bool {
+    ready_within(pidfd, PollFlags::IN, timeout)
 }
 
 /// The identity of the calling process.

@@ -43,6 +43,7 @@ mod state;
 mod tender;
 #[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
+mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
 mod worker;

@@ -92,6 +92,7 @@ pub(crate) fn reap(
     own: Option<RunId>,
 ) -> Result<CleanupReport, StateError> {
     let mut report = CleanupReport::default();
+    state.remove_set_aside();
     for name in state.run_names()? {
         let name = Path::new(&name);
         if is_unborn(name) {

@@ -129,6 +129,22 @@ fn cleanup_ends_the_workers_and_leaves_the_run_open() {
 }
 
 #[test]
+fn the_end_of_a_worker_that_left_a_daemon_is_told_without_delay() {
+    let home = Home::new();
+    let run = home.open();
+    // The best of some: one that waits for nothing is quick, however busy the machine is.
+    let quickest = (0..20).map(|_| {
+        let (worker, mut lines) = lines_of(&run, shell("setsid sh -c 'echo ready; exec sleep 1000' & wait"));
+        assert_eq!(lines.next().unwrap(), "ready");
+        let began = Instant::now();
+        support::kill(worker.pid());
+        worker.wait();
+        began.elapsed()
+    });
+    assert!(quickest.min().unwrap() < Duration::from_millis(50));
+}
+
+#[test]
 fn exited_is_a_future_that_any_executor_can_wait_for() {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

@@ -11,13 +11,14 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::identity::until;
 use crate::state::{RunDir, StateDir};
+use crate::wait::ready_within;
 use crate::wire::{Answer, Init, MAX_FDS, MAX_ORDERS, ToHost, ToKeeper};
 use crate::{Pid, RunId};
 
@@ -175,7 +176,7 @@ impl Link {
                     if left.is_zero() {
                         return Err(Errno::TIMEDOUT.into());
                     }
-                    wait_for(&self.control, PollFlags::OUT, left);
+                    ready_within(&self.control, PollFlags::OUT, left);
                 }
                 Err(errno) => return Err(errno.into()),
             }
@@ -194,7 +195,7 @@ impl Link {
 
     /// Waits for the next message up to `timeout`; `None` when it does not come.
     pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
-        wait_for(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
+        ready_within(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -238,7 +239,7 @@ pub(crate) enum Reply {
 
 /// Waits for the answer to a spawn. The keeper closes the same socket when the worker's main process has ended.
 pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
-    if !wait_for(socket, PollFlags::IN, timeout) {
+    if !ready_within(socket, PollFlags::IN, timeout) {
         return Reply::TimedOut;
     }
     let answer = socket.try_clone().ok().map(UnixStream::from).and_then(|socket| {
@@ -246,19 +247,6 @@ pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
         Some((answer, OwnedFd::from(socket)))
     });
     answer.map_or(Reply::Closed, |(answer, end)| Reply::Came(answer, Some(end)))
-}
-
-fn wait_for(fd: &impl AsFd, flags: PollFlags, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timespec = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(fd, flags)], Some(&timespec)) {
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
-            Ok(ready) => return ready > 0,
-        }
-    }
 }
 
 /// Runs the keeper's program from the state directory, in the run's own.
