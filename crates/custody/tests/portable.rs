@@ -281,6 +281,13 @@ fn limits_and_niceness_reach_the_worker_and_oom_score_is_refused_in_words() {
     let run = home.open();
     let limit = Rlimit { resource: libc::RLIMIT_NOFILE as i32, soft: 77, hard: 77 };
     assert_eq!(output_of(&run, shell("ulimit -n; nice").rlimit(limit).nice(5)), "77\n5\n");
+    // They bind the worker and not its launch, which would have no descriptor left, and no memory.
+    let limit = Rlimit { resource: libc::RLIMIT_NOFILE as i32, soft: 4, hard: 4 };
+    assert_eq!(output_of(&run, shell("ulimit -n").rlimit(limit)), "4\n");
+    let limit = Rlimit { resource: libc::RLIMIT_DATA as i32, soft: 1 << 20, hard: 1 << 20 };
+    let many = (0..40_000).map(|number| number.to_string());
+    let worker = run.spawn(Command::new("true").args(many).rlimit(limit)).unwrap();
+    assert_eq!(worker.wait().status, ExitStatus::Code(0));
     let error = run.spawn(Command::new("true").oom_score_adj(5)).unwrap_err();
     assert!(error.to_string().contains("oom_score_adj"), "{error}");
 }

@@ -65,24 +65,15 @@ fn wait_and_become(mut gate: UnixStream, orders: &Orders<'_>, fds: &[OwnedFd], g
     if gate.read_exact(&mut [0]).is_err() {
         sys::exit(127);
     }
-    let failure = at(Stage::Session, made).and_then(|()| prepare(&mut gate, orders, fds, ground));
-    let (stage, error) = match failure {
-        Err(failure) => failure,
-        Ok(()) => (Stage::Exec, become_program(orders, ground)),
-    };
-    let mut word = vec![stage as u8];
-    word.extend_from_slice(&sys::errno(&error).to_le_bytes());
-    let _ = gate.write_all(&word);
+    let prepared = at(Stage::Session, made).and_then(|()| prepare(&mut gate, orders, fds));
+    let (stage, error) = prepared.map_or_else(|failure| failure, |()| become_program(orders, ground));
+    let [a, b, c, d] = sys::errno(&error).to_le_bytes();
+    let _ = gate.write_all(&[stage as u8, a, b, c, d]);
     sys::exit(127)
 }
 
-/// Everything between the gate and the program.
-fn prepare(
-    gate: &mut UnixStream,
-    orders: &Orders<'_>,
-    fds: &[OwnedFd],
-    ground: &Ground,
-) -> std::result::Result<(), Failure> {
+/// Everything between the gate and the program but its limits.
+fn prepare(gate: &mut UnixStream, orders: &Orders<'_>, fds: &[OwnedFd]) -> std::result::Result<(), Failure> {
     at(Stage::Descriptors, arrange(gate, &orders.targets, fds))?;
     if orders.foreground {
         // A background group that takes the terminal is stopped by SIGTTOU unless it ignores it, as the
@@ -92,6 +83,10 @@ fn prepare(
     for cwd in orders.cwd.iter() {
         at(Stage::Cwd, sys::change_dir(cwd))?;
     }
+    Ok(())
+}
+
+fn set_limits(orders: &Orders<'_>, ground: &Ground) -> std::result::Result<(), Failure> {
     if let Some(limit) = ground.open_files {
         // The keeper has raised its own.
         let _ = sys::set_open_files(limit);
@@ -99,10 +94,7 @@ fn prepare(
     for (resource, soft, hard) in &orders.rlimits {
         at(Stage::Rlimit, sys::set_limit(*resource, Limit { soft: *soft, hard: *hard }))?;
     }
-    if let Some(nice) = orders.nice {
-        at(Stage::Nice, sys::set_nice(nice))?;
-    }
-    Ok(())
+    orders.nice.map_or(Ok(()), |nice| at(Stage::Nice, sys::set_nice(nice)))
 }
 
 /// Puts every descriptor where the worker shall find it. Everything else closes on exec.
@@ -124,7 +116,13 @@ pub(crate) const KEEPER_IGNORES: [i32; 8] =
     [SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU];
 
 /// Comes back only with a failure.
-fn become_program(orders: &Orders<'_>, ground: &Ground) -> Error {
+fn become_program(orders: &Orders<'_>, ground: &Ground) -> Failure {
+    let Some(path) = orders.program.iter().next() else { return (Stage::Exec, sys::not_understood()) };
+    let program = sys::Program::new(path, orders.argv.iter(), orders.envp.iter());
+    // From here on nothing is allocated or opened: the limits are the worker's.
+    if let Err(failure) = set_limits(orders, ground) {
+        return failure;
+    }
     KEEPER_IGNORES.into_iter().for_each(sys::restore_default);
     for signal in (1..=64).filter(|signal| ground.ignored & (1 << (signal - 1)) != 0) {
         // A worker that inherits the ignored SIGPIPE of a Rust host would loop for ever on a broken pipe.
@@ -133,8 +131,5 @@ fn become_program(orders: &Orders<'_>, ground: &Ground) -> Error {
         }
     }
     sys::set_blocked(ground.blocked);
-    match orders.program.iter().next() {
-        Some(program) => sys::exec(program, orders.argv.iter(), orders.envp.iter()),
-        None => sys::not_understood(),
-    }
+    (Stage::Exec, program.run())
 }

@@ -92,20 +92,33 @@ pub(crate) fn take_terminal() -> Result<()> {
     check(unsafe { tcsetpgrp(0, getpgrp()) }).map(drop)
 }
 
-/// Becomes a program; comes back only with a failure.
-pub(crate) fn exec<'a>(
-    program: &CStr,
-    argv: impl Iterator<Item = &'a CStr>,
-    envp: impl Iterator<Item = &'a CStr>,
-) -> Error {
-    let list = |strings: &mut dyn Iterator<Item = &'a CStr>| -> Vec<*const c_char> {
-        strings.map(CStr::as_ptr).chain([std::ptr::null()]).collect()
-    };
-    let (mut argv, mut envp) = (argv, envp);
-    let (argv, envp) = (list(&mut argv), list(&mut envp));
-    // SAFETY: NUL-terminated strings in lists that end with a null pointer, all alive through the call.
-    unsafe { execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    Error::last_os_error()
+/// What exec is told; made ahead of it, so that nothing is allocated once the limits are the worker's.
+pub(crate) struct Program<'a> {
+    path: &'a CStr,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn new(
+        path: &'a CStr,
+        argv: impl Iterator<Item = &'a CStr>,
+        envp: impl Iterator<Item = &'a CStr>,
+    ) -> Self {
+        let end = [std::ptr::null()];
+        Self {
+            path,
+            argv: argv.map(CStr::as_ptr).chain(end).collect(),
+            envp: envp.map(CStr::as_ptr).chain(end).collect(),
+        }
+    }
+
+    /// Comes back only with a failure.
+    pub(crate) fn run(&self) -> Error {
+        // SAFETY: NUL-terminated strings, alive as long as `self`, in lists that end with a null pointer.
+        unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        Error::last_os_error()
+    }
 }
 
 pub(crate) fn change_dir(path: &CStr) -> Result<()> {
