@@ -8,7 +8,7 @@ use std::io::Result;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use crate::record::{Kind, Process, Record, SLOT};
+use crate::record::{Kind, Record, SLOT};
 
 /// How many slots the file may have before it is rewritten with the living alone.
 const COMPACT_ABOVE: u64 = 8192;
@@ -44,20 +44,7 @@ impl Pen {
 
     /// A record with what all of the run's have in common. Pids mean the same on the whole machine here.
     pub(crate) fn record(&self, kind: Kind, key: u64, text: &[u8]) -> Record {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Record {
-            kind,
-            tier: self.tier,
-            key,
-            time: since.map_or(0, |since| since.as_nanos() as u64),
-            boot: self.boot,
-            pidns: 0,
-            main: Process::default(),
-            shim: Process::default(),
-            pgid: 0,
-            status: -1,
-            text: text.to_vec(),
-        }
+        Record { key, ..Record::new(kind, self.tier, self.boot, 0, text.to_vec()) }
     }
 
     /// Appends a record of the run itself.
