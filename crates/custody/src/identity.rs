@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::ledger::record::Process;
+use crate::state::Lock;
 use crate::wait::ready_within;
 use crate::{Pid, RunId, machine};
 
@@ -25,9 +26,23 @@ impl Found {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         !ends_within(&self.pidfd, Duration::ZERO)
     }
+
+    /// Whether it ends in time. The interval is for systems without pidfds, where it is looked for.
+    pub(crate) fn ends_within(&self, timeout: Duration, _interval: Duration) -> bool {
+        ends_within(&self.pidfd, timeout)
+    }
+}
+
+/// KILL to the process behind a worker's pidfd.
+pub(crate) fn kill_through(pidfd: &OwnedFd) {
+    let _ = pidfd_send_signal(pidfd, Signal::KILL);
 }
 
 /// Whether the process behind a pidfd has ended, or does so in time.
@@ -54,6 +69,11 @@ pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> Option<u64> {
 /// The recorded process, if it is still alive. The caller has made sure of boot and PID namespace.
 pub(crate) fn find(recorded: &Process) -> Option<Found> {
     find_if(recorded, |_| true)
+}
+
+/// Whether the host of a run lives; the lock cannot decide it, since a forked copy of the host holds it, too.
+pub(crate) fn host_lives(recorded: &Process, _lock: Lock) -> bool {
+    find(recorded).is_some()
 }
 
 /// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must confirm.

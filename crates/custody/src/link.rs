@@ -3,7 +3,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+pub(crate) use std::process::Child;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -135,8 +136,9 @@ impl Link {
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 
-    pub(crate) fn pidfd(&self) -> &OwnedFd {
-        &self.pidfd
+    /// Whether the keeper ends in time.
+    pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
+        ready_within(&self.pidfd, PollFlags::IN, timeout)
     }
 
     /// Waits until the keeper and all of its shims are gone.

@@ -25,7 +25,7 @@ use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
 use crate::wire::{ToKeeper, WireTier};
 use crate::worker::{Exit, Shared, Worker};
-use crate::{Pid, RunId, WorkerId, identity, probe, reaper, tender};
+use crate::{Pid, RunId, WorkerId, identity, reaper, tender, tiers};
 
 /// How long the keeper may take to end once everybody is gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -289,11 +289,12 @@ impl Run {
 
 fn choose_tier(containment: Containment) -> Result<Tier, OpenError> {
     let tier = match containment {
-        Containment::Auto | Containment::Shim => Tier::Shim,
+        Containment::Auto => tiers::AUTO,
+        Containment::Shim => Tier::Shim,
         Containment::Namespace => Tier::Namespace,
         Containment::Group => Tier::Group,
     };
-    probe::tier(tier).map(|()| tier).map_err(|reason| OpenError::Tier { tier, reason })
+    tiers::check(tier).map(|()| tier).map_err(|reason| OpenError::Tier { tier, reason })
 }
 
 impl Inner {

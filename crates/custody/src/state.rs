@@ -165,6 +165,12 @@ impl StateDir {
         Ok(open()?)
     }
 
+    /// Where such a program is, for systems that execute paths only.
+    #[cfg(portable)]
+    pub(crate) fn program_path(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
     /// The names of the runs on record, oldest first, and of those that are not yet.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
         let entries = std::fs::read_dir(&self.path).map_err(io_error("list", &self.path))?;
@@ -253,6 +259,7 @@ impl RunDir {
         &self.path
     }
 
+    #[cfg(not(portable))]
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.dir
     }
@@ -340,7 +347,7 @@ fn open_own_dir(parent: impl AsFd, name: &Path, path: &Path) -> Result<OwnedFd, 
         return Err(StateError::ForeignOwner { path: path.to_owned(), owner: stat.st_uid, own });
     }
     if stat.st_mode & 0o022 != 0 {
-        return Err(StateError::TooOpen { path: path.to_owned(), mode: stat.st_mode & 0o7777 });
+        return Err(StateError::TooOpen { path: path.to_owned(), mode: (stat.st_mode & 0o7777) as u32 });
     }
     Ok(dir)
 }

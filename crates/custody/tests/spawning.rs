@@ -76,6 +76,7 @@ fn nothing_but_what_was_handed_over_is_open_in_a_worker() {
 }
 
 #[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
 fn limits_niceness_and_oom_score_reach_the_worker() {
     let home = Home::new();
     let run = home.open();
@@ -87,6 +88,7 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
 }
 
 #[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
 fn a_workers_oom_score_is_not_its_shims() {
     let home = Home::new();
     let run = home.open();
@@ -101,6 +103,7 @@ fn a_workers_oom_score_is_not_its_shims() {
 }
 
 #[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
 fn limits_bind_the_worker_and_not_its_launch() {
     let home = Home::new();
     let run = home.open();
