@@ -183,7 +183,7 @@ impl Encoded {
 
     /// The value of nothing.
     pub fn nil() -> Self {
-        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None }
+        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None, verified: true }
     }
 
     /// Encodes the arguments of a call: `()` is none.
