@@ -127,17 +127,15 @@ class Waits:
     def _serve_nested(self, call: int, message: "Any") -> None:
         """A call inside the wait of another one, which is as it was afterwards."""
         serial = self.serial
-        outer = (serial.call, serial.arrived, serial.left, serial.options, serial.context)
+        outer = (serial.call, serial.arrived, serial.message, serial.context)
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
-        frame = serial.serve(call, message)
-        if frame is not None:
-            self.connection.parts.append(frame)
+        serial.serve(call, message)
         self.connection.flush()
         self.outer.pop()
         self.busy, self.waiting = busy, waiting
-        serial.call, serial.arrived, serial.left, serial.options, serial.context = outer
+        serial.call, serial.arrived, serial.message, serial.context = outer
 
     def take(self, word: int, call: int, payload: memoryview) -> None:
         """A frame that is not a call."""

@@ -118,15 +118,15 @@ def runner(name: str, function: "Callable[..., Any]") -> "Callable[[Any], Any]":
         for index, key in enumerate(signature.names)
         if key in signature.annotations
     )
-    by_name = _by_name_with_positional_only if signature.positional_only else None
+    by_position_only = signature.positional_only > 0
 
     def run(args: "Any") -> "Any":
         if type(args) is dict:
             for key, accepted in checks:
                 if key in args and type(args[key]) not in accepted:
                     args[key] = signature.fit(key, args[key])
-            if by_name is not None:
-                return by_name(signature, function, args)
+            if by_position_only:
+                return _by_name_with_positional_only(signature, function, args)
             try:
                 return function(**args)
             except TypeError as error:

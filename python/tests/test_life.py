@@ -53,7 +53,7 @@ SOURCE = """
 
     @snakepit.command
     def environment():
-        return sorted(name for name in os.environ if name.startswith("SNAKEPIT"))
+        return sorted(name for name in os.environ if name.startswith("SNAKEPIT") and name.endswith("FD"))
 
     @snakepit.command
     def echo(x):
