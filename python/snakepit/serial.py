@@ -241,6 +241,8 @@ class Serial(Runner):
     def serve(self, call: int, message: "Any") -> None:
         """One CALL of any kind, from its arguments to its answer."""
         try:
+            if type(message) is not list:
+                raise TypeError
             name, args, left, options = message if len(message) == 4 else [*message, None]
             command = self.commands.get(name)
         except (TypeError, ValueError):
