@@ -45,6 +45,9 @@ class Connection:
         self.lock = allocate_lock()
         self.gone: "Callable[[], Any]" = self._nobody
         self.forked = False
+        # Whether another thread than that of the serial loop sends, too. Set before it does so for the first time,
+        # while the loop is not sending; the loop takes the lock from then on.
+        self.is_shared = False
         self._calm = 0
 
     def _nobody(self) -> None:

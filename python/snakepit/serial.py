@@ -41,6 +41,10 @@ _RESULTS = word_of(RESULTS)
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
+# What the codec's shortest way may write: these, and texts and byte strings that are short for every frame.
+_NUMBERS = frozenset((type(None), bool, int, float))
+_TEXTS = frozenset((str, bytes))
+SHORT = 1024
 # A payload of so few bytes cannot be nested too deep.
 SMALL = MAX_DEPTH
 QUICK = 0.0001
@@ -94,6 +98,7 @@ class Serial(Runner):
         plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
+        texts = _TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
             if queue:
@@ -136,11 +141,26 @@ class Serial(Runner):
                         self.context = frame = None
                         try:
                             slate[0] = self.call = call
-                            encoded = codec.encode(command.run(args), "result", max_frame)
+                            if command.is_direct and type(args) is dict:
+                                for key, accepted in command.checks:
+                                    if key in args and type(args[key]) not in accepted:
+                                        args[key] = command.fit(key, args[key])
+                                value = command.function(**args)
+                            else:
+                                value = command.run(args)
+                            kind = type(value)
+                            encoded = None
+                            if kind in _NUMBERS or kind in texts and len(value) < SHORT:
+                                try:
+                                    encoded = codec.write_small(value)
+                                except Exception:  # a big integer, or text that `encode` explains
+                                    pass
+                            if encoded is None:
+                                encoded = codec.encode(value, "result", max_frame)
                             self.call = 0
                         except BaseException as error:
                             self.call = 0
-                            self.fail(call, error)
+                            self.fail(call, command.explain(error, args))
                         else:
                             if type(encoded) is bytes:
                                 frame = pack_header(len(encoded), _RESULT, call) + encoded
@@ -160,13 +180,17 @@ class Serial(Runner):
                             parts.append(frame)
                             continue
                         # Alone: nothing waits to be sent or to be done.
-                        with lock:
-                            try:
-                                sent = send(frame)
-                            except OSError:
-                                sent = 0
-                            if sent != len(frame):
-                                parts.insert(0, frame[sent:])
+                        is_shared = connection.is_shared
+                        if is_shared:
+                            lock.acquire()
+                        try:
+                            sent = send(frame)
+                        except OSError:
+                            sent = 0
+                        if sent != len(frame):
+                            parts.insert(0, frame[sent:])
+                        if is_shared:
+                            lock.release()
                     continue
             if self.draining:
                 return

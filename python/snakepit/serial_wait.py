@@ -236,6 +236,10 @@ class Waits:
         own = get_ident() == self.thread
         if own:
             self.enter()
+        else:
+            self.connection.is_shared = True
+            if not self._is_known(call):
+                raise RuntimeError(f"call {call} is over")
         try:
             self.connection.post(word_of(kind), call, encoded)
             self.connection.flush()
