@@ -53,7 +53,7 @@ SOURCE = """
 
     @snakepit.command
     def environment():
-        return sorted(name for name in os.environ if name.startswith("SNAKEPIT"))
+        return sorted(name for name in os.environ if name.startswith("SNAKEPIT") and name.endswith("FD"))
 
     @snakepit.command
     def echo(x):
@@ -104,6 +104,40 @@ def a_worker_starts_either_way_and_is_loaded_once(start, given):
         name, same, first, shadows = worker.call("path")
         assert (name, same, shadows) == ("worker", True, [])
         assert os.path.realpath(first or worker.directory.name) == os.path.realpath(worker.directory.name)
+
+
+@pytest.mark.parametrize("flags", [["-I"], ["-I", "-S"], ["-E", "-s"], ["-O"], ["-OO"], ["-B", "-u"], ["-X", "dev"]])
+def a_worker_starts_under_any_flags_of_python(flags):
+    with Worker(SOURCE, flags=flags) as worker:
+        worker.ready()
+        assert worker.call("echo", x=1) == 1
+        assert worker.error("echo")["parameter"] == "x"
+        worker.drain()
+        assert worker.wait() == 0
+        assert worker.errors() == ""
+
+
+def a_worker_starts_by_a_relative_path_of_the_sdk():
+    """Its own directory must not stay on the path: `concurrent` and `codec` would shadow other modules."""
+    source = """
+        import concurrent.futures
+        import snakepit
+
+        @snakepit.command
+        def where():
+            return concurrent.__file__
+    """
+    program = os.path.join("snakepit", "__main__.py")
+    with Worker(source, cwd=SDK, start=program) as worker:
+        worker.ready()
+        assert SDK not in worker.call("where")
+
+
+def a_worker_without_standard_streams_serves(tmp_path):
+    script = f'exec "{sys.executable}" "$@" >&- 2>&-'
+    with Worker(SOURCE, python="/bin/sh", flags=["-c", script, "sh"]) as worker:
+        worker.ready()
+        assert worker.call("echo", x=1) == 1
 
 
 def a_relative_file_in_another_directory_finds_its_neighbours(tmp_path):
