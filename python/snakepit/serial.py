@@ -232,7 +232,6 @@ class Serial(Runner):
         if kind == CALL:
             self.serve(call, message)
         else:
-            began = self.before(self.command_of(message))
             self.serve_many(call, message)
         self.took(message, monotonic() - before)
 
@@ -330,25 +329,19 @@ class Serial(Runner):
         self.slate[1] = 0
         self.slate[0] = call
         entries = [b"\xdd" + count.to_bytes(4, "big")]
-        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
-        command = self.commands.get(name) if type(name) is str else None
-        plain = command is not None and not command.streams
-        until = None if left is None else self.arrived + left / 1000
-        index = 0
-        for args in many:
-            index += 1
+        encode, limit = self.codec.encode, self.limit
+        for index, args in enumerate(many):
             try:
-                if stages and stages.get(call):
+                if self.stages.get(call):
                     raise Cancelled("cancelled before it was started")
-                if until is not None and until <= monotonic():
+                if left is not None and self.arrived + left / 1000 <= monotonic():
                     raise self.life.too_late()
-                if not plain:
-                    command = self.commands.get(name) or self.life.engine_command(name)
-                    if command.streams:
-                        raise self.life.streaming(name)
-                slate[1] = index
+                command = self.commands.get(name) or self.life.engine_command(name)
+                if command.streams:
+                    raise self.life.streaming(name)
+                self.slate[1] = index + 1
                 self.call = call
-                encoded = encode(command.run(args), "result", limit, False)  # type: ignore[union-attr]
+                encoded = encode(command.run(args), f"result[{index}]", limit, False)
                 self.call = 0
                 entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
             except BaseException as error:
