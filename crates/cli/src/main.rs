@@ -1,12 +1,14 @@
 //! The program `snakepit`: one file per verb. The only room that prints and chooses exit codes.
 #![forbid(unsafe_code)]
 
+mod call;
 mod cleanup;
 mod doctor;
 mod duration;
 mod exec;
 mod ledger;
 mod say;
+mod signals;
 mod table;
 
 use std::ffi::OsStr;
@@ -31,6 +33,7 @@ else $XDG_STATE_HOME/snakepit (~/.local/state/snakepit).";
 
 #[derive(clap::Subcommand)]
 enum Verb {
+    Call(call::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
     Cleanup(cleanup::Args),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let status = match cli.verb {
+        Verb::Call(args) => Ok(call::run(&args)),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),
