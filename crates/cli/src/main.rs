@@ -6,6 +6,7 @@ mod cleanup;
 mod doctor;
 mod duration;
 mod exec;
+mod init;
 mod ledger;
 mod say;
 mod signals;
@@ -34,6 +35,7 @@ else $XDG_STATE_HOME/snakepit (~/.local/state/snakepit).";
 #[derive(clap::Subcommand)]
 enum Verb {
     Call(call::Args),
+    Init(init::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
     Cleanup(cleanup::Args),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
     };
     let status = match cli.verb {
         Verb::Call(args) => Ok(call::run(&args)),
+        Verb::Init(args) => init::run(&args),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),

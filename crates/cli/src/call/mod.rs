@@ -26,6 +26,8 @@ use screen::Screen;
 use target::Target;
 use trouble::Trouble;
 
+pub(crate) use target::HOME;
+
 /// Call a command of a worker and print what it answers; nothing that was started is left.
 ///
 /// The worker is a Python file or module (-w), or a pool of a configuration (-c; ./snakepit.toml if neither is given).
