@@ -14,13 +14,14 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from . import values, writing
 from .values import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, Bodied, TooLong, extension
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, List
 
     from .writing import Encoded
 
 _encode = Encoder().encode
-_decode = Decoder(ext_hook=extension).decode
+_decode = read_small = Decoder(ext_hook=extension).decode
 
 _SCALARS = frozenset((type(None), bool, int, float, str))
 # No frozenset: as a key, which msgspec would write as an array, it has to be refused.

@@ -8,8 +8,9 @@ import sys
 
 from . import values, writing
 
-if False:
-    from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
     from .writing import Encoded
 
@@ -26,12 +27,14 @@ class Codec:
         self._left = MANY_VALUES
         self.decode = values.decode
         self.encode = writing.encode
+        # For payloads that are too small to be nested too deep. Its errors say nothing: ask `decode` for the reason.
+        self.read_small: "Callable[[Any], Any]" = values.decode
         if choice == "msgspec":
             self.accelerate()
             if self.name != "msgspec":
                 raise ImportError("SNAKEPIT_CODEC is msgspec, but msgspec cannot be imported")
         elif choice == "auto":
-            self.decode = self._counting_decode
+            self.decode = self.read_small = self._counting_decode
             self.encode = self._counting_encode
         elif choice != "python":
             raise ValueError(f"SNAKEPIT_CODEC is {choice!r}; it can be auto, python or msgspec")
@@ -47,11 +50,12 @@ class Codec:
         try:
             from . import accelerated
         except ImportError:
-            self.decode = values.decode
+            self.decode = self.read_small = values.decode
             self.encode = writing.encode
             return
         self.name = "msgspec"
         self.decode = accelerated.decode
+        self.read_small = accelerated.read_small
         self.encode = accelerated.encode
 
     def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = values.MAX_DEPTH) -> "Any":

@@ -4,7 +4,8 @@ Owns the registry and how a call's arguments reach the function. `signature.py` 
 know the wire.
 """
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, TypeVar, Union, overload
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -89,6 +90,13 @@ class Registry:
             raise ValueError(f"there are two commands {name!r}; give one of them another name: command(name=...)")
         self.commands[name] = Command(name, function)
 
+    def has_async(self) -> bool:
+        """Whether anything here needs an event loop."""
+        hooks = (self.start, self.stop, self.session_end, self.health)
+        return any(command.is_async for command in self.commands.values()) or any(
+            _flags(hook) & (_COROUTINE | _ASYNC_GENERATOR) for each in hooks for hook in each
+        )
+
     def unknown(self, name: "Any") -> UnknownCommand:
         from difflib import get_close_matches
 
@@ -97,10 +105,10 @@ class Registry:
 
 registry = Registry()
 
-if False:
+if TYPE_CHECKING:
 
     @overload
-    def command(function: F) -> F: ...
+    def command(function: F, *, name: "Optional[str]" = None) -> F: ...
 
     @overload
     def command(*, name: "Optional[str]" = None) -> "Callable[[F], F]": ...

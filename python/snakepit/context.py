@@ -8,7 +8,8 @@ from time import monotonic
 
 from . import frames
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
     from .session import Session
@@ -20,6 +21,9 @@ class Cancelled(BaseException):
     """The caller no longer wants this call. Not an `Exception`, so that `except Exception` does not swallow it."""
 
     __module__ = "snakepit"
+
+    def __init__(self, message: str = "the caller has cancelled this call") -> None:
+        super().__init__(message)
 
 
 class NoCall(RuntimeError):

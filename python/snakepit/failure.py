@@ -10,7 +10,8 @@ from .commands import BadArgument, UnknownCommand
 from .context import Cancelled, HostError
 from .values import BadPayload, BadValue, type_name
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
 MAX_TEXT = 64 * 1024
@@ -36,9 +37,10 @@ def error_map(error: BaseException, kind: "Optional[str]" = None) -> "Dict[str, 
     """The error map of an exception."""
     try:
         return _error_map(error, kind, set(), MAX_CAUSES)
-    except Exception as broken:  # whatever a hostile exception does, the call is answered
+    except BaseException as broken:  # whatever a hostile exception does, the call is answered
         name = type(error).__name__
-        return {"kind": kind or "exception", "type": name, "message": f"{name}, which could not be described: {type(broken).__name__}"}
+        message = f"{name}, which could not be described: {type(broken).__name__}"
+        return {"kind": kind or "exception", "type": name, "message": message}
 
 
 def _error_map(error: BaseException, kind: "Optional[str]", seen: "Set[int]", left: int) -> "Dict[str, Any]":
@@ -95,7 +97,7 @@ def _message(error: BaseException) -> str:
 def _text_of(thing: "Any") -> str:
     try:
         return _clean(str(thing))
-    except Exception as broken:
+    except BaseException as broken:
         return f"<{type(thing).__name__} whose text cannot be made: {type(broken).__name__}>"
 
 

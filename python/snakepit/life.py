@@ -9,7 +9,8 @@ import sys
 from .commands import Command, registry
 from .frames import BYE, word_of
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection
@@ -26,6 +27,7 @@ class Life:
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
         self.has_slate = False
+        self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
         self._stopped = False
         connection.gone = self.gone

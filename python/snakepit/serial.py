@@ -6,24 +6,29 @@ brought is worked off frame by frame, and the answers go out together when nothi
 noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
 """
 
-from _collections import deque
 from time import monotonic
 
 from . import frames
+from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
-from .frames import unpack_header, word_of
+from .frames import pack_header, unpack_header, word_of
 from .postman import Postman
 from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
     from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
     from .codec import Codec
     from .commands import Command
     from .connection import Connection
     from .life import Life
+    from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
 
 _CALL = word_of(CALL)
 _CALLS = word_of(CALLS)
@@ -36,6 +41,8 @@ _RESULTS = word_of(RESULTS)
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
+# A payload of so few bytes cannot be nested too deep.
+SMALL = MAX_DEPTH
 QUICK = 0.0001
 PATIENCE = 0.001
 ENOUGH = 32 * 1024
@@ -56,9 +63,9 @@ class Serial(Runner):
         self.finished = 0
         self.draining = False
         self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
-        # The call that runs now; the user's code is running while `inside` has its id.
+        # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction:
+        # nothing that must not be torn apart, a write to the socket above all, is done then.
         self.call = 0
-        self.inside = 0
         self.arrived = 0.0
         self.left: "Optional[float]" = None
         self.options: "Optional[Dict[str, Any]]" = None
@@ -71,9 +78,21 @@ class Serial(Runner):
 
     def run(self) -> None:
         """Serves until the host drains this worker."""
-        connection, codec, queue = self.connection, self.codec, self.queue
-        max_frame = connection.max_frame
-        parts = connection.parts
+        while not self.draining:
+            try:
+                self._loop()
+            except Cancelled as late:
+                # It was raised just when the call had come to its end, before that was written down.
+                call, self.call, self.waits.busy = self.call, 0, 0
+                if not call:
+                    raise
+                self.fail(call, late)
+                self.over(call)
+
+    def _loop(self) -> None:
+        connection, codec, queue, serve = self.connection, self.codec, self.queue, self.serve
+        max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
+        receive, send = connection.socket.recv_into, connection.socket.send
         while True:
             if queue:
                 word, call, kept, self.arrived = queue.popleft()
@@ -89,24 +108,53 @@ class Serial(Runner):
                     pos += HEADER_SIZE
                     connection.pos = stop = pos + length
                     payload = connection.view[pos:stop]
-                    self.arrived = connection.arrived
-                    if word == _CALL and not parts and length == room:
-                        # Alone: nothing waits to be sent, and nothing waits to be done.
+                    if word == _CALL:
                         try:
-                            self.serve(call, codec.decode(payload, None, _CALL_DEPTH))
-                        except BadPayload as bad:
-                            self.fail(call, bad)
-                    elif word == _CALL or word in FROM_HOST:
+                            message = codec.read_small(payload) if length <= SMALL else None
+                        except Exception:
+                            message = None
+                        if message is None:
+                            self.start(word, call, payload)
+                        elif length != room or parts:
+                            self.serve_among_others(call, message)
+                        else:
+                            # Alone: nothing waits to be sent or to be done, so the answer goes out by itself.
+                            frame = serve(call, message, self.arrived)
+                            if frame is not None:
+                                if parts:
+                                    parts.append(frame)
+                                    continue
+                                with lock:
+                                    try:
+                                        sent = send(frame)
+                                    except OSError:
+                                        sent = 0
+                                    if sent != len(frame):
+                                        parts.insert(0, frame[sent:])
+                    elif word in FROM_HOST:
                         self.start(word, call, payload)
                     else:
                         raise Fault(frames.explain(word))
                     continue
             if self.draining:
                 return
-            connection.flush()
+            if parts:
+                connection.flush()
             if codec.due:
                 codec.accelerate()
-            connection.fill()
+            if room != -HEADER_SIZE or connection.size != BASE_SIZE:
+                connection.fill()
+                self.arrived = connection.arrived
+                continue
+            # Everything was consumed, and the buffer has its usual size: `fill` in short.
+            try:
+                connection.pos = connection.end = 0
+                connection.end = receive(connection.view)
+            except OSError:
+                pass
+            self.arrived = connection.arrived = monotonic()
+            if not connection.end:
+                connection.gone()
 
     def start(self, word: int, call: int, payload: memoryview) -> None:
         """One frame, when more may have come with it."""
@@ -122,12 +170,21 @@ class Serial(Runner):
         except BadPayload as bad:
             self.fail(call, bad)
             return
-        command = self.commands.get(message[0]) if type(message) is list and type(message[0]) is str else None
-        began = self.before(command)
         if kind == CALL:
-            self.serve(call, message)
+            self.serve_among_others(call, message)
         else:
+            began = self.before(self.command_of(message))
             self.serve_many(call, message)
+            if monotonic() - began > PATIENCE:
+                self.waits.look()
+
+    def serve_among_others(self, call: int, message: "Any") -> None:
+        """One CALL, when answers wait to be sent or more has come."""
+        command = self.command_of(message)
+        began = self.before(command)
+        frame = self.serve(call, message, began)
+        if frame is not None:
+            self.connection.parts.append(frame)
         took = monotonic() - began
         if command is not None:
             peak = command.peak
@@ -135,20 +192,26 @@ class Serial(Runner):
         if took > PATIENCE:
             self.waits.look()
 
+    def command_of(self, message: "Any") -> "Optional[Command]":
+        try:
+            return self.commands.get(message[0])
+        except (TypeError, LookupError):
+            return None
+
     def before(self, command: "Optional[Command]") -> float:
         """Sends what waits, unless the command is known to be quick; then the postman keeps an eye on it."""
-        connection = self.connection
-        if connection.parts:
-            if command is None or command.peak > QUICK or len(connection.parts) > 512:
-                connection.flush()
+        parts = self.connection.parts
+        if parts:
+            if command is None or command.peak > QUICK or len(parts) > 512:
+                self.connection.flush()
             elif not self.postman.awake:
                 self.postman.watch()
         return monotonic()
 
     # --- calls ---
 
-    def serve(self, call: int, message: "Any") -> None:
-        """One CALL, from its arguments to its answer."""
+    def serve(self, call: int, message: "Any", now: float) -> "Optional[bytes]":
+        """One CALL, from its arguments to its answer: the frame to be sent, or None if it was posted already."""
         try:
             if len(message) == 3:
                 name, args, left = message
@@ -164,26 +227,28 @@ class Serial(Runner):
             or options is not None
             or command.streams
             or self.stages
-            or (left is not None and self.arrived + left / 1000 <= monotonic())
+            or (left is not None and self.arrived + left / 1000 <= now)
         ):
             self.serve_special(call, command, name, args, left, options)
-            return
+            return None
         self.left = left
         self.context = None
-        self.slate[0] = self.call = call
+        encoded: "Encoded"
         try:
-            self.inside = call
-            value = command.run(args)
-            self.inside = 0
-            encoded = self.codec.encode(value, "result", self.limit)
+            self.slate[0] = self.call = call
+            encoded = self.codec.encode(command.run(args), "result", self.limit)
+            self.call = 0
         except BaseException as error:
-            self.inside = 0
+            self.call = 0
             self.fail(call, error)
-        else:
-            self.connection.post(_RESULT, call, encoded)
-        self.call = 0
+            encoded = b""
         self.finished = finished = self.finished + 1
         self.slate[2] = finished
+        if type(encoded) is not bytes or self.connection.forked:
+            self.connection.post(_RESULT, call, encoded)
+        elif encoded:
+            return pack_header(len(encoded), _RESULT, call) + encoded
+        return None
 
     def serve_special(
         self, call: int, command: "Optional[Command]", name: "Any", args: "Any", left: "Any", options: "Any"
@@ -206,12 +271,11 @@ class Serial(Runner):
             if stream is not None:
                 self.stream(call, command, args, stream)
             else:
-                self.inside = call
-                value = command.run(args)
-                self.inside = 0
-                self.connection.post(_RESULT, call, self.codec.encode(value, "result", self.limit))
+                encoded = self.codec.encode(command.run(args), "result", self.limit)
+                self.call = 0
+                self.connection.post(_RESULT, call, encoded)
         except BaseException as error:
-            self.inside = 0
+            self.call = 0
             self.fail(call, error)
         self.over(call)
 
@@ -246,25 +310,31 @@ class Serial(Runner):
         except (TypeError, ValueError):
             raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
         self.slate[1] = 0
-        self.slate[0] = self.call = call
+        self.slate[0] = call
         entries = [b"\xdd" + count.to_bytes(4, "big")]
-        encode, limit = self.codec.encode, self.limit
-        for index, args in enumerate(many):
+        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
+        command = self.commands.get(name) if type(name) is str else None
+        plain = command is not None and not command.streams
+        until = None if left is None else self.arrived + left / 1000
+        index = 0
+        for args in many:
+            index += 1
             try:
-                if self.stages.get(call):
+                if stages and stages.get(call):
                     raise Cancelled("cancelled before it was started")
-                if left is not None and self.arrived + left / 1000 <= monotonic():
+                if until is not None and until <= monotonic():
                     raise self.life.too_late()
-                command = self.commands.get(name) or self.life.engine_command(name)
-                if command.streams:
-                    raise self.life.streaming(name)
-                self.slate[1] = index + 1
-                self.inside = call
-                value = command.run(args)
-                self.inside = 0
-                entries.append(b"\x92\xc3" + encode(value, f"result[{index}]", limit, False))  # type: ignore[operator]
+                if not plain:
+                    command = self.commands.get(name) or self.life.engine_command(name)
+                    if command.streams:
+                        raise self.life.streaming(name)
+                slate[1] = index
+                self.call = call
+                encoded = encode(command.run(args), "result", limit, False)  # type: ignore[union-attr]
+                self.call = 0
+                entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
             except BaseException as error:
-                self.inside = 0
+                self.call = 0
                 entries.append(b"\x92\xc2" + self.failure(error))
         answer = b"".join(entries)
         if len(answer) > limit:
@@ -279,23 +349,22 @@ class Serial(Runner):
 
     def stream(self, call: int, command: "Command", args: "Any", credit: int) -> None:
         """Sends items while there is credit, gathered as long as they come quickly."""
-        self.waits.credits[call] = 0
-        self.inside = call
+        waits, limit = self.waits, self.limit
+        waits.credits[call] = 0
         items = command.run(args)
-        self.inside = 0
+        waits.busy = 1
         if not command.streams and not hasattr(items, "__next__"):
             items = iter((items,))
         connection, codec, parts, postman = self.connection, self.codec, self.connection.parts, self.postman
-        waits, limit = self.waits, self.limit
         sent_at = last = 0.0
         gathered = 0
         try:
             while True:
                 if parts and not postman.awake:
                     postman.watch()
-                self.inside = call
+                waits.busy = 0
                 item = next(items, _DONE)
-                self.inside = 0
+                waits.busy = 1
                 if item is _DONE:
                     break
                 if credit <= 0:
@@ -305,7 +374,7 @@ class Serial(Runner):
                 credit -= 1
                 gathered += len(encoded) if type(encoded) is bytes else 0
                 now = monotonic()
-                if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE:
+                if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE or waits.signalled:
                     connection.flush()
                     gathered, sent_at = 0, now
                     if codec.due:
@@ -314,13 +383,16 @@ class Serial(Runner):
                     if self.stages.get(call):
                         raise Cancelled("the caller no longer wants the stream")
                 last = now
+            connection.post(_END, call, b"")
         except BaseException as error:
-            self.inside = 0
-            self.close(call, items, error)
+            waits.busy = 1
+            self.close(items, error)
             raise
-        connection.post(_END, call, b"")
+        finally:
+            self.call = waits.busy = 0
+            waits.signalled = False
 
-    def close(self, call: int, items: "Any", error: BaseException) -> None:
+    def close(self, items: "Any", error: BaseException) -> None:
         """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
         throw = getattr(items, "throw", None)
         if throw is None or getattr(items, "gi_frame", None) is None:

@@ -4,7 +4,6 @@ Owns everything that arrives while a call runs: cancels, credit, answers of the 
 one thread, so the wait itself reads the socket. Must not know how calls are run; it asks `serial.py` to.
 """
 
-from _collections import deque
 
 from .connection import DONT_WAIT
 from .context import Cancelled, HostError
@@ -13,14 +12,20 @@ from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, P
 from .frames import split_bodies, unpack_header, word_of
 from .values import MAX_DEPTH, BadPayload, Bodied
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
     from typing import Any, Deque, Dict, Iterator, List, Tuple
 
     from .codec import Codec
     from .serial import Serial
     from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
 
 STREAM_CREDIT = 64
+# A host that never stops sending must not keep a call from going on.
+MOST_READS = 64
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 
 
@@ -126,7 +131,9 @@ class Waits:
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
-        serial.serve(call, message)
+        frame = serial.serve(call, message, serial.arrived)
+        if frame is not None:
+            self.connection.parts.append(frame)
         self.connection.flush()
         self.outer.pop()
         self.busy, self.waiting = busy, waiting
@@ -176,8 +183,9 @@ class Waits:
 
     def look(self) -> None:
         """Takes what has come by now, without waiting."""
-        while self.pump(DONT_WAIT):
-            pass
+        for _ in range(MOST_READS):
+            if not self.pump(DONT_WAIT):
+                break
 
     def enter(self) -> None:
         if self.connection.forked:
@@ -197,11 +205,11 @@ class Waits:
         call = self.serial.call
         if self.serial.stages.get(call) == 2:
             self.serial.stages[call] = 3
-            raise Cancelled("the caller has cancelled this call")
+            raise Cancelled()
 
     def on_cancel_signal(self) -> None:
         """Stage 2 was sent: raised here, in the midst of the user's code, unless the SDK itself is at work."""
-        if self.busy or not self.serial.inside:
+        if self.busy or not self.serial.call:
             self.signalled = self.busy > 0
             return
         self.busy += 1

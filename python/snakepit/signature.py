@@ -9,7 +9,8 @@ import sys
 
 from .commands import BadArgument
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
@@ -218,7 +219,10 @@ def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[typ
     name, bracket, rest = text.partition("[")
     name = name.strip()
     if name in namespace:
-        return None if bracket else _known(namespace[name], namespace)
+        if not bracket:
+            return _known(namespace[name], namespace)
+        if getattr(namespace[name], "__module__", None) != "typing":
+            return None
     short = name.rpartition(".")[2]
     if bracket and rest.endswith("]") and short in ("Optional", "Union"):
         inner = _split(rest[:-1], ",") + (["None"] if short == "Optional" else [])

@@ -6,7 +6,6 @@ Owns the order of things: descriptors, HELLO, the user's code, READY, the loop, 
 import os
 import sys
 
-import _signal
 import faulthandler
 
 from . import __version__, frames
@@ -16,8 +15,12 @@ from .frames import ERROR, HELLO, READY, Fault, unpack_header, word_of
 from .life import Life
 from .values import BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
     from typing import Any, Dict, List, NoReturn
+else:
+    import _signal  # what signal is made of, without its enums
 
 STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET = 10, 11
 
@@ -114,17 +117,19 @@ def _start(worker: str, connection: Connection, life: Life, hello: "Dict[str, An
 
 
 def _runner(connection: Connection, codec: Codec, life: Life, hello: "Dict[str, Any]") -> "Any":
+    concurrency = hello.get("concurrency", 1)
+    has_async = life.registry.has_async()
+    if has_async or concurrency > 1:
+        from .concurrent import Concurrent
+
+        return Concurrent(connection, codec, life, concurrency, has_async)
     from .serial import Serial
 
     serial = Serial(connection, codec, life)
-    _signals(serial.on_cancel_signal)
+    if hasattr(_signal, "SIGRTMIN"):
+        life.signals["cancel"] = _signal.SIGRTMIN + CANCEL_SIGNAL_OFFSET
+        _signal.signal(life.signals["cancel"], serial.on_cancel_signal)
     return serial
-
-
-def _signals(on_cancel: "Any") -> None:
-    if not hasattr(_signal, "SIGRTMIN"):
-        return
-    _signal.signal(_signal.SIGRTMIN + CANCEL_SIGNAL_OFFSET, on_cancel)
 
 
 def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
@@ -140,21 +145,19 @@ def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
 
 def _ready(connection: Connection, codec: Codec, life: Life) -> None:
     version = sys.version_info
-    signals = {}
     if hasattr(_signal, "SIGRTMIN"):
-        signals["cancel"] = _signal.SIGRTMIN + CANCEL_SIGNAL_OFFSET
         stacks = _descriptor("SNAKEPIT_STACK_FD")
         if stacks is not None:
             os.set_inheritable(stacks, False)
             faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
-            signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+            life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
     message = {
         "protocol": 1,
         "sdk": __version__,
         "language": f"python {version[0]}.{version[1]}.{version[2]}",
         "pid": os.getpid(),
         "commands": sorted(life.registry.commands),
-        "signals": signals,
+        "signals": life.signals,
         "features": ["slate"] if life.has_slate else [],
     }
     encoded = codec.encode(message, "ready", 1 << 32, False)

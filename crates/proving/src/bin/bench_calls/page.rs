@@ -16,7 +16,7 @@ not count. Participants that wait for their turn are blocked. Unless a row says 
 blocking Python loop sends them back: `crates/cli/src/bench/raw_echo.{rs,py}`. Its socket has the buffers that ours \
 has (4 MiB).\n\
 - **cores**: where the kernel puts a woken process decides most of a small call's time. Unpinned, that is its choice \
-(recent kernels tend to put both ends of a socket on one core, where no core has to wake up). *Both on one core* and \
+(often one core for both, where no core has to wake up). *Both on one core* and \
 *each on a core* hold host and worker of both sides there.\n\
 - **pipelined msgspec echo**: a Rust thread for each worker writes a window of `[command, args]` frames, then reads \
 the window's answers; the Python loop decodes, looks the command up, calls it and encodes with msgspec.\n\

@@ -61,7 +61,7 @@ impl Who {
 
     pub(crate) fn start(self, bench: &Bench, workers: usize) -> Outcome<Start<Box<dyn Caller>>> {
         let python = &bench.python;
-        let ours = |codec| ours_with_pids(python, Shape { workers, window: WINDOW, codec });
+        let ours = |codec| ours_with_pids(python, Shape { workers, codec });
         let raw = || raw_with_pid(python);
         match self {
             Self::Ours => Ok(ours(Codec::Msgspec)?.map(|(caller, _)| caller)),

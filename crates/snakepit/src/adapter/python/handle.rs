@@ -28,7 +28,7 @@ impl SocketHandle {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
         let introduction = Introduction {
             tells_what_it_started: has("slate"),
-            takes_many: has("calls"),
+            takes_many: true,
             ..ready.introduction.clone()
         };
         // A signal that the process does not expect would end it, and what we started may be a script around it.

@@ -8,14 +8,13 @@ use crate::Bench;
 use crate::ours::{self, Codec, Shape};
 use crate::peer::pools::Host;
 use crate::turns::{Start, Turn, by_turns, plain};
-use crate::who::WINDOW;
 
 const CALLS: usize = 100_000;
 const CHUNK: usize = 100;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: 2, window: WINDOW, codec: Codec::Msgspec })?;
+    let mut ours = ours::start(python, Shape { workers: 2, codec: Codec::Msgspec })?;
     let mut executor = Host::start(python, "executor", 2)?;
     let mut pool = Host::start(python, "pool", 2)?;
     let rate = |seconds: f64| f64::from(CALLS as u32) / seconds;

@@ -21,8 +21,8 @@ type Pick = fn(&Weight) -> f64;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: WORKERS, window: 1, codec: Codec::Msgspec })?;
-    let mut own_codec = ours::start(python, Shape { workers: WORKERS, window: 1, codec: Codec::Own })?;
+    let mut ours = ours::start(python, Shape { workers: WORKERS, codec: Codec::Msgspec })?;
+    let mut own_codec = ours::start(python, Shape { workers: WORKERS, codec: Codec::Own })?;
     for pit in [&mut ours, &mut own_codec] {
         if let Start::Here(pit) = pit {
             pit.many(64, 64, WORKERS)?;

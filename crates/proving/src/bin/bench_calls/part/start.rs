@@ -65,7 +65,7 @@ fn turn<'a>(mut start: impl FnMut() -> Outcome<Duration> + 'a) -> Turn<'a, f64> 
 
 /// Ours is started once beforehand, to see whether it can be. Its end is waited for, but not measured.
 fn start_ours(bench: &Bench, workers: usize) -> Outcome<Turn<'_, f64>> {
-    let start = move || ours::start(&bench.python, Shape { workers, window: 1, codec: Codec::Msgspec });
+    let start = move || ours::start(&bench.python, Shape { workers, codec: Codec::Msgspec });
     Ok(start()?.map(|_| -> Box<dyn FnMut() -> Outcome<f64> + '_> {
         Box::new(move || {
             let began = Instant::now();

@@ -15,7 +15,7 @@ const FEW_ITEMS: usize = 2_000;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: 1, window: 1, codec: Codec::Msgspec })?;
+    let mut ours = ours::start(python, Shape { workers: 1, codec: Codec::Msgspec })?;
     let mut floor = MsgspecEcho::start(python, 1)?;
     let mut sync = grpc::counter(python, Server::Sync)?;
     let mut aio = grpc::counter(python, Server::Aio)?;
