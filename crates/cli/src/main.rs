@@ -1,6 +1,7 @@
 //! The program `snakepit`: one file per verb. The only room that prints and chooses exit codes.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod call;
 mod cleanup;
 mod doctor;
@@ -40,6 +41,7 @@ enum Verb {
     Ledger(ledger::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
 }
 
 /// Where a verb finds the records, and how it prints what it found.
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Bench(args) => bench::run(&args),
     };
     ExitCode::from(status.unwrap_or_else(|failure| failure.report()))
 }
