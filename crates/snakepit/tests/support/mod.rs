@@ -8,26 +8,26 @@ use snakepit::{Builder, Pool, PythonWorker, Snakepit};
 use tempfile::TempDir;
 
 /// A worker of the tests.
-pub fn worker(file: &str) -> Pool {
+pub(crate) fn worker(file: &str) -> Pool {
     Pool::python(python(file))
 }
 
 /// The same, to be changed before it becomes a pool.
-pub fn python(file: &str) -> PythonWorker {
+pub(crate) fn python(file: &str) -> PythonWorker {
     PythonWorker::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(file))
 }
 
-pub struct Pit {
+pub(crate) struct Pit {
     pit: Snakepit,
     home: TempDir,
 }
 
 impl Pit {
-    pub async fn start(pool: Pool) -> Self {
+    pub(crate) async fn start(pool: Pool) -> Self {
         Self::build(Snakepit::builder().pool(pool)).await
     }
 
-    pub async fn build(builder: Builder) -> Self {
+    pub(crate) async fn build(builder: Builder) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let pit =
             builder.custody(config(&home)).start().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -35,7 +35,7 @@ impl Pit {
     }
 
     /// Stops it, and proves that nothing is left.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         self.pit.stop().await;
         let runs = self.home.path().join("runs");
         let left: Vec<_> =
@@ -45,7 +45,7 @@ impl Pit {
     }
 }
 
-pub fn config(home: &TempDir) -> Config {
+pub(crate) fn config(home: &TempDir) -> Config {
     Config { state_dir: Some(home.path().to_owned()), ..Config::default() }
 }
 
@@ -58,7 +58,7 @@ impl Deref for Pit {
 }
 
 /// An error with its sources.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
