@@ -329,19 +329,22 @@ class Serial(Runner):
         self.slate[1] = 0
         self.slate[0] = call
         entries = [b"\xdd" + count.to_bytes(4, "big")]
-        encode, limit = self.codec.encode, self.limit
-        for index, args in enumerate(many):
+        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
+        until = None if left is None else self.arrived + left / 1000
+        command: "Optional[Command]" = None
+        started = 0
+        for args in many:
+            started += 1
             try:
-                if self.stages.get(call):
+                if stages and stages.get(call):
                     raise Cancelled("cancelled before it was started")
-                if left is not None and self.arrived + left / 1000 <= monotonic():
+                if until is not None and until <= monotonic():
                     raise self.life.too_late()
-                command = self.commands.get(name) or self.life.engine_command(name)
-                if command.streams:
-                    raise self.life.streaming(name)
-                self.slate[1] = index + 1
+                if command is None:
+                    command = self.plain_command(name)
+                slate[1] = started
                 self.call = call
-                encoded = encode(command.run(args), f"result[{index}]", limit, False)
+                encoded = encode(command.run(args), "result", limit, False)
                 self.call = 0
                 entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
             except BaseException as error:
@@ -355,6 +358,13 @@ class Serial(Runner):
         else:
             self.connection.post(_RESULTS, call, answer)
         self.over(call)
+
+    def plain_command(self, name: "Any") -> "Command":
+        """A command that does not stream."""
+        command = self.commands.get(name) or self.life.engine_command(name)
+        if command.streams:
+            raise self.life.streaming(name)
+        return command
 
     # --- streams ---
 
