@@ -94,6 +94,14 @@ def an_idle_worker_has_not_imported_what_it_does_not_need():
     assert not (loaded & HEAVY) - set(plain.stdout.split())
 
 
+def a_serial_worker_with_one_call_in_flight_has_one_thread():
+    with Worker(SOURCE) as worker:
+        worker.ready()
+        for i in range(700):
+            worker.call("echo", x=i)
+        assert len(os.listdir(f"/proc/{worker.process.pid}/task")) == 1
+
+
 @pytest.mark.parametrize("start", ["file", "module"])
 @pytest.mark.parametrize("given", ["file", "module"])
 def a_worker_starts_either_way_and_is_loaded_once(start, given):
@@ -274,6 +282,33 @@ def the_slate_names_the_call_that_was_started_last():
         worker.send_bytes(worker.frame("CALL", 7, ["die", [], None]) + worker.frame("CALL", 8, ["echo", [1], None]))
         assert worker.wait() == 3
         assert struct.unpack_from("<3Q", os.pread(worker.slate, 24, 0)) == (7, 3, 6)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def a_command_may_use_processes_of_its_own(method, concurrency):
+    source = """
+        import multiprocessing, sys
+        import snakepit
+
+        def square(x):
+            return x * x
+
+        @snakepit.command
+        def squares(method):
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                return pool.map(square, range(5))
+
+        @snakepit.command
+        def arguments():
+            return sys.argv
+    """
+    with Worker(source, concurrency=concurrency) as worker:
+        worker.ready()
+        assert worker.call("squares", method=method) == [0, 1, 4, 9, 16]
+        assert worker.call("arguments") == [worker.path]
+        worker.drain()
+        assert worker.wait() == 0
 
 
 def a_print_is_a_line_at_once():
