@@ -23,6 +23,8 @@ BASE_SIZE = 64 * 1024
 KEEP_SIZE = 4 * 1024 * 1024
 CALM = 64
 GATHER = 256
+# Up to here a copy costs less than a write of its own.
+COPIED = 32 * 1024
 DONT_WAIT = MSG_DONTWAIT
 
 
@@ -113,13 +115,16 @@ class Connection:
     # --- going ---
 
     def post(self, word: int, call: int, encoded: "Encoded") -> None:
-        """Adds a frame to those that wait to go. Large byte strings go at once: their owner may change them."""
+        """Adds a frame to those that wait to go. Very large byte strings go at once: their owner may change them."""
         if type(encoded) is bytes:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
         head = encoded.head  # type: ignore[union-attr]
         length = 4 + len(head) + encoded.size  # type: ignore[union-attr]
         start = pack_header(length, word | 1 << 16, call) + pack_u32(len(head)) + head
+        if length <= COPIED:
+            self.parts.append(b"".join((start, *encoded.raws)))  # type: ignore[union-attr]
+            return
         self.parts.append((start, *encoded.raws))  # type: ignore[union-attr]
         self.flush()
 
