@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -182,13 +182,14 @@ impl Worker {
         self.shared.pgid
     }
 
-    /// Its shim.
+    /// Its shim; on systems other than Linux its keeper, which is its parent there.
     pub fn shim_pid(&self) -> Pid {
         self.shared.shim
     }
 
     /// A descriptor of its main process, readable once that has ended. What it started may live a moment
-    /// longer: [`Worker::wait`] and [`Worker::exited`] wait for all of it.
+    /// longer: [`Worker::wait`] and [`Worker::exited`] wait for all of it. Where the system has no pidfds, it is a
+    /// socket that the keeper closes then.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.shared.pidfd.as_fd()
     }
@@ -201,6 +202,28 @@ impl Worker {
         let group = signal != libc::SIGTERM || self.run.config.process_group_kill;
         let reach = if group { Reach::Group } else { Reach::Process };
         self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach })
+    }
+
+    /// Sends a signal to its main process alone, at once: for signals that only that process understands.
+    pub fn signal_main(&self, signal: i32) -> Result<(), SignalError> {
+        if !(1..=64).contains(&signal) {
+            return Err(SignalError::NoSuchSignal(signal));
+        }
+        if !self.run.is_owner() {
+            return Err(SignalError::NotOwner);
+        }
+        // SAFETY: plain numbers; the descriptor is open for as long as `self` is borrowed, and names this process for
+        // ever, so nobody else can be hit.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.shared.pidfd.as_raw_fd(),
+                signal,
+                std::ptr::null::<()>(),
+                0,
+            )
+        };
+        if sent == 0 { Ok(()) } else { Err(SignalError::Ended(self.shared.id.clone())) }
     }
 
     /// Kills it and everything that it started.

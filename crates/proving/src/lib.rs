@@ -5,12 +5,15 @@
 //! the census of survivors depends on nothing that custody does. The harness must not know how custody
 //! works inside; what it uses besides the public surface are process names and `/proc`.
 
+pub mod bench;
 pub mod bystander;
 pub mod case;
 pub mod census;
 pub mod cgroup;
 pub mod deadline;
+pub mod fault;
 pub mod host;
+pub mod immutable;
 pub mod innocent;
 pub mod ledger;
 pub mod pidfd;
@@ -24,6 +27,7 @@ pub mod verdict;
 pub use case::{Case, Programs};
 pub use census::Found;
 pub use deadline::Deadline;
+pub use fault::Fault;
 pub use host::{HostProcess, OpenAs, Reply, WorkerLine};
 pub use pidfd::Process;
 pub use tag::Tag;

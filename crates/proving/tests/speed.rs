@@ -1,5 +1,5 @@
 //! The benchmarks run here with few rounds. Only what a busy machine cannot excuse fails: memory, and times that
-//! are off by a factor, not by noise. The real numbers are in `docs/bench/custody.md`.
+//! are off by a factor, not by noise. The real numbers are in `docs/bench/`.
 
 use std::process::Command;
 
@@ -10,4 +10,16 @@ fn speed_is_of_the_right_order_and_keeper_and_shims_are_small() {
     let [stdout, stderr] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+}
+
+#[test]
+fn speed_of_calls_can_be_measured_with_python3_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench-calls"))
+        .args(["--quick", "one", "many", "stream", "map", "memory"])
+        .output()
+        .expect("the benchmark starts");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    assert!(stdout.contains("raw echo"), "{stdout}");
 }

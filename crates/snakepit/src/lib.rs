@@ -1,8 +1,43 @@
-//! Pools of external worker processes for a Rust host.
+//! Pools of external worker processes for a Rust host: one file of Python, one line of Rust.
 //!
-//! Thin for now: what runs and holds processes is [`custody`]; pools, calls and loops stand on it.
+//! ```no_run
+//! use snakepit::{Pool, Snakepit, args};
+//!
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pit = Snakepit::builder().pool(Pool::python("worker.py").workers(4)).start().await?;
+//! let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A call travels `call` → `pool` → `worker` → `adapter` → `transport` → Python. What holds the processes, and ends them
+//! when the host is gone, is [`custody`].
 #![forbid(unsafe_code)]
 
+pub mod adapter;
+mod call;
+#[cfg(feature = "config")]
+mod config;
+mod pit;
+mod pool;
+mod tool;
+mod transport;
 pub mod value;
+mod worker;
 
 pub use snakepit_custody as custody;
+
+pub use adapter::mock::Mock;
+pub use adapter::python::PythonWorker;
+pub use adapter::{Adapter, StartError};
+pub use call::ticket::Progress;
+pub use call::{
+    Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
+    MapInOrder, RemoteError, StreamBuilder,
+};
+#[cfg(feature = "config")]
+pub use config::{Config, ConfigError};
+pub use pit::{Builder, EngineError, Snakepit};
+pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
+pub use tool::{ToolAnswer, ToolContext};
+pub use value::Value;
+pub use worker::{Autopsy, OutputLine};

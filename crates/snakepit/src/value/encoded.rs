@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -156,8 +156,7 @@ impl Encoded {
     }
 
     /// Appends the payload of a frame: the head, and the bodies if there are any.
-    pub fn write_to(&self, out: &mut BytesMut) {
-        out.reserve(self.payload_len());
+    pub fn write_to(&self, out: &mut impl BufMut) {
         self.write_head_to(out);
         for body in self.bodies() {
             out.put_slice(body);
@@ -165,7 +164,7 @@ impl Encoded {
     }
 
     /// Appends what stands before the bodies, for those who write the bodies from where they are.
-    pub fn write_head_to(&self, out: &mut BytesMut) {
+    pub fn write_head_to(&self, out: &mut impl BufMut) {
         if self.has_bodies() {
             out.put_u32_le(u32::try_from(self.head.len()).expect("a frame's payload is below 4 GiB"));
         }
@@ -180,6 +179,16 @@ impl Encoded {
             Bodies::Parts(parts) => (None, &**parts),
         };
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
+    }
+
+    /// The value of nothing.
+    pub fn nil() -> Self {
+        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None, verified: true }
+    }
+
+    /// Encodes the arguments of a call: `()` is none.
+    pub(crate) fn encode_args<T: Serialize + ?Sized>(args: &T) -> Result<Self, ValueError> {
+        super::Args::new(args).into_encoded()
     }
 
     pub(super) fn empty_map() -> Self {
@@ -200,7 +209,7 @@ impl Encoded {
         *self.head == [0xc0]
     }
 
-    pub(super) fn head(&self) -> &[u8] {
+    pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }
 

@@ -43,7 +43,6 @@ pub use args::Args;
 pub use args::ArgsBuilder;
 pub use bigint::{BigInt, DoesNotFit, ParseBigIntError};
 pub use blob::Blob;
-#[cfg_attr(not(test), expect(unused_imports, reason = "frames are built with it, which come next"))]
 pub(crate) use builder::Builder;
 pub use encoded::Encoded;
 pub use error::{ValueError, ValueErrorKind};

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::report::{Floor, Report, Row, Target, Unit};
-use crate::sample::Samples;
+use snakepit_proving::bench::{Beside, Report, Row, Samples, Target, Unit};
+
 use crate::{Bench, Outcome};
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
@@ -25,15 +25,15 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     report.add(Row {
         what: "spawn to exec from a host that holds 1 GiB, shim".to_owned(),
         unit: Unit::Seconds,
-        ours: large_custody,
-        floor: Some(Floor { name: "the same from a small host".to_owned(), samples: small_custody }),
+        ours: large_custody.into(),
+        beside: Some(Beside { name: "the same from a small host".to_owned(), side: small_custody.into() }),
         target: Target::RatioAtMost { full: 1.2, smoke: 8.0 },
     });
     report.add(Row {
         what: "for contrast: std's Command with pre_exec from 1 GiB".to_owned(),
         unit: Unit::Seconds,
-        ours: large_fork,
-        floor: Some(Floor { name: "the same from a small host".to_owned(), samples: small_fork }),
+        ours: large_fork.into(),
+        beside: Some(Beside { name: "the same from a small host".to_owned(), side: small_fork.into() }),
         target: Target::None,
     });
     Ok(())

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::report::{Floor, Report, Row, Target, Unit};
-use crate::sample::Samples;
+use snakepit_proving::bench::{Beside, Report, Row, Samples, Target, Unit};
+
 use crate::tree::{Orphanage, Tree};
 use crate::{Bench, Outcome, roles};
 
@@ -66,8 +66,8 @@ fn pair(
             if workers == 1 { "" } else { "s" }
         ),
         unit: Unit::Seconds,
-        ours,
-        floor: Some(Floor { name: format!("{mechanism} with PDEATHSIG"), samples: plain }),
+        ours: ours.into(),
+        beside: Some(Beside { name: format!("{mechanism} with PDEATHSIG"), side: plain.into() }),
         target: Target::RatioAtMost { full: 2.0, smoke: 50.0 },
     })
 }

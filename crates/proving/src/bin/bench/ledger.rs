@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use snakepit_proving::bench::{Beside, Report, Row, Samples, Target, Unit};
+
 use crate::pen::{Common, Ledger};
 use crate::record::Kind;
-use crate::report::{Floor, Report, Row, Target, Unit};
-use crate::sample::Samples;
 use crate::{Bench, Outcome};
 
 /// Appends of one turn; a single one is too short for the clock.
@@ -28,8 +28,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     report.add(Row {
         what: "ledger append".to_owned(),
         unit: Unit::Seconds,
-        ours,
-        floor: Some(Floor { name: format!("pwrite of {BARE} B"), samples: floor }),
+        ours: ours.into(),
+        beside: Some(Beside { name: format!("pwrite of {BARE} B"), side: floor.into() }),
         target: Target::None,
     });
     Ok(())

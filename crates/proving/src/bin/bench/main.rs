@@ -20,9 +20,8 @@ mod gigabyte;
 mod kill;
 mod ledger;
 mod memory;
-mod report;
+mod page;
 mod roles;
-mod sample;
 mod spawn;
 mod tree;
 
@@ -30,9 +29,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use report::Report;
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+use snakepit_proving::bench::{Outcome, Report};
 
 /// A part of the table.
 type Part = fn(&Bench, &mut Report) -> Outcome<()>;
@@ -94,7 +91,7 @@ fn run(args: &[String]) -> Outcome<ExitCode> {
     raise_descriptor_limit()?;
 
     let bench = Bench { effort, scratch: scratch_dir()? };
-    let mut report = Report::begin();
+    let mut report = Report::begin(page::PAGE);
     let parts: [(&str, Part); 6] = [
         ("kill", kill::measure),
         ("latency", spawn::latency),

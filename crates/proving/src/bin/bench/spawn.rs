@@ -5,9 +5,8 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, waitpid};
+use snakepit_proving::bench::{Beside, Report, Row, Samples, Target, Unit};
 
-use crate::report::{Floor, Report, Row, Target, Unit};
-use crate::sample::Samples;
 use crate::{Bench, Outcome, roles};
 
 /// The tier that the targets hold for comes first.
@@ -39,8 +38,8 @@ pub(crate) fn latency(bench: &Bench, report: &mut Report) -> Outcome<()> {
         report.add(Row {
             what: format!("spawn to exec: {tier}"),
             unit: Unit::Seconds,
-            ours,
-            floor: Some(Floor { name: "posix_spawn".to_owned(), samples: floor }),
+            ours: ours.into(),
+            beside: Some(Beside { name: "posix_spawn".to_owned(), side: floor.into() }),
             target,
         });
     }
@@ -69,8 +68,8 @@ pub(crate) fn rate(bench: &Bench, report: &mut Report) -> Outcome<()> {
                     if threads == 1 { "" } else { "s" }
                 ),
                 unit: Unit::PerSecond,
-                ours,
-                floor: Some(Floor { name: "posix_spawn + waitpid".to_owned(), samples: floor }),
+                ours: ours.into(),
+                beside: Some(Beside { name: "posix_spawn + waitpid".to_owned(), side: floor.into() }),
                 target,
             });
         }

@@ -4,27 +4,36 @@ use std::time::Duration;
 
 /// Measured values, in measured order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Samples(Vec<f64>);
+pub struct Samples(Vec<f64>);
 
 impl Samples {
-    pub(crate) fn push(&mut self, value: f64) {
+    /// Adds one value.
+    pub fn push(&mut self, value: f64) {
         self.0.push(value);
     }
 
-    pub(crate) fn push_time(&mut self, time: Duration) {
+    /// Adds one value, in seconds.
+    pub fn push_time(&mut self, time: Duration) {
         self.push(time.as_secs_f64());
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn median(&self) -> f64 {
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value in the middle.
+    pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
     /// The value below which the given part of the samples lies.
-    pub(crate) fn quantile(&self, part: f64) -> f64 {
+    pub fn quantile(&self, part: f64) -> f64 {
         assert!(!self.0.is_empty(), "nothing was measured");
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

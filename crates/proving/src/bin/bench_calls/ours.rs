@@ -1,0 +1,161 @@
+//! Ours: the library behind the same questions that floors and peers answer. Nothing else here knows the library.
+//!
+//! Callers are tasks of a multi-threaded runtime, as in a service.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use snakepit::custody::Config;
+use snakepit::value::Blob;
+use snakepit::{Pool, PythonWorker, Snakepit, args};
+use snakepit_proving::bench::Outcome;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::python::Python;
+use crate::turns::{Caller, Laps, Pace, Start};
+
+/// What speaks MessagePack in the worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Codec {
+    /// `msgspec`, which the benchmark's environment has.
+    Msgspec,
+    /// The SDK's own, as if `msgspec` could not be imported.
+    Own,
+}
+
+/// The pool that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) workers: usize,
+    pub(crate) codec: Codec,
+}
+
+/// A pool that is ready: every worker has said so. Dropping it stops it and waits until all is gone.
+///
+/// Its worker has three commands: `echo(data)` answers its bytes, `count(n)` streams the numbers below n, and
+/// `tiny(number)` answers the next number.
+pub(crate) trait Ours: Caller {
+    /// Takes a stream of so many numbers from one worker, to its end.
+    fn stream(&mut self, items: usize) -> Outcome<()>;
+
+    /// So many `tiny` calls through `map`; all results are looked at.
+    fn map(&mut self, calls: usize) -> Outcome<()>;
+
+    /// The workers' own pids: not their shims'.
+    fn worker_pids(&self) -> Outcome<Vec<i32>>;
+}
+
+struct Engine {
+    runtime: Runtime,
+    pit: Snakepit,
+    workers: usize,
+    _home: TempDir,
+}
+
+/// Starts a pool and waits until all its workers are ready.
+pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours>>> {
+    let home = tempfile::tempdir()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let codec = match shape.codec {
+        Codec::Msgspec => "msgspec",
+        Codec::Own => "python",
+    };
+    let worker = PythonWorker::new(Python::script("worker.py"))
+        .interpreter(python.path())
+        .env("SNAKEPIT_CODEC", codec);
+    let pool = Pool::python(worker).workers(shape.workers).queue_limit(1 << 20);
+    let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+    let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
+    Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, _home: home })))
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.pit.stop());
+    }
+}
+
+/// What can go wrong in a task.
+type Sent<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// So many echoes, one after another, in a task of its own.
+async fn echoes(pit: Snakepit, bytes: usize, calls: usize) -> Sent<Vec<Duration>> {
+    let data = Blob::from(vec![b'x'; bytes]);
+    let mut times = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let began = Instant::now();
+        let echoed: Blob = pit.call("echo", args! { data: data }).await?;
+        times.push(began.elapsed());
+        if echoed.len() != bytes {
+            return Err("an echo has another length".into());
+        }
+    }
+    Ok(times)
+}
+
+impl Caller for Engine {
+    fn one(&mut self, bytes: usize, calls: usize) -> Outcome<Laps> {
+        self.many(bytes, calls, 0)
+    }
+
+    fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> Outcome<Laps> {
+        let callers = (in_flight * self.workers).max(1);
+        let pit = self.pit.clone();
+        self.runtime.block_on(async move {
+            let began = Instant::now();
+            let tasks: Vec<_> =
+                (0..callers).map(|_| tokio::spawn(echoes(pit.clone(), bytes, calls / callers))).collect();
+            let mut times = Vec::with_capacity(calls);
+            for task in tasks {
+                times.extend(task.await?.map_err(|error| error.to_string())?);
+            }
+            Ok(Laps::new(began.elapsed(), times.iter().map(Duration::as_secs_f64)))
+        })
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Fast
+    }
+}
+
+impl Ours for Engine {
+    fn stream(&mut self, items: usize) -> Outcome<()> {
+        let pit = self.pit.clone();
+        let read = async move {
+            let mut stream = pit.stream::<u64>("count", args! { n: items }).open()?;
+            let mut expected = 0;
+            while let Some(item) = stream.next().await {
+                if item? != expected {
+                    return Err("an item is missing".into());
+                }
+                expected += 1;
+            }
+            if expected == items as u64 { Sent::Ok(()) } else { Err("items are missing".into()) }
+        };
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+    }
+
+    fn map(&mut self, calls: usize) -> Outcome<()> {
+        let pit = self.pit.clone();
+        let read = async move {
+            let mut map = pit.map::<u64, _>("tiny", 0..calls as u64).in_order()?;
+            let mut expected = 1;
+            while let Some(value) = map.next().await {
+                if value? != expected {
+                    return Err("a value is not its own".into());
+                }
+                expected += 1;
+            }
+            if expected == calls as u64 + 1 { Sent::Ok(()) } else { Err("values are missing".into()) }
+        };
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+    }
+
+    fn worker_pids(&self) -> Outcome<Vec<i32>> {
+        let status = self.pit.pools()[0].status();
+        Ok(status.workers.iter().filter_map(|worker| Some(worker.pid?.as_raw())).collect())
+    }
+}

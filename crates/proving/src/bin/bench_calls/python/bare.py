@@ -1,0 +1,8 @@
+"""A bare python3 that connects back over an inherited socket, says so, and waits for its end. Usage: bare.py FD"""
+
+import socket
+import sys
+
+channel = socket.socket(fileno=int(sys.argv[1]))
+channel.send(b"r")
+channel.recv(1)

@@ -1,0 +1,34 @@
+"""An echo behind mosec, until stdin ends. Leads a process group of its own; mosec takes its options from argv itself.
+
+The number of workers is in BENCH_WORKERS.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from mosec import Server, Worker
+
+
+class Echo(Worker):
+    def deserialize(self, data):
+        return data
+
+    def serialize(self, data):
+        return data
+
+    def forward(self, data):
+        return data
+
+
+def end_with_stdin():
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=end_with_stdin, daemon=True).start()
+    server = Server()
+    server.append_worker(Echo, num=int(os.environ["BENCH_WORKERS"]))
+    server.run()

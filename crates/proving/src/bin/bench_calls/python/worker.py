@@ -1,0 +1,19 @@
+"""The worker of ours that is measured."""
+
+import snakepit
+
+
+@snakepit.command
+def echo(data: bytes) -> bytes:
+    return data
+
+
+@snakepit.command
+def count(n: int):
+    for i in range(n):
+        yield i
+
+
+@snakepit.command
+def tiny(number: int) -> int:
+    return number + 1

@@ -1,0 +1,117 @@
+//! Adapters: how one kind of worker is started, spoken to and ended.
+//!
+//! The engine knows nothing of protocols; it knows this trait. `init` runs once per pool, `start_worker` once per worker
+//! and returns only when that worker is ready, `execute` takes one call, `terminate` runs exactly once for each worker
+//! that was started, whatever ended it. A new adapter is a page of code: see `examples/adapter.rs`.
+
+pub mod mock;
+pub mod python;
+mod spawner;
+
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture};
+use serde::Deserialize;
+
+pub use spawner::{Spawner, StartError};
+
+use crate::call::{Call, CallId};
+use crate::custody;
+
+/// How one kind of worker is started.
+pub trait Adapter: Send + Sync + 'static {
+    /// Prepares what all workers of a pool share. Runs once, before the first one is started.
+    fn init<'a>(&'a self, _spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        Box::pin(future::ready(Ok(())))
+    }
+
+    /// Starts one worker and waits, for a signal and never for a timer, until it is ready to serve.
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>>;
+
+    /// Whether its workers are processes. Those that are not need no custody.
+    fn starts_processes(&self) -> bool {
+        true
+    }
+}
+
+/// One worker that was started.
+pub trait Handle: Send + Sync + 'static {
+    /// Its process, as the spawner gave it; none for what is not a process.
+    fn process(&self) -> Option<&custody::Worker>;
+
+    /// What it said about itself when it got ready.
+    fn introduction(&self) -> &Introduction;
+
+    /// Takes a call. Must not block; answers through the call, now or later. [`Call::serve`] does it with a future.
+    fn execute(self: Arc<Self>, call: Call);
+
+    /// Asks it to give up a call.
+    fn cancel(&self, _call: CallId, _stage: CancelStage) {}
+
+    /// Grants a stream more items.
+    fn grant(&self, _call: CallId, _items: u32) {}
+
+    /// Where its threads are.
+    fn stacks(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(future::ready(None))
+    }
+
+    /// Ready when it can no longer be spoken to, with the reason. The end of its process need not be told here.
+    fn broken(&self) -> BoxFuture<'_, String> {
+        Box::pin(future::pending())
+    }
+
+    /// Ends it: gracefully if it can be, without leaving anything behind. Calls that it still holds are dropped, or given
+    /// back if they were surely not started. What remains of its process is ended afterwards by the pool.
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()>;
+}
+
+/// What a worker says about itself when it gets ready.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Introduction {
+    /// The commands that it serves.
+    pub commands: Vec<String>,
+    /// Its language and version.
+    pub language: String,
+    /// The version of its SDK.
+    pub sdk: String,
+    /// Whether one can tell, after its death, which of its calls were started.
+    #[serde(skip)]
+    pub tells_what_it_started: bool,
+    /// Whether many calls of one command may travel to it together ([`crate::Input::Many`]).
+    #[serde(skip)]
+    pub takes_many: bool,
+}
+
+/// How hard a call is cancelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CancelStage {
+    /// A flag that the worker's code may look at.
+    Ask,
+    /// An exception in the call.
+    Raise,
+}
+
+/// Why a worker is ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The pool stops, or gets smaller.
+    Stopped,
+    /// Its process has ended.
+    Died,
+    /// It cannot be spoken to any more.
+    Broken(String),
+    /// It did not give up a call that was cancelled.
+    Stubborn(CallId),
+}
+
+impl Call {
+    /// Answers the call with what a future comes to: the comfortable way for an adapter that has one.
+    pub fn serve<F>(self, work: F)
+    where
+        F: Future<Output = Result<crate::value::Encoded, crate::RemoteError>> + Send + 'static,
+    {
+        tokio::spawn(async move { self.finish(work.await) });
+    }
+}

@@ -1,0 +1,112 @@
+//! A worker behind a socket.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use crate::adapter::{CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::call::{Call, CallId};
+use crate::custody;
+use crate::transport::{Connection, Kind, ReadyMessage, Signals, StackPipe};
+
+/// See the module.
+pub(super) struct SocketHandle {
+    process: custody::Worker,
+    connection: Arc<Connection>,
+    stacks: StackPipe,
+    signals: Signals,
+    introduction: Introduction,
+}
+
+impl SocketHandle {
+    pub(super) fn new(
+        process: custody::Worker,
+        connection: Arc<Connection>,
+        stacks: StackPipe,
+        ready: &ReadyMessage,
+    ) -> Self {
+        let has = |feature: &str| ready.features.iter().any(|known| known == feature);
+        let introduction = Introduction {
+            tells_what_it_started: has("slate"),
+            takes_many: true,
+            ..ready.introduction.clone()
+        };
+        // A signal that the process does not expect would end it, and what we started may be a script around it.
+        let is_itself = own_number(process.pid()) == Some(ready.pid);
+        let signals = if is_itself { ready.signals } else { Signals::default() };
+        Self { process, connection, stacks, signals, introduction }
+    }
+}
+
+/// The number that a process knows itself by: in a PID namespace of its own another than ours.
+fn own_number(pid: custody::Pid) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
+}
+
+impl Handle for SocketHandle {
+    fn process(&self) -> Option<&custody::Worker> {
+        Some(&self.process)
+    }
+
+    fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        self.connection.execute(call);
+    }
+
+    fn cancel(&self, call: CallId, stage: CancelStage) {
+        match stage {
+            CancelStage::Ask => self.connection.tell_about(call, Kind::Cancel, 1),
+            CancelStage::Raise => {
+                self.connection.tell_about(call, Kind::Cancel, 2);
+                if let Some(signal) = self.signals.cancel {
+                    let _ = self.process.signal_main(signal);
+                }
+            }
+        }
+    }
+
+    fn grant(&self, call: CallId, items: u32) {
+        self.connection.tell_about(call, Kind::Credit, items.into());
+    }
+
+    fn stacks(&self) -> BoxFuture<'_, Option<String>> {
+        async { self.stacks.ask(&self.process, self.signals.stack?).await }.boxed()
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        async { self.connection.closed().await.to_string() }.boxed()
+    }
+
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        async move {
+            if reason == Reason::Stopped {
+                self.connection.drain();
+                self.connection.closed().await;
+            }
+            self.connection.give_up(self.introduction.tells_what_it_started);
+        }
+        .boxed()
+    }
+}
+
+/// Why a worker that closed its socket before it was ready did so.
+pub(super) async fn ended_early(spawner: &Spawner, process: &custody::Worker, reason: &str) -> StartError {
+    let patience = std::time::Duration::from_millis(200);
+    let worker = spawner.worker_id().clone();
+    match tokio::time::timeout(patience, process.exited()).await {
+        Ok(exit) => {
+            let _ = tokio::time::timeout(patience, spawner.output().complete()).await;
+            StartError::Exited { worker, status: exit.status, output: spawner.last_lines() }
+        }
+        Err(_) => StartError::Protocol {
+            worker,
+            fault: format!("{reason} before it was ready"),
+            output: spawner.last_lines(),
+        },
+    }
+}

@@ -1,0 +1,237 @@
+//! Workers that speak `spec/wire.md` over an inherited socket: those in Python, with the SDK that this library carries,
+//! and those in any other language that come with their own.
+
+mod handle;
+mod interpreter;
+mod sdk;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::{Adapter, Handle, Spawner, StartError};
+use crate::Pool;
+use crate::custody::Command;
+use crate::transport::{Connection, Hello, Ready, Slate, StackPipe};
+use handle::SocketHandle;
+
+/// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Where a worker finds its descriptors.
+const SOCKET_FD: i32 = 3;
+const SLATE_FD: i32 = 4;
+const STACK_FD: i32 = 5;
+
+/// A worker written in Python: a file, or a module that can be imported.
+///
+/// ```
+/// use snakepit::{Pool, PythonWorker};
+///
+/// let pool = Pool::python(PythonWorker::new("worker.py").interpreter("/opt/venv/bin/python").env("MODE", "fast"));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PythonWorker {
+    worker: PathBuf,
+    interpreter: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+    dir: Option<PathBuf>,
+}
+
+impl PythonWorker {
+    /// A worker by its file (`worker.py`) or its module (`package.worker`).
+    pub fn new(worker: impl Into<PathBuf>) -> Self {
+        Self { worker: worker.into(), interpreter: None, env: Vec::new(), dir: None }
+    }
+
+    /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
+    pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
+        self.interpreter = Some(python.into());
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Its working directory.
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for PythonWorker {
+    fn from(worker: P) -> Self {
+        Self::new(worker)
+    }
+}
+
+impl Pool {
+    /// A pool of workers written in Python. Its name is that of the file or module.
+    pub fn python(worker: impl Into<PythonWorker>) -> Self {
+        let worker = worker.into();
+        let name = worker
+            .worker
+            .file_stem()
+            .map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned());
+        Self::new(name, SocketAdapter { launch: Launch::Python { worker, found: OnceLock::new() } })
+    }
+
+    /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
+    pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self::command_in(argv.into_iter().map(Into::into).collect(), Vec::new(), None)
+    }
+
+    /// As [`Pool::command`], with what is added to the environment, and a working directory.
+    pub(crate) fn command_in(
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+        dir: Option<PathBuf>,
+    ) -> Self {
+        let program = argv.first().map(Path::new).and_then(Path::file_stem);
+        let name = program.map_or_else(|| "command".into(), |stem| stem.to_string_lossy().into_owned());
+        Self::new(name, SocketAdapter { launch: Launch::Command { argv, env, dir } })
+    }
+}
+
+enum Launch {
+    Python { worker: PythonWorker, found: OnceLock<Found> },
+    Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
+}
+
+/// What all workers of a pool are started with.
+struct Found {
+    interpreter: PathBuf,
+    entry: PathBuf,
+}
+
+struct SocketAdapter {
+    launch: Launch,
+}
+
+impl Adapter for SocketAdapter {
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        async move {
+            let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
+            if is_file(&worker.worker) && !worker.resolved().exists() {
+                let path = worker.resolved();
+                return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
+            }
+            let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
+            let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
+            let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
+            let entry = match installed {
+                Ok(entry) => {
+                    entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?
+                }
+                Err(_) => return Err(StartError::Missing("the runtime is shutting down".into())),
+            };
+            let _ = found.set(Found { interpreter, entry });
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let command = self.command()?;
+            let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
+            let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
+            let slate_fd = slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
+            let (stacks, stack_fd) = StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let command = command
+                .fd(theirs, SOCKET_FD)
+                .fd(slate_fd, SLATE_FD)
+                .fd(stack_fd, STACK_FD)
+                .env("SNAKEPIT_FD", SOCKET_FD.to_string())
+                .env("SNAKEPIT_SLATE_FD", SLATE_FD.to_string())
+                .env("SNAKEPIT_STACK_FD", STACK_FD.to_string());
+            let hello = Hello {
+                protocol: 1,
+                engine: env!("CARGO_PKG_VERSION"),
+                pool: spawner.pool().into(),
+                worker: spawner.worker_id().to_string(),
+                concurrency: spawner.concurrency(),
+                max_frame: spawner.max_frame(),
+            };
+            let output = spawner.output();
+            let (connection, first_answer) = Connection::open(ours, slate, output, &hello)
+                .map_err(|error| spawner.system("a connection", error))?;
+            let process = spawner.spawn(command).await?;
+            let first = tokio::select! {
+                first = first_answer => first.ok(),
+                reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
+            };
+            match first {
+                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, &ready)) as Arc<dyn Handle>),
+                Some(Ready::Failed(error)) => {
+                    Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
+                }
+                None => Err(handle::ended_early(&spawner, &process, &connection.closed().await).await),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl SocketAdapter {
+    fn command(&self) -> Result<Command, StartError> {
+        match &self.launch {
+            Launch::Command { argv, env, dir } => {
+                let (program, args) = argv
+                    .split_first()
+                    .ok_or_else(|| StartError::Missing("the pool's command is empty".into()))?;
+                Ok(placed(Command::new(program).args(args), env, dir.as_deref()))
+            }
+            Launch::Python { worker, found } => {
+                let found =
+                    found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
+                let command = Command::new(&found.interpreter).arg(&found.entry).arg(worker.argument());
+                Ok(placed(command, &worker.env, worker.dir.as_deref()))
+            }
+        }
+    }
+}
+
+fn placed(command: Command, env: &[(OsString, OsString)], dir: Option<&Path>) -> Command {
+    let command = env.iter().fold(command, |command, (key, value)| command.env(key, value));
+    match dir {
+        Some(dir) => command.current_dir(dir),
+        None => command,
+    }
+}
+
+impl PythonWorker {
+    /// The file, as the host sees it.
+    fn resolved(&self) -> PathBuf {
+        std::path::absolute(&self.worker).unwrap_or_else(|_| self.worker.clone())
+    }
+
+    fn argument(&self) -> PathBuf {
+        if is_file(&self.worker) { self.resolved() } else { self.worker.clone() }
+    }
+}
+
+/// Whether a worker is named by its file; otherwise by its module.
+pub(crate) fn is_file(worker: &Path) -> bool {
+    worker.extension().is_some_and(|extension| extension == "py") || worker.components().count() > 1
+}
+
+fn socket_pair() -> std::io::Result<(UnixStream, OwnedFd)> {
+    use rustix::net::sockopt;
+    let (ours, theirs) = UnixStream::pair()?;
+    for socket in [&ours, &theirs] {
+        // Beyond the system's limit only root may go; less than asked for is slower, not wrong.
+        if sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
+        }
+    }
+    Ok((ours, theirs.into()))
+}

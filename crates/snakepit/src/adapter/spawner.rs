@@ -1,0 +1,187 @@
+//! Custody's spawner, as an adapter gets it: the only source of a worker's process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::RemoteError;
+use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
+use crate::value::ValueError;
+use crate::worker::Output;
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The process could not be started.
+    #[error(transparent)]
+    Spawn(#[from] custody::SpawnError),
+    /// It ended before it was ready.
+    #[error("worker {worker} ended before it was ready, with {status}{}", shown(.output))]
+    Exited {
+        /// The worker.
+        worker: WorkerId,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// It was not ready in time.
+    #[error("worker {worker} was not ready within {after:?} (worker_start_timeout){}", shown(.output))]
+    Timeout {
+        /// The worker.
+        worker: WorkerId,
+        /// The time that it had.
+        after: Duration,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// Its own code failed while it was loaded.
+    #[error("worker {worker} cannot start: {error}{}", shown_traceback(.error))]
+    Failed {
+        /// The worker.
+        worker: WorkerId,
+        /// Its error.
+        error: Box<RemoteError>,
+    },
+    /// It does not keep to the protocol.
+    #[error("worker {worker}: {fault}{}", shown(.output))]
+    Protocol {
+        /// The worker.
+        worker: WorkerId,
+        /// What it did.
+        fault: String,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// Something that all workers need is missing.
+    #[error("{0}")]
+    Missing(String),
+    /// The system refused a resource.
+    #[error("cannot prepare worker {worker}: {what}")]
+    System {
+        /// The worker.
+        worker: WorkerId,
+        /// What was wanted.
+        what: &'static str,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// What the worker said cannot be read.
+    #[error("worker {worker} introduces itself with something that cannot be read")]
+    Introduction {
+        /// The worker.
+        worker: WorkerId,
+        /// Why not.
+        #[source]
+        source: ValueError,
+    },
+}
+
+fn shown(output: &[String]) -> String {
+    if output.is_empty() { String::new() } else { format!("; its last lines:\n  {}", output.join("\n  ")) }
+}
+
+fn shown_traceback(error: &RemoteError) -> String {
+    error.traceback.as_deref().map_or_else(String::new, |traceback| format!("\n{}", traceback.trim_end()))
+}
+
+/// Starts the process of one worker, in custody and with its output captured.
+pub struct Spawner {
+    run: Option<Run>,
+    worker: WorkerId,
+    pool: Arc<str>,
+    concurrency: usize,
+    max_frame: usize,
+    output: Arc<Output>,
+    process: Arc<OnceLock<custody::Worker>>,
+}
+
+impl Spawner {
+    pub(crate) fn new(
+        run: Option<Run>,
+        worker: WorkerId,
+        pool: Arc<str>,
+        (concurrency, max_frame): (usize, usize),
+        output: Arc<Output>,
+    ) -> Self {
+        Self { run, worker, pool, concurrency, max_frame, output, process: Arc::default() }
+    }
+
+    /// The worker's name.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// How many calls the worker is to do at the same time.
+    pub fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// The largest message, in bytes.
+    pub fn max_frame(&self) -> usize {
+        self.max_frame
+    }
+
+    pub(crate) fn output(&self) -> Arc<Output> {
+        Arc::clone(&self.output)
+    }
+
+    /// The worker's last lines.
+    pub fn last_lines(&self) -> Vec<String> {
+        self.output.last_lines()
+    }
+
+    /// The directory that the engine keeps its files in.
+    pub fn state_dir(&self) -> Option<&std::path::Path> {
+        self.run.as_ref().map(Run::state_dir)
+    }
+
+    /// What the pool looks at when the start fails or takes too long.
+    pub(crate) fn process(&self) -> Arc<OnceLock<custody::Worker>> {
+        Arc::clone(&self.process)
+    }
+
+    /// Starts the process. Standard input is `/dev/null`; standard output and error are read as log lines.
+    pub async fn spawn(&self, command: Command) -> Result<custody::Worker, StartError> {
+        let run = self.run.clone().ok_or_else(|| {
+            StartError::Missing(
+                "this pool was started without custody: its adapter says that it starts no processes".into(),
+            )
+        })?;
+        let (out_reader, out_writer) = self.pipe()?;
+        let (err_reader, err_writer) = self.pipe()?;
+        let command = command
+            .worker_id(self.worker.clone())
+            .stdin(custody::Stdio::Null)
+            .stdout(out_writer)
+            .stderr(err_writer);
+        let spawned = tokio::task::spawn_blocking(move || run.spawn(command)).await;
+        let process = spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))??;
+        let _ = self.process.set(process.clone());
+        self.output.capture(out_reader, "stdout");
+        self.output.capture(err_reader, "stderr");
+        Ok(process)
+    }
+
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), StartError> {
+        let flags = rustix::pipe::PipeFlags::CLOEXEC;
+        let pipe = rustix::pipe::pipe_with(flags).and_then(|(reader, writer)| {
+            rustix::io::ioctl_fionbio(&reader, true)?;
+            Ok((reader, writer))
+        });
+        pipe.map_err(|errno| self.system("a pipe for its output", errno.into()))
+    }
+
+    /// An error that names this worker.
+    pub fn system(&self, what: &'static str, source: io::Error) -> StartError {
+        StartError::System { worker: self.worker.clone(), what, source }
+    }
+}

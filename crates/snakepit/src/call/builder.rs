@@ -1,0 +1,178 @@
+//! A call as its caller writes it: `pit.call("add", args! { a: 1, b: 2 }).timeout(…).await`.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::chain::{Chain, MAX_NESTING};
+use super::ticket::Progress;
+use super::waiting::{Plan, Waiting};
+use super::{CallError, Extras, Input};
+use crate::pool::{self, Command};
+use crate::value::{Encoded, ValueError};
+
+/// Where a call goes and what travels with it: the options that calls, streams and maps have in common.
+pub(crate) struct Options {
+    pub(crate) target: Result<Arc<pool::Shared>, CallError>,
+    pub(crate) pools: Arc<pool::Directory>,
+    pub(crate) command: Arc<Command>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) queue_timeout: Option<Duration>,
+    pub(crate) priority: i8,
+    pub(crate) idempotent: bool,
+    pub(crate) extras: Option<Box<Extras>>,
+}
+
+impl Options {
+    pub(crate) fn new(
+        pools: Arc<pool::Directory>,
+        target: Result<Arc<pool::Shared>, CallError>,
+        command: &str,
+    ) -> Self {
+        Self {
+            command: command_of(&target, command),
+            target,
+            pools,
+            timeout: None,
+            queue_timeout: None,
+            priority: 0,
+            idempotent: false,
+            extras: None,
+        }
+    }
+
+    pub(crate) fn choose_pool(&mut self, name: &str) {
+        self.target = self.pools.find(name);
+        self.command = command_of(&self.target, &self.command.name);
+    }
+
+    pub(crate) fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    pub(crate) fn begin(self, input: Result<Encoded, ValueError>) -> Result<Waiting, CallError> {
+        let input = input
+            .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })?;
+        self.begin_with(Input::One(input))
+    }
+
+    pub(crate) fn begin_with(mut self, input: Input) -> Result<Waiting, CallError> {
+        let pool = self.target?;
+        if let Some(chain) = Chain::current() {
+            if chain.links().len() >= MAX_NESTING {
+                let cycle = format!("{chain}{}.{}", pool.name, self.command.name);
+                return Err(CallError::Cycle { depth: chain.links().len(), cycle });
+            }
+            self.extras.get_or_insert_default().chain = Some(chain);
+        }
+        let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
+        let default = if streams { pool.config.stream_timeout } else { pool.config.call_timeout };
+        let plan = Plan {
+            command: self.command,
+            input,
+            timeout: self.timeout.unwrap_or(default),
+            queue_timeout: self.queue_timeout.unwrap_or(pool.config.queue_timeout),
+            priority: self.priority,
+            extras: self.extras,
+        };
+        Waiting::begin(pool, plan)
+    }
+}
+
+fn command_of(pool: &Result<Arc<pool::Shared>, CallError>, name: &str) -> Arc<Command> {
+    pool.as_ref().map_or_else(|_| Arc::new(Command::new(name)), |pool| pool.command(name))
+}
+
+/// Writes the options that calls, streams and maps have in common.
+macro_rules! common_options {
+    () => {
+        /// The pool that serves it; the first one unless this is said.
+        pub fn pool(mut self, name: &str) -> Self {
+            self.options.choose_pool(name);
+            self
+        }
+
+        /// The session that it belongs to.
+        pub fn session(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
+            self.options.extras().session = Some(id.into());
+            self
+        }
+
+        /// How long it may take in all: in the queue, at the worker, and as a stream.
+        pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.options.timeout = Some(timeout);
+            self
+        }
+
+        /// How long it may wait for a worker.
+        pub fn queue_timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.options.queue_timeout = Some(timeout);
+            self
+        }
+
+        /// Higher ones are served first; 0 unless this is said.
+        pub fn priority(mut self, priority: i8) -> Self {
+            self.options.priority = priority;
+            self
+        }
+
+        /// Says that doing it twice does no harm.
+        pub fn idempotent(mut self) -> Self {
+            self.options.idempotent = true;
+            self
+        }
+
+        /// Something that travels with it; the worker finds it in its context.
+        pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+            self.options.extras().metadata.insert(key.into(), value.into());
+            self
+        }
+    };
+}
+pub(crate) use common_options;
+
+/// A call that is about to be made. Await it; dropping the future cancels the call.
+#[must_use = "a call is made when it is awaited"]
+pub struct CallBuilder<T> {
+    options: Options,
+    input: Result<Encoded, ValueError>,
+    watcher: Option<Box<dyn FnMut(Progress) + Send>>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> CallBuilder<T> {
+    pub(crate) fn new(options: Options, args: &(impl Serialize + ?Sized)) -> Self {
+        Self { options, input: Encoded::encode_args(args), watcher: None, value: PhantomData }
+    }
+
+    common_options!();
+
+    /// Hears of the progress that the worker tells.
+    pub fn on_progress(mut self, watcher: impl FnMut(Progress) + Send + 'static) -> Self {
+        self.watcher = Some(Box::new(watcher));
+        self
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> IntoFuture for CallBuilder<T> {
+    type Output = Result<T, CallError>;
+    type IntoFuture = BoxFuture<'static, Result<T, CallError>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut waiting = self.options.begin(self.input)?;
+            let value = match self.watcher {
+                None => waiting.value().await?,
+                Some(watcher) => waiting.value_with_progress(watcher).await?,
+            };
+            value
+                .decode()
+                .map_err(|source| CallError::Result { command: waiting.command.name.to_string(), source })
+        })
+    }
+}

@@ -1,0 +1,332 @@
+//! One command over many inputs, as fast as the workers can: small inputs travel many to a frame, each with its own
+//! outcome, and inputs are taken only as fast as outcomes are read.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered};
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::builder::{Options, common_options};
+use super::waiting::{Plan, Waiting};
+use super::{CallError, Extras, Input, RemoteError};
+use crate::pool::{self, Command};
+use crate::value::{Encoded, Value, ValueError};
+
+/// How much work one frame carries, as far as it is known how long the command takes.
+const CHUNK: Duration = Duration::from_millis(4);
+/// How many bytes of inputs one frame carries at the most.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+type Inputs = Box<dyn Iterator<Item = Result<Encoded, ValueError>> + Send>;
+
+/// A map that is about to begin; see [`crate::Snakepit::map`].
+#[must_use = "a map begins with in_order() or as_they_come()"]
+pub struct MapBuilder<T> {
+    options: Options,
+    inputs: Inputs,
+    chunk: Option<usize>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
+    pub(crate) fn new<I>(options: Options, inputs: I) -> Self
+    where
+        I: IntoIterator<IntoIter: Send + 'static>,
+        I::Item: Serialize,
+    {
+        let inputs = Box::new(inputs.into_iter().map(|input| Encoded::encode_args(&input)));
+        Self { options, inputs, chunk: None, value: PhantomData }
+    }
+
+    common_options!();
+
+    /// How many inputs travel together; chosen by itself unless this is said.
+    pub fn chunk(mut self, inputs: usize) -> Self {
+        self.chunk = Some(inputs.max(1));
+        self
+    }
+
+    /// The outcomes in the order of the inputs.
+    pub fn in_order(self) -> Result<MapInOrder<T>, CallError> {
+        Ok(MapInOrder(Work::new(self, Running::InOrder(FuturesOrdered::new()))?))
+    }
+
+    /// The outcomes as they come, each with the number of its input.
+    pub fn as_they_come(self) -> Result<Map<T>, CallError> {
+        Ok(Map(Work::new(self, Running::AsTheyCome(FuturesUnordered::new()))?))
+    }
+}
+
+/// The outcomes of a map, in the order of its inputs.
+#[must_use = "a map does nothing unless it is read"]
+pub struct MapInOrder<T>(Work<T>);
+
+/// The outcomes of a map as they come, each with the number of its input.
+#[must_use = "a map does nothing unless it is read"]
+pub struct Map<T>(Work<T>);
+
+impl<T> Unpin for Work<T> {}
+
+impl<T: DeserializeOwned + Send + 'static> Stream for MapInOrder<T> {
+    type Item = Result<T, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll(context).map(|next| next.map(|(_, outcome)| outcome))
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Stream for Map<T> {
+    type Item = (usize, Result<T, CallError>);
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll(context)
+    }
+}
+
+/// The outcomes of one chunk, and the number of its first input.
+type Chunk<T> = (usize, Vec<Result<T, CallError>>);
+
+enum Running<T> {
+    InOrder(FuturesOrdered<BoxFuture<'static, Chunk<T>>>),
+    AsTheyCome(FuturesUnordered<BoxFuture<'static, Chunk<T>>>),
+}
+
+impl<T> Running<T> {
+    fn len(&self) -> usize {
+        match self {
+            Self::InOrder(chunks) => chunks.len(),
+            Self::AsTheyCome(chunks) => chunks.len(),
+        }
+    }
+
+    fn push(&mut self, chunk: BoxFuture<'static, Chunk<T>>) {
+        match self {
+            Self::InOrder(chunks) => chunks.push_back(chunk),
+            Self::AsTheyCome(chunks) => chunks.push(chunk),
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Chunk<T>>> {
+        match self {
+            Self::InOrder(chunks) => chunks.poll_next_unpin(context),
+            Self::AsTheyCome(chunks) => chunks.poll_next_unpin(context),
+        }
+    }
+}
+
+struct Work<T> {
+    job: Arc<Job>,
+    inputs: std::iter::Fuse<Inputs>,
+    chunk: Option<usize>,
+    taken: usize,
+    running: Running<T>,
+    first: usize,
+    outcomes: VecDeque<Result<T, CallError>>,
+}
+
+/// What all chunks of a map have in common.
+struct Job {
+    pool: Arc<pool::Shared>,
+    command: Arc<Command>,
+    timeout: Duration,
+    priority: i8,
+    extras: Option<Extras>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Work<T> {
+    fn new(map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
+        let pool = map.options.target?;
+        let job = Job {
+            timeout: map.options.timeout.unwrap_or(pool.config.call_timeout),
+            pool,
+            command: map.options.command,
+            priority: map.options.priority,
+            extras: map.options.extras.map(|extras| *extras),
+        };
+        Ok(Self {
+            job: Arc::new(job),
+            inputs: map.inputs.fuse(),
+            chunk: map.chunk,
+            taken: 0,
+            running,
+            first: 0,
+            outcomes: VecDeque::new(),
+        })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, CallError>)>> {
+        loop {
+            if let Some(outcome) = self.outcomes.pop_front() {
+                self.first += 1;
+                return Poll::Ready(Some((self.first - 1, outcome)));
+            }
+            self.send_chunks();
+            match ready!(self.running.poll_next(context)) {
+                None => return Poll::Ready(None),
+                Some((first, outcomes)) => {
+                    self.first = first;
+                    self.outcomes = outcomes.into();
+                }
+            }
+        }
+    }
+
+    /// Two chunks for each worker: one that it works on, one that waits for it.
+    fn send_chunks(&mut self) {
+        let wanted = 2 * self.job.pool.scheduler().berths().count().max(1);
+        while self.running.len() < wanted {
+            let size = self.chunk.unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
+            let size = if self.job.pool.takes_many() { size } else { 1 };
+            let mut inputs = Vec::with_capacity(size.min(1024));
+            let mut bytes = 0;
+            let first = self.taken;
+            while inputs.len() < size && bytes < CHUNK_BYTES {
+                let Some(input) = self.inputs.next() else { break };
+                bytes += input.as_ref().map_or(0, Encoded::payload_len);
+                inputs.push(input);
+                self.taken += 1;
+            }
+            if inputs.is_empty() {
+                return;
+            }
+            let job = Arc::clone(&self.job);
+            self.running.push(async move { (first, job.run(inputs).await) }.boxed());
+            // As long as nothing is known of the command, one chunk at a time to each place teaches enough.
+        }
+    }
+}
+
+impl Job {
+    async fn run<T: DeserializeOwned>(
+        &self,
+        inputs: Vec<Result<Encoded, ValueError>>,
+    ) -> Vec<Result<T, CallError>> {
+        let mut outcomes: Vec<Option<Result<T, CallError>>> = Vec::with_capacity(inputs.len());
+        let mut good = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            match input {
+                Ok(input) => {
+                    good.push((outcomes.len(), input));
+                    outcomes.push(None);
+                }
+                Err(source) => {
+                    outcomes.push(Some(Err(CallError::Arguments {
+                        command: self.command.name.to_string(),
+                        source,
+                    })));
+                }
+            }
+        }
+        while !good.is_empty() {
+            let rest = match self.send(good.iter().map(|(_, input)| input.clone()).collect()).await {
+                Ok(values) => {
+                    let values = self.split::<T>(&values, good.len());
+                    good.iter().zip(values).for_each(|((at, _), outcome)| outcomes[*at] = Some(outcome));
+                    good.len()
+                }
+                Err((error, started)) => {
+                    // What a dead worker had not started is done by another one.
+                    let failed = started.unwrap_or(good.len()).clamp(1, good.len());
+                    good[..failed].iter().for_each(|(at, _)| outcomes[*at] = Some(Err(error.clone())));
+                    failed
+                }
+            };
+            good.drain(..rest);
+        }
+        let missing = || {
+            Err(CallError::Remote(Box::new(RemoteError::new(
+                "bad_payload",
+                "the worker sent no outcome for it",
+            ))))
+        };
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+
+    async fn send(&self, mut inputs: Vec<Encoded>) -> Result<Encoded, (CallError, Option<usize>)> {
+        let many = self.pool.takes_many();
+        let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
+        let extras = self.extras.as_ref().map(|extras| {
+            Box::new(Extras {
+                session: extras.session.clone(),
+                metadata: extras.metadata.clone(),
+                stream: None,
+                chain: None,
+            })
+        });
+        let plan = Plan {
+            command: Arc::clone(&self.command),
+            input,
+            timeout: self.timeout,
+            // It is its own queue: what has been sent is bounded, and the rest waits for it.
+            queue_timeout: self.timeout,
+            priority: self.priority,
+            extras,
+        };
+        let mut waiting = Waiting::begin_bulk(Arc::clone(&self.pool), plan).map_err(|error| (error, None))?;
+        let value = waiting.values().await?;
+        if many {
+            return Ok(value);
+        }
+        let entry = value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)]));
+        entry.map_err(|source| (CallError::Result { command: self.command.name.to_string(), source }, None))
+    }
+
+    fn split<T: DeserializeOwned>(&self, values: &Encoded, expected: usize) -> Vec<Result<T, CallError>> {
+        if let Ok(entries) = values.decode::<Vec<Entry<T>>>() {
+            return entries
+                .into_iter()
+                .map(|entry| entry.0.map_err(|error| CallError::Remote(Box::new(error))))
+                .collect();
+        }
+        // One of them is not what the caller expects: each by itself, so that the others keep their values.
+        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+        match values.decode::<Vec<Entry<Value>>>() {
+            Ok(entries) => entries
+                .into_iter()
+                .map(|entry| match entry.0 {
+                    Ok(value) => Encoded::encode(&value).and_then(|value| value.decode()).map_err(wrong),
+                    Err(error) => Err(CallError::Remote(Box::new(error))),
+                })
+                .collect(),
+            Err(source) => (0..expected).map(|_| Err(wrong(source.clone()))).collect(),
+        }
+    }
+}
+
+/// `[true, value]` or `[false, error]`.
+struct Entry<T>(Result<T, RemoteError>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entry<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pair<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Pair<T> {
+            type Value = Entry<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("[true, value] or [false, error]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Self::Value, A::Error> {
+                let missing = || serde::de::Error::invalid_length(1, &"two entries");
+                let well = pair.next_element::<bool>()?.ok_or_else(missing)?;
+                Ok(Entry(if well {
+                    Ok(pair.next_element()?.ok_or_else(missing)?)
+                } else {
+                    Err(pair.next_element()?.ok_or_else(missing)?)
+                }))
+            }
+        }
+
+        deserializer.deserialize_seq(Pair(PhantomData))
+    }
+}

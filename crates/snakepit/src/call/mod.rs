@@ -1,0 +1,209 @@
+//! One call: what a caller asks for, and what a worker is given.
+//!
+//! A [`Call`] is owned by one place at a time, the queue of its pool or one worker, and answers its caller through the
+//! [`ticket`], which both sides share. Whoever drops a call without an answer has thereby answered: the caller is told
+//! that its worker is lost, and why. Knows nothing of protocols.
+
+mod builder;
+mod chain;
+mod error;
+mod map;
+mod stream;
+pub(crate) mod ticket;
+pub(crate) mod waiting;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use builder::CallBuilder;
+pub(crate) use builder::Options;
+pub use chain::{Chain, Link, MAX_NESTING};
+pub use error::{CallError, RemoteError};
+pub use map::{Map, MapBuilder, MapInOrder};
+pub use stream::{CallStream, StreamBuilder};
+
+use crate::pool::{Command, QueueKey, Slot};
+use crate::value::Encoded;
+use ticket::{End, Progress, Ticket};
+
+/// The number of a call, unique in its process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub(crate) u64);
+
+impl CallId {
+    /// The number itself, as the worker sees it.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The arguments of a call.
+#[derive(Debug)]
+pub enum Input {
+    /// Of one call.
+    One(Encoded),
+    /// Of many calls of one command, which travel together and have their own outcomes.
+    Many(Vec<Encoded>),
+}
+
+/// What most calls do not have.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) session: Option<Arc<str>>,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// The first credit of a stream, in items.
+    pub(crate) stream: Option<u32>,
+    pub(crate) chain: Option<Arc<Chain>>,
+}
+
+/// A call in the hands of a worker (or of the queue that it waits in).
+///
+/// Answer it with [`Call::finish`]; a call that is dropped fails with the end of its worker.
+#[must_use = "a call that is dropped fails"]
+pub struct Call {
+    pub(crate) id: CallId,
+    pub(crate) command: Arc<Command>,
+    pub(crate) input: Input,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) extras: Option<Box<Extras>>,
+    pub(crate) ticket: Arc<Ticket>,
+    /// Its place in the queue, kept so that a call that comes back stands where it stood.
+    pub(crate) key: QueueKey,
+    /// The place at a worker that it takes up, once it has one.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("id", &self.id).field("command", &self.command()).finish_non_exhaustive()
+    }
+}
+
+impl Call {
+    /// Its number.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The command's name.
+    pub fn command(&self) -> &str {
+        &self.command.name
+    }
+
+    /// The arguments.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// What is left of the caller's time.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The session it belongs to.
+    pub fn session(&self) -> Option<&str> {
+        self.extras.as_ref()?.session.as_deref()
+    }
+
+    /// What the caller sent along.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.extras
+            .iter()
+            .flat_map(|extras| extras.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+    }
+
+    /// If the caller takes a stream: how many items may be sent before it grants more.
+    pub fn stream_credit(&self) -> Option<u32> {
+        self.extras.as_ref()?.stream
+    }
+
+    /// The calls that wait for this one, if a tool of the host made it.
+    pub fn chain(&self) -> Option<&Arc<Chain>> {
+        self.extras.as_ref()?.chain.as_ref()
+    }
+
+    /// Whether the caller has gone away.
+    pub fn is_abandoned(&self) -> bool {
+        self.ticket.is_abandoned()
+    }
+
+    /// Sends one item of a stream. Gives the number of items that wait to be read.
+    pub fn send_item(&self, item: Encoded) -> usize {
+        self.ticket.item(item)
+    }
+
+    /// Tells how far the call is.
+    pub fn progress(&self, fraction: Option<f64>, text: Option<String>) {
+        self.ticket.progress(Progress { fraction, text });
+    }
+
+    /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
+    pub fn finish(self, outcome: Result<Encoded, RemoteError>) {
+        let end = match outcome {
+            Ok(value) => End::Value(value),
+            Err(error) => End::Failed(CallError::Remote(Box::new(error))),
+        };
+        self.end(end);
+    }
+
+    /// As [`Call::finish`], and says how long the worker took, so that the pool learns which commands are short.
+    pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
+        let items = match &self.input {
+            Input::One(_) => 1,
+            Input::Many(inputs) => inputs.len().max(1) as u32,
+        };
+        self.command.estimate.learn(service / items);
+        self.finish(outcome);
+    }
+
+    /// Fails it with an error of the engine.
+    pub(crate) fn fail(self, error: CallError) {
+        self.end(End::Failed(error));
+    }
+
+    fn end(self, end: End) {
+        self.ticket.end(end);
+        // Dropping it gives its slot back.
+    }
+
+    /// Hands back a call that its worker never started, to be given to another one.
+    pub fn give_back(mut self) {
+        if let Some(slot) = self.slot.take() {
+            let pool = Arc::clone(&slot.berth().pool);
+            drop(slot);
+            pool.requeue(self);
+        }
+    }
+}
+
+impl Call {
+    /// Many calls that travelled together are lost with their worker, which had started so many of them.
+    pub fn lose_after(self, started: usize) {
+        if let Some(slot) = &self.slot {
+            self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: Some(started) });
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        match self.slot.take() {
+            Some(slot) => {
+                self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: None });
+                drop(slot);
+            }
+            // Dropped out of a queue whose pool is gone.
+            None => self.ticket.end(End::Failed(CallError::Stopped)),
+        }
+    }
+}

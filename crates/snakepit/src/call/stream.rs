@@ -1,0 +1,134 @@
+//! A call that answers with many values.
+//!
+//! Backpressure by credit: the worker may send so many items ahead, and gets more as they are read, so that a slow
+//! reader slows the generator and memory stays flat.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Sleep;
+
+use super::builder::{Options, common_options};
+use super::ticket::End;
+use super::waiting::{Event, Late, Waiting};
+use super::{CallError, ticket::Progress};
+use crate::value::{Encoded, ValueError};
+
+/// How many items a worker may send ahead, unless the caller says otherwise.
+const CREDIT: u32 = 1024;
+
+/// A stream that is about to be opened with [`StreamBuilder::open`].
+#[must_use = "a stream is opened with open()"]
+pub struct StreamBuilder<T> {
+    options: Options,
+    input: Result<Encoded, ValueError>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> StreamBuilder<T> {
+    pub(crate) fn new(mut options: Options, args: &(impl Serialize + ?Sized)) -> Self {
+        options.extras().stream = Some(CREDIT);
+        Self { options, input: Encoded::encode_args(args), value: PhantomData }
+    }
+
+    common_options!();
+
+    /// How many items the worker may send ahead of the reader; 1024 unless this is said.
+    pub fn credit(mut self, items: u32) -> Self {
+        self.options.extras().stream = Some(items.max(1));
+        self
+    }
+
+    /// Opens it. Dropping the stream cancels the call.
+    pub fn open(mut self) -> Result<CallStream<T>, CallError> {
+        let credit = self.options.extras().stream.unwrap_or(CREDIT);
+        let waiting = self.options.begin(self.input)?;
+        Ok(CallStream {
+            timer: Box::pin(waiting.timer()),
+            state: State::Open(waiting),
+            credit,
+            read: 0,
+            value: PhantomData,
+        })
+    }
+}
+
+enum State {
+    Open(Waiting),
+    Ending(BoxFuture<'static, Option<CallError>>),
+    Over,
+}
+
+/// The values of a streaming call.
+#[must_use = "a stream does nothing unless it is read"]
+pub struct CallStream<T> {
+    timer: Pin<Box<Sleep>>,
+    state: State,
+    credit: u32,
+    /// Items that were read since credit was last granted.
+    read: u32,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> CallStream<T> {
+    /// The progress that the worker has told since this was last asked.
+    pub fn take_progress(&self) -> Option<Progress> {
+        match &self.state {
+            State::Open(waiting) => waiting.take_progress(),
+            State::Ending(_) | State::Over => None,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Stream for CallStream<T> {
+    type Item = Result<T, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Over => return Poll::Ready(None),
+                State::Ending(ending) => {
+                    let error = ready!(ending.as_mut().poll(context));
+                    this.state = State::Over;
+                    return Poll::Ready(error.map(Err));
+                }
+                State::Open(waiting) => match ready!(waiting.poll_event(this.timer.as_mut(), context)) {
+                    Ok(Event::Item(item)) => {
+                        this.read += 1;
+                        // Half at a time: fewer frames, and the worker does not run dry meanwhile.
+                        if this.read * 2 >= this.credit {
+                            waiting.grant(std::mem::take(&mut this.read));
+                        }
+                        let command = &waiting.command.name;
+                        let value = item
+                            .decode()
+                            .map_err(|source| CallError::Result { command: command.to_string(), source });
+                        if value.is_err() {
+                            this.state = State::Over;
+                        }
+                        return Poll::Ready(Some(value));
+                    }
+                    Ok(Event::End(end)) => this.end(end),
+                    Err(late) => this.give_up(late),
+                },
+            }
+        }
+    }
+}
+
+impl<T> CallStream<T> {
+    fn end(&mut self, end: End) {
+        let State::Open(mut waiting) = std::mem::replace(&mut self.state, State::Over) else { return };
+        self.state = State::Ending(Box::pin(async move { waiting.conclude(end).await.err() }));
+    }
+
+    fn give_up(&mut self, late: Late) {
+        self.state = State::Ending(Box::pin(async move { Some(late.explain().await) }));
+    }
+}

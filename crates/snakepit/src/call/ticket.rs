@@ -1,0 +1,186 @@
+//! What a caller and its call share: where the call is, what has come of it, and whom to wake.
+//!
+//! One allocation per call, one short lock per event. The first end counts; whatever comes later is ignored.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::CallError;
+use crate::pool::QueueKey;
+use crate::value::Encoded;
+use crate::worker::Berth;
+
+/// How far a call is, as its worker tells.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Progress {
+    /// Between 0 and 1, if it can be said.
+    pub fraction: Option<f64>,
+    /// For a person.
+    pub text: Option<String>,
+}
+
+/// Where a call is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Queued(QueueKey),
+    With(Arc<Berth>),
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Its value; of a stream, the mark that it is complete.
+    Value(Encoded),
+    Failed(CallError),
+    /// Its worker is gone; the autopsy says why. Of many calls that travelled together: how many were started.
+    Lost {
+        berth: Arc<Berth>,
+        started: Option<usize>,
+    },
+}
+
+#[derive(Debug, Default)]
+enum Outcome {
+    #[default]
+    Open,
+    Ended(End),
+    Taken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    place: Option<Place>,
+    items: VecDeque<Encoded>,
+    progress: Option<Progress>,
+    outcome: Outcome,
+    abandoned: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ticket(Mutex<State>);
+
+impl Ticket {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        self.state().place = Some(place);
+    }
+
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.state().place.clone()
+    }
+
+    pub(crate) fn berth(&self) -> Option<Arc<Berth>> {
+        match self.place()? {
+            Place::With(berth) => Some(berth),
+            Place::Queued(_) => None,
+        }
+    }
+
+    pub(crate) fn end(&self, end: End) {
+        let mut state = self.state();
+        if matches!(state.outcome, Outcome::Open) {
+            state.outcome = Outcome::Ended(end);
+            wake(state);
+        } else {
+            // Dropped after the lock: what an end holds may lead back here.
+            drop(state);
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self.state().outcome, Outcome::Open)
+    }
+
+    pub(crate) fn item(&self, item: Encoded) -> usize {
+        let mut state = self.state();
+        if state.abandoned {
+            return 0;
+        }
+        state.items.push_back(item);
+        let waiting = state.items.len();
+        if waiting == 1 {
+            wake(state);
+        }
+        waiting
+    }
+
+    pub(crate) fn progress(&self, progress: Progress) {
+        let mut state = self.state();
+        state.progress = Some(progress);
+        wake(state);
+    }
+
+    /// The latest progress since this was asked last.
+    pub(crate) fn take_progress(&self) -> Option<Progress> {
+        self.state().progress.take()
+    }
+
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state();
+        state.abandoned = true;
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        drop(items);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state().abandoned
+    }
+
+    pub(crate) fn poll_end(&self, context: &mut Context<'_>) -> Poll<End> {
+        self.poll(context, |state| match std::mem::replace(&mut state.outcome, Outcome::Taken) {
+            Outcome::Ended(end) => Poll::Ready(end),
+            other => {
+                state.outcome = other;
+                Poll::Pending
+            }
+        })
+    }
+
+    /// The next item, or the end once all items are read.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Encoded, End>> {
+        self.poll(context, |state| match state.items.pop_front() {
+            Some(item) => Poll::Ready(Ok(item)),
+            None => match std::mem::replace(&mut state.outcome, Outcome::Taken) {
+                Outcome::Ended(end) => Poll::Ready(Err(end)),
+                other => {
+                    state.outcome = other;
+                    Poll::Pending
+                }
+            },
+        })
+    }
+
+    /// Ready once the call has ended, whoever takes the end.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll(context, |state| match state.outcome {
+            Outcome::Open => Poll::Pending,
+            Outcome::Ended(_) | Outcome::Taken => Poll::Ready(()),
+        })
+    }
+
+    fn poll<T>(&self, context: &mut Context<'_>, look: impl FnOnce(&mut State) -> Poll<T>) -> Poll<T> {
+        let mut state = self.state();
+        let seen = look(&mut state);
+        if seen.is_pending() {
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+        }
+        seen
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

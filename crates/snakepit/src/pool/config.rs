@@ -1,0 +1,184 @@
+//! What a pool is made of, with its defaults.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::adapter::Adapter;
+
+/// Which worker serves the calls of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Affinity {
+    /// The one that served it last if it is free, else any.
+    #[default]
+    Hint,
+    /// The one that served it first; calls wait for it.
+    StrictQueue,
+    /// The one that served it first; while it is busy, calls fail.
+    StrictFailFast,
+}
+
+/// How long each stage of a cancel may take before the next begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CancelGrace {
+    /// For the worker's code to see the flag and stop by itself.
+    pub ask: Duration,
+    /// For the exception that is raised in the call.
+    pub raise: Duration,
+    /// Between TERM and KILL to the worker.
+    pub terminate: Duration,
+}
+
+impl Default for CancelGrace {
+    fn default() -> Self {
+        Self { ask: Duration::from_secs(1), raise: Duration::from_secs(2), terminate: Duration::from_secs(3) }
+    }
+}
+
+/// A pool to be started: workers of one kind, and how calls reach them.
+///
+/// ```
+/// use std::time::Duration;
+/// use snakepit::Pool;
+///
+/// let pool = Pool::python("worker.py").name("math").workers(4).call_timeout(Duration::from_secs(10));
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Pool {
+    pub(crate) name: String,
+    pub(crate) adapter: Arc<dyn Adapter>,
+    pub(crate) workers: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) queue_limit: usize,
+    pub(crate) queue_timeout: Duration,
+    pub(crate) call_timeout: Duration,
+    pub(crate) stream_timeout: Duration,
+    pub(crate) start_timeout: Duration,
+    pub(crate) start_batch: usize,
+    pub(crate) affinity: Affinity,
+    pub(crate) session_ttl: Duration,
+    pub(crate) max_sessions: usize,
+    pub(crate) cancel_grace: CancelGrace,
+    pub(crate) max_frame: usize,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.name)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// A pool of workers of any kind.
+    pub fn new(name: impl Into<String>, adapter: impl Adapter) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            name: name.into(),
+            adapter: Arc::new(adapter),
+            workers: cores * 2,
+            concurrency: 1,
+            queue_limit: 1000,
+            queue_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_mins(5),
+            stream_timeout: Duration::from_mins(15),
+            start_timeout: Duration::from_secs(30),
+            start_batch: cores * 4,
+            affinity: Affinity::default(),
+            session_ttl: Duration::from_hours(1),
+            max_sessions: 10_000,
+            cancel_grace: CancelGrace::default(),
+            max_frame: 256 << 20,
+        }
+    }
+
+    /// The name that calls use to choose it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many workers there are; twice the number of cores unless it is set.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// How many calls a worker does at the same time; 1 unless it is set.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// How many calls may wait; 1000 unless it is set.
+    pub fn queue_limit(mut self, limit: usize) -> Self {
+        self.queue_limit = limit;
+        self
+    }
+
+    /// How long a call may wait for a worker; 10 s unless it is set.
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take in all, unless it says otherwise itself; 300 s unless it is set.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
+        self
+    }
+
+    /// How long a stream may take in all, unless it says otherwise itself; 900 s unless it is set.
+    pub fn stream_timeout(mut self, timeout: Duration) -> Self {
+        self.stream_timeout = timeout;
+        self
+    }
+
+    /// How long a worker may take to get ready; 30 s unless it is set.
+    pub fn worker_start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = timeout;
+        self
+    }
+
+    /// How many workers are started at the same time; four times the number of cores unless it is set.
+    pub fn start_batch(mut self, batch: usize) -> Self {
+        self.start_batch = batch.max(1);
+        self
+    }
+
+    /// Which worker serves the calls of a session.
+    pub fn affinity(mut self, affinity: Affinity) -> Self {
+        self.affinity = affinity;
+        self
+    }
+
+    /// How long a session lives that nobody visits; an hour unless it is set.
+    pub fn session_ttl(mut self, ttl: Duration) -> Self {
+        self.session_ttl = ttl;
+        self
+    }
+
+    /// How many sessions there may be; 10,000 unless it is set.
+    pub fn max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+
+    /// How long each stage of a cancel may take.
+    pub fn cancel_grace(mut self, grace: CancelGrace) -> Self {
+        self.cancel_grace = grace;
+        self
+    }
+
+    /// The largest message to or from a worker, in bytes; 256 MiB unless it is set.
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.max_frame = bytes;
+        self
+    }
+}

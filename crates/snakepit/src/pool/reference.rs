@@ -1,0 +1,182 @@
+//! A running pool, as its user holds it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::crew::{Crew, tell_of_session_end};
+use super::{Directory, Health, SessionInfo, Shared};
+use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
+use crate::custody::{self, Pid};
+use crate::worker::OutputLine;
+
+/// A running pool. Cheap to clone.
+#[derive(Clone)]
+pub struct PoolRef {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) crew: Crew,
+    pub(crate) pools: Arc<Directory>,
+}
+
+impl fmt::Debug for PoolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PoolRef").field(&self.shared.name).finish()
+    }
+}
+
+/// How it stands with a pool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// The workers that serve.
+    pub workers: Vec<WorkerStatus>,
+    /// How many calls wait.
+    pub queued: usize,
+    /// How many calls are with workers.
+    pub in_flight: usize,
+    /// How many sessions there are.
+    pub sessions: usize,
+    /// Why there are fewer workers than asked for, if there are.
+    pub trouble: Option<String>,
+}
+
+/// How it stands with a worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// Its name.
+    pub id: String,
+    /// Its process.
+    pub pid: Option<Pid>,
+    /// How many calls it was given so far.
+    pub calls: u64,
+    /// How long it has served.
+    pub age: Duration,
+    /// Its language and version.
+    pub language: String,
+}
+
+impl PoolRef {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn options(&self, command: &str) -> Options {
+        Options::new(Arc::clone(&self.pools), Ok(Arc::clone(&self.shared)), command)
+    }
+
+    /// A call of a command; see [`crate::Snakepit::call`].
+    pub fn call<T: DeserializeOwned + Send + 'static>(
+        &self,
+        command: &str,
+        args: impl Serialize,
+    ) -> CallBuilder<T> {
+        CallBuilder::new(self.options(command), &args)
+    }
+
+    /// A call that answers with many values; see [`crate::Snakepit::stream`].
+    pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
+        StreamBuilder::new(self.options(command), &args)
+    }
+
+    /// One command over many inputs; see [`crate::Snakepit::map`].
+    pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+        I: IntoIterator<IntoIter: Send + 'static>,
+        I::Item: Serialize,
+    {
+        MapBuilder::new(self.options(command), inputs)
+    }
+
+    /// Changes the number of workers. Those that are too many finish what they have.
+    pub fn scale(&self, workers: usize) {
+        self.crew.scale(workers);
+    }
+
+    /// Until as many workers serve as were asked for.
+    pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
+        let mut health = self.shared.health.subscribe();
+        let ready = tokio::time::timeout(timeout, health.wait_for(|health| *health == Health::Ready)).await;
+        match ready {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(CallError::Stopped),
+            Err(_) => {
+                let reason = match &*self.shared.health.borrow() {
+                    Health::Short { reason, .. } => reason.to_string(),
+                    Health::Starting | Health::Ready => {
+                        format!("not all workers were ready within {timeout:?}")
+                    }
+                };
+                Err(CallError::NoWorkers { pool: self.shared.name.to_string(), reason })
+            }
+        }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> PoolStatus {
+        let trouble = match &*self.shared.health.borrow() {
+            Health::Short { reason, .. } => Some(reason.to_string()),
+            Health::Starting | Health::Ready => None,
+        };
+        let scheduler = self.shared.scheduler();
+        let worker = |berth: &Arc<crate::worker::Berth>| WorkerStatus {
+            id: berth.id.to_string(),
+            pid: berth.handle.process().map(custody::Worker::pid),
+            calls: berth.calls.load(Ordering::Relaxed),
+            age: berth.ready_at.elapsed(),
+            language: berth.handle.introduction().language.clone(),
+        };
+        PoolStatus {
+            name: self.shared.name.to_string(),
+            workers: scheduler.berths().map(worker).collect(),
+            queued: scheduler.depth(),
+            in_flight: scheduler.held(),
+            sessions: self.shared.sessions.list().len(),
+            trouble,
+        }
+    }
+
+    /// The commands that its workers serve.
+    pub fn commands(&self) -> Vec<String> {
+        self.shared.command_names()
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.shared.sessions.list()
+    }
+
+    /// Ends a session: its store is dropped, and the workers that have served it are told.
+    pub fn end_session(&self, id: &str) -> bool {
+        let ended = self.shared.sessions.end(id);
+        if let Some(session) = &ended {
+            tell_of_session_end(&self.shared, session);
+        }
+        ended.is_some()
+    }
+
+    /// What a worker printed last, and how many lines before that are not kept.
+    pub fn output(&self, worker: &str) -> Option<(Vec<OutputLine>, u64)> {
+        let scheduler = self.shared.scheduler();
+        let berth = scheduler.berths().find(|berth| berth.id.as_str() == worker)?;
+        Some(berth.output.lines())
+    }
+
+    /// Asks the workers' `health` hooks, each worker in turn.
+    pub async fn check_health(&self) -> Vec<(String, Result<crate::value::Value, CallError>)> {
+        let berths: Vec<_> = self.shared.scheduler().berths().cloned().collect();
+        let mut answers = Vec::with_capacity(berths.len());
+        for berth in berths {
+            answers.push((berth.id.to_string(), self.shared.ask_health(&berth).await));
+        }
+        answers
+    }
+}

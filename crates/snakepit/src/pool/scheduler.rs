@@ -1,0 +1,437 @@
+//! Who serves which call: the queue, the places at the workers, and the choice between them.
+//!
+//! Pure bookkeeping under one lock: no I/O, no clock, nothing that waits. Every step of a call costs the same whatever the
+//! number of workers; a queued call costs the logarithm of the queue.
+//!
+//! A worker (a *post* here) is in one of four conditions, each with its list; entries of the lists may be out of date
+//! and are checked when they are taken:
+//!
+//! ```text
+//! Idle ──call──► Partial ──call──► Ahead ──call──► Full
+//!   ▲  (nothing)   (free places)    (all places taken, short calls may wait at it)
+//!   └────────────────────────── answer ◄────────────────────────────────┘
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::Limit;
+use super::estimate::{MAX_HELD, may_wait_at_worker};
+use crate::call::Call;
+use crate::call::ticket::Place;
+use crate::worker::Berth;
+
+/// The order in which queued calls are served: by priority, then by age.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct QueueKey {
+    rank: i16,
+    number: u64,
+}
+
+impl QueueKey {
+    /// Calls that others wait for come before all: they free workers.
+    pub(crate) const NESTED_RANK: i16 = i16::MIN;
+
+    pub(crate) fn new(priority: i8, number: u64) -> Self {
+        Self { rank: -i16::from(priority), number }
+    }
+
+    pub(crate) fn nested(number: u64) -> Self {
+        Self { rank: Self::NESTED_RANK, number }
+    }
+
+    fn is_nested(self) -> bool {
+        self.rank == Self::NESTED_RANK
+    }
+}
+
+/// Which worker a call may go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish {
+    Any,
+    /// This one if it has a free place, else any.
+    Rather(usize),
+    /// This one, waiting for it if need be.
+    Only(usize),
+    /// This one, now or not at all.
+    OnlyNow(usize),
+}
+
+/// What became of a call that was offered.
+#[derive(Debug)]
+pub(crate) enum Placed {
+    Now(Call),
+    Queued,
+    Saturated(Call, usize),
+    Busy(Call),
+    Closed(Call),
+}
+
+/// A call's place at a worker, to be given back with [`Scheduler::release`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) post: usize,
+    nanos: u32,
+    nested: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    Idle,
+    Partial,
+    Ahead,
+    Full,
+}
+
+#[derive(Debug)]
+struct Post {
+    berth: Arc<Berth>,
+    /// Calls that it holds, those not counted that wait for a tool and have lent their place to a nested call.
+    held: usize,
+    /// How much work that is, as far as it is known.
+    nanos: u64,
+    /// Calls of it that wait for a tool of the host.
+    asking: usize,
+    /// Nested calls that it serves in the place of those.
+    guests: usize,
+    /// Calls that only this one may serve.
+    bound: BTreeMap<QueueKey, Call>,
+    condition: Condition,
+    listed: [bool; 3],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    concurrency: usize,
+    limit: usize,
+    queue: BTreeMap<QueueKey, Call>,
+    bound: usize,
+    posts: Vec<Option<Post>>,
+    vacant: Vec<usize>,
+    lists: [VecDeque<usize>; 3],
+    /// Posts with calls that wait for a tool; entries may be out of date.
+    askers: VecDeque<usize>,
+    open: bool,
+}
+
+impl Scheduler {
+    pub(crate) fn new(concurrency: usize, limit: usize) -> Self {
+        Self {
+            concurrency,
+            limit,
+            queue: BTreeMap::new(),
+            bound: 0,
+            posts: Vec::new(),
+            vacant: Vec::new(),
+            lists: Default::default(),
+            askers: VecDeque::new(),
+            open: true,
+        }
+    }
+
+    /// How many calls wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.queue.len() + self.bound
+    }
+
+    /// How many calls are with workers.
+    pub(crate) fn held(&self) -> usize {
+        self.posts.iter().flatten().map(|post| post.held + post.guests).sum()
+    }
+
+    pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
+        self.posts.iter().flatten().map(|post| &post.berth)
+    }
+
+    pub(crate) fn held_by(&self, post: usize) -> usize {
+        self.post(post).map_or(0, |post| post.held + post.guests)
+    }
+
+    fn post(&self, index: usize) -> Option<&Post> {
+        self.posts.get(index)?.as_ref()
+    }
+
+    /// A free index for a worker that is about to be started.
+    pub(crate) fn reserve(&mut self) -> usize {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.posts.push(None);
+            self.posts.len() - 1
+        })
+    }
+
+    /// The index is no longer used: its worker is gone, or could not be started.
+    pub(crate) fn vacate(&mut self, index: usize) {
+        debug_assert!(self.posts[index].is_none(), "a worker that serves keeps its index");
+        self.vacant.push(index);
+    }
+
+    /// Whether this worker takes calls.
+    pub(crate) fn serves(&self, berth: &Arc<Berth>) -> bool {
+        self.post(berth.post).is_some_and(|post| Arc::ptr_eq(&post.berth, berth))
+    }
+
+    /// A worker is ready: it is idle. Work for it is had by [`Scheduler::next_for`].
+    pub(crate) fn enlist(&mut self, berth: Arc<Berth>) {
+        let index = berth.post;
+        self.posts[index] = Some(Post {
+            berth,
+            held: 0,
+            nanos: 0,
+            asking: 0,
+            guests: 0,
+            bound: BTreeMap::new(),
+            condition: Condition::Full,
+            listed: [false; 3],
+        });
+        self.relist(index);
+    }
+
+    /// A worker takes no more calls. What was bound to it goes to the others.
+    pub(crate) fn retire(&mut self, index: usize) -> bool {
+        let Some(post) = self.posts.get_mut(index).and_then(Option::take) else { return false };
+        self.bound -= post.bound.len();
+        self.queue.extend(post.bound);
+        true
+    }
+
+    /// Finds a worker for a new call, or a place in the queue.
+    pub(crate) fn offer(&mut self, call: Call, wish: Wish, limit: Limit) -> Placed {
+        // A pool that closes lets what is under way finish, and nested calls are a part of that.
+        if !self.open && !call.key.is_nested() {
+            return Placed::Closed(call);
+        }
+        match wish {
+            Wish::Any => {}
+            Wish::Rather(index) => {
+                if self.has_free_place(index) {
+                    return Placed::Now(self.assign(index, call, false));
+                }
+            }
+            Wish::Only(index) | Wish::OnlyNow(index) => {
+                if self.has_free_place(index) {
+                    return Placed::Now(self.assign(index, call, false));
+                }
+                if matches!(wish, Wish::OnlyNow(_)) {
+                    return Placed::Busy(call);
+                }
+                if limit == Limit::Holds && self.depth() >= self.limit {
+                    let depth = self.depth();
+                    return Placed::Saturated(call, depth);
+                }
+                if let Some(post) = self.posts.get_mut(index).and_then(Option::as_mut) {
+                    call.ticket.set_place(Place::Queued(call.key));
+                    post.bound.insert(call.key, call);
+                    self.bound += 1;
+                    return Placed::Queued;
+                }
+            }
+        }
+        // Whoever came earlier is served earlier, even where this one would fit and that one does not.
+        let first = self.queue.first_key_value().is_none_or(|(key, _)| call.key < *key);
+        if first && let Some((index, guest)) = self.choose(&call) {
+            return Placed::Now(self.assign(index, call, guest));
+        }
+        // A nested call is never refused for want of room: those that it holds up are in the queue's way themselves.
+        if limit == Limit::Holds && self.depth() >= self.limit && !call.key.is_nested() {
+            let depth = self.depth();
+            return Placed::Saturated(call, depth);
+        }
+        self.enqueue(call);
+        Placed::Queued
+    }
+
+    /// A call that its worker never started stands again where it stood.
+    pub(crate) fn requeue(&mut self, call: Call) -> Placed {
+        if !self.open {
+            return Placed::Closed(call);
+        }
+        if let Some((index, guest)) = self.choose(&call) {
+            return Placed::Now(self.assign(index, call, guest));
+        }
+        self.enqueue(call);
+        Placed::Queued
+    }
+
+    fn enqueue(&mut self, call: Call) {
+        call.ticket.set_place(Place::Queued(call.key));
+        self.queue.insert(call.key, call);
+    }
+
+    /// Takes a call out of the queue.
+    pub(crate) fn withdraw(&mut self, key: QueueKey) -> Option<Call> {
+        if let Some(call) = self.queue.remove(&key) {
+            return Some(call);
+        }
+        if self.bound == 0 {
+            return None;
+        }
+        let call = self.posts.iter_mut().flatten().find_map(|post| post.bound.remove(&key))?;
+        self.bound -= 1;
+        Some(call)
+    }
+
+    /// A call has left its worker.
+    pub(crate) fn release(&mut self, berth: &Arc<Berth>, load: Load) {
+        // One that has retired is not listed, and another one may have its index.
+        let Some(post) = self.own_post(berth) else { return };
+        if load.nested {
+            post.guests -= 1;
+        } else {
+            post.held -= 1;
+            post.nanos -= u64::from(load.nanos);
+        }
+        self.relist(load.post);
+    }
+
+    /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.
+    pub(crate) fn asks(&mut self, berth: &Arc<Berth>) {
+        if let Some(post) = self.own_post(berth) {
+            post.asking += 1;
+            self.askers.push_back(berth.post);
+        }
+    }
+
+    /// The tool has answered.
+    pub(crate) fn answered(&mut self, berth: &Arc<Berth>) {
+        if let Some(post) = self.own_post(berth) {
+            post.asking -= 1;
+        }
+    }
+
+    fn own_post(&mut self, berth: &Arc<Berth>) -> Option<&mut Post> {
+        self.posts.get_mut(berth.post)?.as_mut().filter(|post| Arc::ptr_eq(&post.berth, berth))
+    }
+
+    /// The next call for a worker that may have a place.
+    pub(crate) fn next_for(&mut self, index: usize) -> Option<Call> {
+        let post = self.posts.get(index)?.as_ref()?;
+        let own = post.bound.first_key_value();
+        let any = self.queue.first_key_value();
+        let (call, bound) = match (own, any) {
+            (None, None) => return None,
+            (None, Some((_, call))) => (call, false),
+            (Some((mine, _)), Some((key, call))) if key < mine => (call, false),
+            (Some((_, call)), _) => (call, true),
+        };
+        let guest = match self.room(post, call) {
+            Room::None => return None,
+            Room::Own => false,
+            Room::Lent => true,
+        };
+        let call = if bound {
+            self.bound -= 1;
+            self.posts[index].as_mut()?.bound.pop_first()?.1
+        } else {
+            self.queue.pop_first()?.1
+        };
+        Some(self.assign(index, call, guest))
+    }
+
+    /// No more calls are taken, and those that wait are given back.
+    pub(crate) fn close(&mut self) -> Vec<Call> {
+        self.open = false;
+        self.drain()
+    }
+
+    /// Takes everything out of the queue.
+    pub(crate) fn drain(&mut self) -> Vec<Call> {
+        let mut calls: Vec<Call> = std::mem::take(&mut self.queue).into_values().collect();
+        for post in self.posts.iter_mut().flatten() {
+            calls.extend(std::mem::take(&mut post.bound).into_values());
+        }
+        self.bound = 0;
+        calls
+    }
+
+    fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
+        for (list, condition) in
+            [Condition::Idle, Condition::Partial, Condition::Ahead].into_iter().enumerate()
+        {
+            // The idle ones last in, first out: the rest may go to sleep, and the caches of this one are warm.
+            while let Some(index) =
+                if list == 0 { self.lists[0].pop_back() } else { self.lists[list].pop_front() }
+            {
+                let Some(post) = self.posts[index].as_mut() else { continue };
+                post.listed[list] = false;
+                if post.condition != condition {
+                    continue;
+                }
+                let post = self.posts[index].as_ref()?;
+                if matches!(self.room(post, call), Room::Own) {
+                    return Some((index, false));
+                }
+                if list == 2 {
+                    // Not now; when it answers it is listed again.
+                    self.posts[index].as_mut()?.condition = Condition::Full;
+                }
+            }
+        }
+        if call.key.is_nested() {
+            while let Some(index) = self.askers.pop_front() {
+                let Some(post) = self.posts[index].as_ref() else { continue };
+                if post.guests < post.asking {
+                    return Some((index, true));
+                }
+            }
+        }
+        None
+    }
+
+    fn has_free_place(&self, index: usize) -> bool {
+        self.post(index).is_some_and(|post| post.held < self.concurrency)
+    }
+
+    fn room(&self, post: &Post, call: &Call) -> Room {
+        if post.held < self.concurrency {
+            return Room::Own;
+        }
+        if call.key.is_nested() && post.guests < post.asking {
+            return Room::Lent;
+        }
+        let ahead = post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking == 0;
+        if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
+    }
+
+    fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
+        let Some(post) = self.posts[index].as_mut() else { return call };
+        let load = Load { post: index, nanos: call.nanos(), nested };
+        if nested {
+            post.guests += 1;
+        } else {
+            post.held += 1;
+            post.nanos += u64::from(load.nanos);
+        }
+        let berth = Arc::clone(&post.berth);
+        call.ticket.set_place(Place::With(Arc::clone(&berth)));
+        call.slot = Some(super::Slot::new(berth, load));
+        self.relist(index);
+        call
+    }
+
+    fn relist(&mut self, index: usize) {
+        let Some(post) = self.posts[index].as_mut() else { return };
+        post.condition = match post.held {
+            0 => Condition::Idle,
+            held if held < self.concurrency => Condition::Partial,
+            held if held < MAX_HELD && post.berth.tells_what_it_started => Condition::Ahead,
+            _ => Condition::Full,
+        };
+        let list = match post.condition {
+            Condition::Idle => 0,
+            Condition::Partial => 1,
+            Condition::Ahead => 2,
+            Condition::Full => return,
+        };
+        if !std::mem::replace(&mut post.listed[list], true) {
+            self.lists[list].push_back(index);
+        }
+    }
+}
+
+enum Room {
+    Own,
+    /// The place of a call that waits for a tool.
+    Lent,
+    None,
+}

@@ -1,0 +1,225 @@
+//! Sessions: calls that belong together, the worker they are best served by, and what they keep.
+//!
+//! The store lives here, in the host: it survives the worker, and ends with the session. A session ends when nobody has
+//! visited it for its time to live, or when it is ended by hand; then every worker that has served it is told.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::value::Encoded;
+use crate::worker::Berth;
+
+/// The most bytes that one session may keep.
+const STORE_LIMIT: usize = 16 << 20;
+
+/// A session, as [`crate::PoolRef::sessions`] shows it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: String,
+    /// The worker that serves it at present.
+    pub worker: Option<String>,
+    /// How many keys it keeps.
+    pub keys: usize,
+    /// How long ago it was visited.
+    pub idle: Duration,
+}
+
+#[derive(Debug)]
+struct Session {
+    berth: Weak<Berth>,
+    /// The workers that have served it, to be told of its end.
+    served_by: Vec<Weak<Berth>>,
+    visited: Instant,
+    store: BTreeMap<String, Encoded>,
+    stored: usize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<Arc<str>, Session>,
+    /// When each session may expire at the earliest, and which; looked at again then, so that a visit costs nothing.
+    by_age: VecDeque<(Instant, Arc<str>)>,
+}
+
+/// All sessions of a pool.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    ttl: Duration,
+    limit: usize,
+    table: Mutex<Table>,
+}
+
+/// What a call of a session finds.
+pub(crate) enum Visit {
+    New,
+    At(Arc<Berth>),
+    Refused { limit: usize },
+}
+
+/// Why the store cannot keep something.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("session {0} does not exist, or has ended")]
+    NoSession(String),
+    #[error("session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit")]
+    Full { session: String, bytes: usize },
+}
+
+/// A session that has ended, and who must be told.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: Arc<str>,
+    pub(crate) served_by: Vec<Weak<Berth>>,
+}
+
+impl Session {
+    fn note(&mut self, berth: &Arc<Berth>) {
+        let this = Arc::downgrade(berth);
+        if !self.served_by.iter().any(|known| known.ptr_eq(&this)) {
+            self.served_by.retain(|known| known.strong_count() > 0);
+            self.served_by.push(this.clone());
+        }
+        self.berth = this;
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
+        Self { ttl, limit, table: Mutex::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn visit(&self, id: &str) -> Visit {
+        let mut table = self.table();
+        let now = Instant::now();
+        if let Some(session) = table.sessions.get_mut(id) {
+            session.visited = now;
+            return session.berth.upgrade().map_or(Visit::New, Visit::At);
+        }
+        if table.sessions.len() >= self.limit {
+            return Visit::Refused { limit: self.limit };
+        }
+        let key: Arc<str> = id.into();
+        table.by_age.push_back((now + self.ttl, Arc::clone(&key)));
+        let session = Session {
+            berth: Weak::new(),
+            served_by: Vec::new(),
+            visited: now,
+            store: BTreeMap::new(),
+            stored: 0,
+        };
+        table.sessions.insert(key, session);
+        Visit::New
+    }
+
+    /// A worker is about to serve a session. With a strict affinity the first one keeps it: if that is another one that
+    /// still lives, says which.
+    pub(crate) fn claim(
+        &self,
+        id: &str,
+        berth: &Arc<Berth>,
+        lives: impl Fn(&Arc<Berth>) -> bool,
+    ) -> Option<Arc<Berth>> {
+        let mut table = self.table();
+        let session = table.sessions.get_mut(id)?;
+        if let Some(owner) =
+            session.berth.upgrade().filter(|owner| !Arc::ptr_eq(owner, berth) && lives(owner))
+        {
+            return Some(owner);
+        }
+        session.note(berth);
+        None
+    }
+
+    /// A worker is about to serve a session, whoever has served it before.
+    pub(crate) fn served_by(&self, id: &str, berth: &Arc<Berth>) {
+        if let Some(session) = self.table().sessions.get_mut(id) {
+            session.note(berth);
+        }
+    }
+
+    pub(crate) fn berth(&self, id: &str) -> Option<Arc<Berth>> {
+        self.table().sessions.get(id)?.berth.upgrade()
+    }
+
+    pub(crate) fn list(&self) -> Vec<SessionInfo> {
+        let now = Instant::now();
+        let shown = |(id, session): (&Arc<str>, &Session)| SessionInfo {
+            id: id.to_string(),
+            worker: session.berth.upgrade().map(|berth| berth.id.to_string()),
+            keys: session.store.len(),
+            idle: now.saturating_duration_since(session.visited),
+        };
+        self.table().sessions.iter().map(shown).collect()
+    }
+
+    pub(crate) fn end(&self, id: &str) -> Option<Ended> {
+        let (id, session) = self.table().sessions.remove_entry(id)?;
+        Some(Ended { id, served_by: session.served_by })
+    }
+
+    /// Ends the sessions whose time is over, and says when to look again.
+    pub(crate) fn expire(&self) -> (Vec<Ended>, Duration) {
+        let mut table = self.table();
+        let now = Instant::now();
+        let mut ended = Vec::new();
+        loop {
+            let Some((when, _)) = table.by_age.front() else { return (ended, self.ttl) };
+            if *when > now {
+                return (ended, *when - now);
+            }
+            let Some((_, id)) = table.by_age.pop_front() else { return (ended, self.ttl) };
+            match table.sessions.get(&id).map(|session| session.visited + self.ttl) {
+                None => {} // It was ended by hand.
+                Some(later) if later > now => table.by_age.push_back((later, id)),
+                Some(_) => {
+                    let over = table.sessions.remove(&id).map(|session| session.served_by);
+                    ended.extend(over.map(|served_by| Ended { id, served_by }));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: &str, key: &str) -> Result<Option<Encoded>, StoreError> {
+        let table = self.table();
+        let session = table.sessions.get(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
+        Ok(session.store.get(key).cloned())
+    }
+
+    pub(crate) fn set(&self, id: &str, key: String, value: Encoded) -> Result<(), StoreError> {
+        let mut table = self.table();
+        let session = table.sessions.get_mut(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
+        let freed = session.store.get(&key).map_or(0, |old| old.payload_len() + key.len());
+        let bytes = session.stored - freed + value.payload_len() + key.len();
+        if bytes > STORE_LIMIT {
+            return Err(StoreError::Full { session: id.to_owned(), bytes });
+        }
+        session.stored = bytes;
+        session.store.insert(key, value);
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, id: &str, key: &str) -> Result<bool, StoreError> {
+        let mut table = self.table();
+        let session = table.sessions.get_mut(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
+        let old = session.store.remove(key);
+        if let Some(old) = &old {
+            session.stored -= old.payload_len() + key.len();
+        }
+        Ok(old.is_some())
+    }
+
+    pub(crate) fn keys(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        let table = self.table();
+        let session = table.sessions.get(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
+        Ok(session.store.keys().cloned().collect())
+    }
+}

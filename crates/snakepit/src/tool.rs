@@ -1,0 +1,227 @@
+//! Tools: functions of the host that its workers may call while their own call runs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Call, CallId, Chain, Link, RemoteError};
+use crate::pool;
+use crate::value::Encoded;
+use crate::worker::Berth;
+
+/// What a tool knows about the call that asks it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The call.
+    pub call: CallId,
+    /// Its command.
+    pub command: Arc<str>,
+    /// Its pool.
+    pub pool: Arc<str>,
+    /// Its session.
+    pub session: Option<Arc<str>>,
+    shared: Arc<pool::Shared>,
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("call", &self.call)
+            .field("command", &self.command)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a tool answers.
+pub enum ToolAnswer {
+    /// One value.
+    Value(Encoded),
+    /// Many.
+    Stream(BoxStream<'static, Result<Encoded, RemoteError>>),
+}
+
+impl fmt::Debug for ToolAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Value(_) => "ToolAnswer::Value",
+            Self::Stream(_) => "ToolAnswer::Stream",
+        })
+    }
+}
+
+type Run = dyn Fn(Encoded, ToolContext) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> + Send + Sync;
+
+/// The tools of an engine, by name.
+#[derive(Default)]
+pub(crate) struct Tools(HashMap<String, Arc<Run>>);
+
+impl Tools {
+    pub(crate) fn add<A, R, E, F, Fut>(&mut self, name: String, tool: F)
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        E: fmt::Display,
+        F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        self.insert(name, move |args, context| {
+            let asked = args.decode::<A>().map(|args| tool(args, context));
+            async move {
+                let outcome = asked.map_err(|error| bad_arguments(&error))?.await;
+                let value = outcome.map_err(|error| failed::<E>(&error))?;
+                Encoded::encode(&value).map(ToolAnswer::Value).map_err(|error| bad_value(&error))
+            }
+            .boxed()
+        });
+    }
+
+    pub(crate) fn add_stream<A, R, E, F, S>(&mut self, name: String, tool: F)
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        E: fmt::Display,
+        F: Fn(A, ToolContext) -> S + Send + Sync + 'static,
+        S: Stream<Item = Result<R, E>> + Send + 'static,
+    {
+        self.insert(name, move |args, context| {
+            let answer = args.decode::<A>().map_err(|error| bad_arguments(&error)).map(|args| {
+                let items = tool(args, context).map(|item| {
+                    let value = item.map_err(|error| failed::<E>(&error))?;
+                    Encoded::encode(&value).map_err(|error| bad_value(&error))
+                });
+                ToolAnswer::Stream(items.boxed())
+            });
+            futures_util::future::ready(answer).boxed()
+        });
+    }
+
+    fn insert(
+        &mut self,
+        name: String,
+        run: impl Fn(Encoded, ToolContext) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.0.insert(name, Arc::new(run));
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Run>, RemoteError> {
+        self.0.get(name).map(Arc::clone).ok_or_else(|| {
+            let mut known: Vec<&str> =
+                self.0.keys().map(String::as_str).filter(|name| !name.starts_with("snakepit.")).collect();
+            known.sort_unstable();
+            let offered = if known.is_empty() {
+                "it offers none".into()
+            } else {
+                format!("it offers {}", known.join(", "))
+            };
+            RemoteError::new("unknown_command", format!("the host has no tool {name}; {offered}"))
+        })
+    }
+
+    /// The store of sessions, which workers reach as tools.
+    pub(crate) fn add_session_store(&mut self) {
+        type Stored<T> = Result<T, pool::StoreError>;
+        self.add("snakepit.session.get".into(), |at: Spot, context: ToolContext| async move {
+            Stored::Ok(context.shared.sessions.get(&at.session, &at.key)?.unwrap_or_else(Encoded::nil))
+        });
+        self.add("snakepit.session.set".into(), |at: Spot, context: ToolContext| async move {
+            let value = at.value.unwrap_or_else(Encoded::nil);
+            context.shared.sessions.set(&at.session, at.key, value)
+        });
+        self.add("snakepit.session.delete".into(), |at: Spot, context: ToolContext| async move {
+            context.shared.sessions.delete(&at.session, &at.key)
+        });
+        self.add("snakepit.session.keys".into(), |at: Spot, context: ToolContext| async move {
+            context.shared.sessions.keys(&at.session)
+        });
+    }
+}
+
+/// Where in a session's store.
+#[derive(Deserialize)]
+struct Spot {
+    session: String,
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: Option<Encoded>,
+}
+
+fn failed<E: fmt::Display>(error: &E) -> RemoteError {
+    let name = std::any::type_name::<E>();
+    RemoteError { type_name: Some(name.into()), ..RemoteError::new("exception", error.to_string()) }
+}
+
+fn bad_arguments(error: &crate::value::ValueError) -> RemoteError {
+    RemoteError::new("bad_argument", error.to_string())
+}
+
+fn bad_value(error: &crate::value::ValueError) -> RemoteError {
+    RemoteError::new("bad_value", error.to_string())
+}
+
+/// While it lives, the place of the asking call may serve a nested one.
+struct Asking(Arc<Berth>);
+
+impl Asking {
+    fn new(berth: Arc<Berth>) -> Self {
+        berth.pool.scheduler().asks(&berth);
+        berth.pool.feed(berth.post);
+        Self(berth)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.pool.scheduler().answered(&self.0);
+    }
+}
+
+impl Call {
+    /// Asks a tool of the host in the name of this call. Dropping the future cancels it.
+    pub fn ask(&self, tool: &str, args: Encoded) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> {
+        let Some(slot) = &self.slot else {
+            return futures_util::future::ready(Err(RemoteError::new("refused", "the call has no worker")))
+                .boxed();
+        };
+        let berth = Arc::clone(slot.berth());
+        let pool = Arc::clone(&berth.pool);
+        let link = Link {
+            call: self.id,
+            pool: Arc::clone(&pool.name),
+            command: Arc::clone(&self.command.name),
+            tool: tool.into(),
+        };
+        let chain = Arc::new(Chain::extended(self.chain().map(Arc::as_ref), link));
+        let context = ToolContext {
+            call: self.id,
+            command: Arc::clone(&self.command.name),
+            pool: Arc::clone(&pool.name),
+            session: self.extras.as_ref().and_then(|extras| extras.session.clone()),
+            shared: Arc::clone(&pool),
+        };
+        match pool.tools.find(tool) {
+            Err(error) => futures_util::future::ready(Err(error)).boxed(),
+            Ok(run) => async move {
+                let asking = Asking::new(berth);
+                match Arc::clone(&chain).scope(async { run(args, context).await }).await? {
+                    ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),
+                    // Items are made while they are read: in the same chain, and the call asks until the last.
+                    ToolAnswer::Stream(items) => {
+                        let items = chain.scope_stream(items).inspect(move |_| _ = &asking);
+                        Ok(ToolAnswer::Stream(items.boxed()))
+                    }
+                }
+            }
+            .boxed(),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! One worker's socket: the calls that it holds, what is to be written, and who writes it.
+//!
+//! No task stands between a caller and the socket. A call that finds the worker idle is written by its caller; one that
+//! finds it busy is left for the writer's task, which gathers what has come meanwhile; what answers bring about is
+//! written once, after the last answer of a read. So a single call costs one write and one read, and a thousand calls
+//! at a time cost a few.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::frame::Kind;
+use super::messages::{self, Hello, ReadyMessage};
+use super::outbox::Outbox;
+use super::reader;
+use super::slate::Slate;
+use crate::call::{Call, CallError, CallId, Input, RemoteError};
+use crate::value::{Encoded, write};
+use crate::worker::Output;
+
+/// What a worker's first answer was.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// It is ready.
+    Yes(ReadyMessage),
+    /// Its code could not be loaded.
+    Failed(RemoteError),
+}
+
+/// A call that the worker holds.
+pub(super) struct Held {
+    pub(super) call: Call,
+    /// Its turn among all that were sent: calls are started in this order.
+    turn: u64,
+    /// The connection was closed already: it was never written.
+    unsent: bool,
+}
+
+/// A tool that runs for the worker.
+pub(super) struct ToolRun {
+    call: u64,
+    task: AbortHandle,
+    /// How many more items may be sent.
+    pub(super) credit: Arc<Semaphore>,
+}
+
+/// Numbers that are spread well enough as they are.
+#[derive(Default)]
+pub(super) struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table takes its seven tag bits from the top.
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) calls: ByNumber<Held>,
+    pub(super) tools: ByNumber<ToolRun>,
+    outbox: Outbox,
+    /// What could not be written yet.
+    stuck: Option<Outbox>,
+    /// Memory of the last write, for the next.
+    spare: Outbox,
+    writer: Writer,
+    next_turn: u64,
+    /// The latest turn that was answered.
+    answered: u64,
+    /// Since when the worker has had something to do that it has not answered.
+    pub(super) busy_since: Option<Instant>,
+    /// Who waits for the first answer.
+    pub(super) ready: Option<oneshot::Sender<Ready>>,
+    closed: bool,
+}
+
+/// Who sees to the outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Writer {
+    #[default]
+    Nobody,
+    /// The writer's task was woken and will look.
+    Called,
+    /// Answers are being worked off; what they bring about is written after the last one.
+    Reader,
+    /// Somebody is writing, and looks again afterwards.
+    Writing,
+}
+
+/// See the module.
+pub(crate) struct Connection {
+    socket: OwnedWriteHalf,
+    state: Mutex<State>,
+    wake_writer: Notify,
+    closed: watch::Sender<Option<Arc<str>>>,
+    slate: Slate,
+    pub(super) output: Arc<Output>,
+    pub(super) max_frame: usize,
+}
+
+impl Connection {
+    /// Greets the worker. The receiver hears its first answer.
+    pub(crate) fn open(
+        socket: std::os::unix::net::UnixStream,
+        slate: Slate,
+        output: Arc<Output>,
+        hello: &Hello,
+    ) -> io::Result<(Arc<Self>, oneshot::Receiver<Ready>)> {
+        socket.set_nonblocking(true)?;
+        let (reader, socket) = tokio::net::UnixStream::from_std(socket)?.into_split();
+        let (ready, first_answer) = oneshot::channel();
+        let mut state = State { ready: Some(ready), ..State::default() };
+        let greeting = Encoded::encode(hello).map_err(io::Error::other)?;
+        state.outbox.value_frame(Kind::Hello, 0, &greeting);
+        let connection = Arc::new(Self {
+            socket,
+            state: Mutex::new(state),
+            wake_writer: Notify::new(),
+            closed: watch::Sender::new(None),
+            slate,
+            output,
+            max_frame: hello.max_frame,
+        });
+        connection.flush();
+        connection.start_tasks(reader);
+        Ok((connection, first_answer))
+    }
+
+    fn start_tasks(self: &Arc<Self>, reader: OwnedReadHalf) {
+        // Both tasks end with the connection: the reader at the end of the socket, the writer when it is told of that.
+        let writer = tokio::spawn(Arc::clone(self).write_what_is_left()).abort_handle();
+        let connection = Arc::clone(self);
+        tokio::spawn(async move {
+            let reason = reader::read(&connection, reader).await;
+            writer.abort();
+            connection.close(&reason);
+        });
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a call.
+    pub(crate) fn execute(&self, call: Call) {
+        let mut state = self.state();
+        let id = call.id().get();
+        if let Err(source) = messages::write_call(&mut state.outbox, &call) {
+            drop(state);
+            let command = call.command().to_owned();
+            call.fail(CallError::Arguments { command, source });
+            return;
+        }
+        if state.calls.is_empty() {
+            state.busy_since = Some(Instant::now());
+        }
+        state.next_turn += 1;
+        let held = Held { call, turn: state.next_turn, unsent: state.closed };
+        state.calls.insert(id, held);
+        let alone = state.calls.len() == 1;
+        self.see_to_outbox(state, alone);
+    }
+
+    /// Sends a frame about a call, if the worker still has it.
+    pub(crate) fn tell_about(&self, call: CallId, kind: Kind, number: u64) {
+        let mut state = self.state();
+        if state.calls.contains_key(&call.get()) {
+            state.outbox.frame(kind, call.get(), |out| write::uint(out, number));
+            self.see_to_outbox(state, true);
+        }
+    }
+
+    pub(super) fn send(&self, kind: Kind, call: u64, value: &Encoded) {
+        let mut state = self.state();
+        state.outbox.value_frame(kind, call, value);
+        self.see_to_outbox(state, true);
+    }
+
+    pub(super) fn send_frame(&self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        state.outbox.frame(kind, call, payload);
+        self.see_to_outbox(state, true);
+    }
+
+    fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
+        match state.writer {
+            Writer::Called | Writer::Reader | Writer::Writing => {}
+            Writer::Nobody if at_once => {
+                drop(state);
+                self.flush();
+            }
+            Writer::Nobody => {
+                state.writer = Writer::Called;
+                drop(state);
+                self.wake_writer.notify_one();
+            }
+        }
+    }
+
+    /// Writes what there is, as far as the socket takes it.
+    pub(super) fn flush(&self) {
+        loop {
+            let mut state = self.state();
+            if state.outbox.is_empty() || state.writer == Writer::Writing {
+                if state.writer != Writer::Writing {
+                    state.writer = Writer::Nobody;
+                }
+                return;
+            }
+            state.writer = Writer::Writing;
+            let spare = std::mem::take(&mut state.spare);
+            let mut batch = std::mem::replace(&mut state.outbox, spare);
+            drop(state);
+            let complete = self.write(&mut batch);
+            let mut state = self.state();
+            if complete {
+                batch.clear();
+                state.spare = batch;
+                state.writer = Writer::Nobody;
+            } else {
+                state.stuck = Some(batch);
+                drop(state);
+                self.wake_writer.notify_one();
+                return;
+            }
+        }
+    }
+
+    /// Whether everything is written. An error counts as written: the reader sees the same and closes.
+    fn write(&self, batch: &mut Outbox) -> bool {
+        while !batch.is_empty() {
+            match batch.write_with(|pieces| self.socket.try_write_vectored(pieces)) {
+                Ok(written) => batch.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(_) => return true,
+            }
+        }
+        true
+    }
+
+    async fn write_what_is_left(self: Arc<Self>) {
+        loop {
+            self.wake_writer.notified().await;
+            let stuck = self.state().stuck.take();
+            match stuck {
+                None => {
+                    // Whoever else is about to run may have something for the same write.
+                    tokio::task::yield_now().await;
+                }
+                Some(mut batch) => {
+                    while !self.write(&mut batch) {
+                        if self.socket.writable().await.is_err() {
+                            return;
+                        }
+                    }
+                    self.state().writer = Writer::Nobody;
+                }
+            }
+            self.flush();
+        }
+    }
+
+    /// From here on, what is sent waits for [`Connection::end_reading`].
+    pub(super) fn begin_reading(state: &mut State) {
+        if state.writer != Writer::Writing {
+            state.writer = Writer::Reader;
+        }
+    }
+
+    /// All answers of a read are worked off.
+    pub(super) fn end_reading(&self) {
+        let mut state = self.state();
+        if state.writer == Writer::Reader {
+            state.writer = Writer::Nobody;
+            let empty = state.outbox.is_empty();
+            drop(state);
+            if !empty {
+                self.flush();
+            }
+        }
+    }
+
+    /// The answer to a call has come: takes the call, and whatever runs for it.
+    pub(super) fn take(state: &mut State, call: u64) -> Option<Call> {
+        let held = state.calls.remove(&call)?;
+        state.answered = state.answered.max(held.turn);
+        if !state.tools.is_empty() {
+            state.tools.retain(|_, tool| {
+                let keep = tool.call != call;
+                if !keep {
+                    tool.task.abort();
+                }
+                keep
+            });
+        }
+        Some(held.call)
+    }
+
+    pub(super) fn add_tool(state: &mut State, id: u64, call: u64, task: AbortHandle, credit: Arc<Semaphore>) {
+        state.tools.insert(id, ToolRun { call, task, credit });
+    }
+
+    pub(super) fn end_tool(state: &mut State, id: u64) {
+        if let Some(tool) = state.tools.remove(&id) {
+            tool.task.abort();
+        }
+    }
+
+    /// The worker can no longer be spoken to.
+    fn close(&self, reason: &str) {
+        self.state().closed = true;
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.into());
+            first
+        });
+    }
+
+    /// Until it can no longer be spoken to; why.
+    pub(crate) async fn closed(&self) -> Arc<str> {
+        let mut closed = self.closed.subscribe();
+        match closed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_else(|| "".into()),
+            Err(_) => "".into(),
+        }
+    }
+
+    /// Asks the worker to finish and to go.
+    pub(crate) fn drain(&self) {
+        self.send_frame(Kind::Drain, 0, |_| {});
+    }
+
+    /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.
+    pub(crate) fn give_up(&self, tells_what_it_started: bool) {
+        let started = if tells_what_it_started { self.slate.started().ok() } else { None };
+        let mut state = self.state();
+        state.closed = true;
+        state.tools.drain().for_each(|(_, tool)| tool.task.abort());
+        let last_turn = started.map(|started| {
+            let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);
+            turn.max(state.answered)
+        });
+        let mut calls: Vec<Held> = state.calls.drain().map(|(_, held)| held).collect();
+        drop(state);
+        calls.sort_by_key(|held| held.turn);
+        for held in calls {
+            let not_started = held.unsent || last_turn.is_some_and(|last| held.turn > last);
+            match (&held.call.input, started) {
+                _ if not_started => held.call.give_back(),
+                (Input::Many(_), Some(started)) if started.call == held.call.id().get() => {
+                    held.call.lose_after(started.inputs as usize);
+                }
+                _ => drop(held.call),
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The header of a frame, and the kinds of frames that there are.
+
+use bytes::{Buf, BufMut};
+
+/// The version that every frame carries.
+pub(crate) const VERSION: u8 = 1;
+/// The size of a header.
+pub(crate) const HEADER: usize = 16;
+/// The payload has bodies.
+const BODIES: u16 = 1;
+
+macro_rules! kinds {
+    ($($name:ident = $number:literal,)*) => {
+        /// What a frame is about.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(crate) enum Kind {
+            $($name = $number,)*
+        }
+
+        impl Kind {
+            pub(crate) fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Hello = 1,
+    Ready = 2,
+    Call = 3,
+    Result = 4,
+    Error = 5,
+    Item = 6,
+    End = 7,
+    Credit = 8,
+    Cancel = 9,
+    HostCall = 10,
+    HostResult = 11,
+    HostError = 12,
+    HostItem = 13,
+    HostEnd = 14,
+    HostCredit = 15,
+    HostCancel = 16,
+    Log = 17,
+    Progress = 18,
+    Ping = 19,
+    Pong = 20,
+    Telemetry = 21,
+    Drain = 22,
+    Bye = 23,
+    Calls = 24,
+    Results = 25,
+    Fault = 26,
+}
+
+/// A frame's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) length: usize,
+    pub(crate) kind: Kind,
+    pub(crate) has_bodies: bool,
+    pub(crate) call: u64,
+}
+
+/// Why a header is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum BadHeader {
+    #[error("it sent a frame of version {0}, and this engine speaks version {VERSION}")]
+    Version(u8),
+    #[error("it sent a frame of the unknown kind {0}")]
+    Kind(u8),
+    #[error("it sent a frame with unknown flags {0:#06x}")]
+    Flags(u16),
+    #[error("it sent a frame of {length} bytes, and max_frame is {limit}")]
+    TooLong { length: usize, limit: usize },
+}
+
+impl Header {
+    /// Reads a header from the front of what was received. None: it is not complete yet.
+    pub(crate) fn peek(mut bytes: &[u8], limit: usize) -> Result<Option<Self>, BadHeader> {
+        if bytes.len() < HEADER {
+            return Ok(None);
+        }
+        let length = bytes.get_u32_le() as usize;
+        let version = bytes.get_u8();
+        let kind = bytes.get_u8();
+        let flags = bytes.get_u16_le();
+        let call = bytes.get_u64_le();
+        if version != VERSION {
+            return Err(BadHeader::Version(version));
+        }
+        let kind = Kind::from_number(kind).ok_or(BadHeader::Kind(kind))?;
+        if flags & !BODIES != 0 {
+            return Err(BadHeader::Flags(flags));
+        }
+        if length > limit {
+            return Err(BadHeader::TooLong { length, limit });
+        }
+        Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, call }))
+    }
+
+    pub(crate) fn write_to(self, out: &mut Vec<u8>) {
+        out.put_u32_le(self.length as u32);
+        out.put_u8(VERSION);
+        out.put_u8(self.kind as u8);
+        out.put_u16_le(if self.has_bodies { BODIES } else { 0 });
+        out.put_u64_le(self.call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let header = Header { length: 7, kind: Kind::Results, has_bodies: true, call: u64::MAX };
+        let mut bytes = Vec::new();
+        header.write_to(&mut bytes);
+        assert_eq!(bytes.len(), HEADER);
+        assert_eq!(Header::peek(&bytes, 7), Ok(Some(header)));
+        assert_eq!(Header::peek(&bytes[..15], 7), Ok(None));
+        assert_eq!(Header::peek(&bytes, 6), Err(BadHeader::TooLong { length: 7, limit: 6 }));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_by_name() {
+        let frame = |version: u8, kind: u8, flags: u16| {
+            let mut bytes = Vec::new();
+            bytes.put_u32_le(0);
+            bytes.put_u8(version);
+            bytes.put_u8(kind);
+            bytes.put_u16_le(flags);
+            bytes.put_u64_le(0);
+            Header::peek(&bytes, 100)
+        };
+        assert_eq!(frame(2, 3, 0), Err(BadHeader::Version(2)));
+        assert_eq!(frame(1, 0, 0), Err(BadHeader::Kind(0)));
+        assert_eq!(frame(1, 27, 0), Err(BadHeader::Kind(27)));
+        assert_eq!(frame(1, 3, 2), Err(BadHeader::Flags(2)));
+    }
+}

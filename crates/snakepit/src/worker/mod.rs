@@ -1,0 +1,160 @@
+//! A worker in its pool's eyes: who it is, what it printed, and how it ended.
+//!
+//! Knows workers only through [`Handle`]: no adapter, no protocol.
+
+mod autopsy;
+mod cancel;
+mod output;
+mod tend;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+pub use autopsy::Autopsy;
+pub(crate) use cancel::abandon;
+pub(crate) use output::Output;
+pub use output::OutputLine;
+pub(crate) use tend::{Ending, tend};
+
+use crate::adapter::{Handle, Reason};
+use crate::custody::{self, WorkerId};
+use crate::pool;
+
+/// A worker's place in its pool, from ready to gone.
+pub(crate) struct Berth {
+    pub(crate) post: usize,
+    pub(crate) id: WorkerId,
+    pub(crate) pool: Arc<pool::Shared>,
+    pub(crate) handle: Arc<dyn Handle>,
+    pub(crate) output: Arc<Output>,
+    pub(crate) tells_what_it_started: bool,
+    /// Calls that it was given so far.
+    pub(crate) calls: AtomicU64,
+    pub(crate) ready_at: Instant,
+    in_hand: AtomicUsize,
+    /// Whether somebody waits for it to put calls down.
+    watched: AtomicBool,
+    put_down: Notify,
+    orders: watch::Sender<Order>,
+    autopsy: watch::Sender<Option<Arc<Autopsy>>>,
+    terminated: AtomicBool,
+}
+
+/// What a worker is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    Serve,
+    /// Finish what it has, then end.
+    Retire(Reason),
+    /// End now.
+    End(Reason),
+}
+
+impl fmt::Debug for Berth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Berth").field("id", &self.id).field("post", &self.post).finish_non_exhaustive()
+    }
+}
+
+impl Berth {
+    pub(crate) fn new(
+        post: usize,
+        id: WorkerId,
+        pool: Arc<pool::Shared>,
+        handle: Arc<dyn Handle>,
+        output: Arc<Output>,
+    ) -> Self {
+        Self {
+            post,
+            id,
+            pool,
+            tells_what_it_started: handle.introduction().tells_what_it_started,
+            handle,
+            output,
+            calls: AtomicU64::new(0),
+            ready_at: Instant::now(),
+            in_hand: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
+            put_down: Notify::new(),
+            orders: watch::Sender::new(Order::Serve),
+            autopsy: watch::Sender::new(None),
+            terminated: AtomicBool::new(false),
+        }
+    }
+
+    /// A call was given to it.
+    pub(crate) fn takes(&self) {
+        self.in_hand.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call has left it.
+    pub(crate) fn puts_down(&self) {
+        self.in_hand.fetch_sub(1, Ordering::SeqCst);
+        if self.watched.load(Ordering::SeqCst) {
+            self.put_down.notify_waiters();
+        }
+    }
+
+    /// Until it holds no more than so many calls.
+    pub(crate) async fn holds_at_most(&self, calls: usize) {
+        self.watched.store(true, Ordering::SeqCst);
+        loop {
+            let put_down = self.put_down.notified();
+            if self.in_hand.load(Ordering::SeqCst) <= calls {
+                return;
+            }
+            put_down.await;
+        }
+    }
+
+    /// Tells it what to do; an order never gets milder.
+    pub(crate) fn order(&self, order: Order) {
+        self.orders.send_if_modified(|current| match (&*current, &order) {
+            (Order::Serve, _) | (Order::Retire(_), Order::End(_)) => {
+                *current = order;
+                true
+            }
+            (Order::Retire(_) | Order::End(_), _) => false,
+        });
+    }
+
+    pub(crate) fn orders(&self) -> watch::Receiver<Order> {
+        self.orders.subscribe()
+    }
+
+    /// Ends the handle, the first time this is asked.
+    pub(crate) async fn terminate(&self, reason: Reason) {
+        if !self.terminated.swap(true, Ordering::AcqRel) {
+            self.handle.terminate(reason).await;
+        }
+    }
+
+    /// What can be said about its end before more is known.
+    pub(crate) fn first_look(&self) -> Autopsy {
+        let process = self.handle.process();
+        Autopsy {
+            worker: self.id.clone(),
+            pid: process.map(custody::Worker::pid),
+            exit: process.and_then(custody::Worker::try_wait),
+            fault: None,
+            age: self.ready_at.elapsed(),
+            calls: self.calls.load(Ordering::Relaxed),
+            output: self.output.last_lines(),
+        }
+    }
+
+    pub(crate) fn set_autopsy(&self, autopsy: Autopsy) {
+        self.autopsy.send_replace(Some(Arc::new(autopsy)));
+    }
+
+    /// What is known about its end, as soon as it is known.
+    pub(crate) async fn autopsy(&self) -> Option<Arc<Autopsy>> {
+        let mut autopsy = self.autopsy.subscribe();
+        let known = autopsy.wait_for(Option::is_some).await.ok()?;
+        known.clone()
+    }
+}

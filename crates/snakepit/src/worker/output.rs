@@ -1,0 +1,212 @@
+//! What a worker prints: captured line by line, bounded, harmless to a terminal, and quiet unless somebody asks.
+//!
+//! A flood is drained, not stored: the last lines are kept, the others counted.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+use crate::custody::WorkerId;
+
+/// The most lines that are kept of one worker.
+const KEPT_LINES: usize = 200;
+/// The most bytes that are kept of one worker.
+const KEPT_BYTES: usize = 64 * 1024;
+/// The most bytes of one line that are kept.
+const LINE_LIMIT: usize = 8 * 1024;
+/// How many of the last lines an error shows.
+const SHOWN_LINES: usize = 20;
+
+/// One line that a worker printed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OutputLine {
+    /// `stdout`, `stderr`, or `log` for what came through the SDK.
+    pub stream: &'static str,
+    /// The line, without its end and with control characters spelled out.
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<OutputLine>,
+    bytes: usize,
+    dropped: u64,
+}
+
+/// The output of one worker.
+#[derive(Debug)]
+pub(crate) struct Output {
+    worker: WorkerId,
+    kept: Mutex<Kept>,
+    /// How many streams are still read.
+    open: watch::Sender<usize>,
+}
+
+impl Output {
+    pub(crate) fn new(worker: WorkerId) -> Arc<Self> {
+        Arc::new(Self { worker, kept: Mutex::default(), open: watch::Sender::new(0) })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a stream of the worker until its end.
+    pub(crate) fn capture(self: &Arc<Self>, reader: OwnedFd, stream: &'static str) {
+        let Ok(mut reader) = pipe::Receiver::from_owned_fd(reader) else { return };
+        self.open.send_modify(|open| *open += 1);
+        let output = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut lines = Lines::default();
+            let mut buffer = vec![0; 16 * 1024];
+            while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+                lines.feed(&buffer[..read], |text| output.line(stream, text));
+            }
+            lines.finish(|text| output.line(stream, text));
+            output.open.send_modify(|open| *open -= 1);
+        });
+    }
+
+    /// Until everything that the worker printed is read; what still has its streams may delay it.
+    pub(crate) async fn complete(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Keeps a text that did not come through a pipe.
+    pub(crate) fn text(&self, stream: &'static str, text: &str) {
+        let mut lines = Lines::default();
+        lines.feed(text.as_bytes(), |line| self.line(stream, line));
+        lines.finish(|line| self.line(stream, line));
+    }
+
+    fn line(&self, stream: &'static str, text: String) {
+        tracing::debug!(target: "snakepit::output", worker = %self.worker, stream, text, "worker output");
+        let mut kept = self.kept();
+        kept.bytes += text.len();
+        kept.lines.push_back(OutputLine { stream, text });
+        while kept.lines.len() > KEPT_LINES || kept.bytes > KEPT_BYTES {
+            let Some(line) = kept.lines.pop_front() else { break };
+            kept.bytes -= line.text.len();
+            kept.dropped += 1;
+        }
+    }
+
+    /// What is kept, and how many lines are not.
+    pub(crate) fn lines(&self) -> (Vec<OutputLine>, u64) {
+        let kept = self.kept();
+        (kept.lines.iter().cloned().collect(), kept.dropped)
+    }
+
+    /// The last lines, for an error.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        let kept = self.kept();
+        let skipped = kept.lines.len().saturating_sub(SHOWN_LINES);
+        let hidden = kept.dropped + skipped as u64;
+        let more = (hidden > 0).then(|| format!("({hidden} lines before these)"));
+        more.into_iter().chain(kept.lines.iter().skip(skipped).map(|line| line.text.clone())).collect()
+    }
+}
+
+/// Cuts bytes into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    line: Vec<u8>,
+    cut: usize,
+}
+
+impl Lines {
+    fn feed(&mut self, mut bytes: &[u8], mut emit: impl FnMut(String)) {
+        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            self.append(&bytes[..end]);
+            self.finish(&mut emit);
+            bytes = &bytes[end + 1..];
+        }
+        self.append(bytes);
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        let room = LINE_LIMIT - self.line.len();
+        let (kept, cut) = bytes.split_at(bytes.len().min(room));
+        self.line.extend_from_slice(kept);
+        self.cut += cut.len();
+    }
+
+    fn finish(&mut self, mut emit: impl FnMut(String)) {
+        if self.line.is_empty() && self.cut == 0 {
+            return;
+        }
+        let mut text = harmless(&String::from_utf8_lossy(&self.line));
+        if self.cut > 0 {
+            text = format!("{text}… ({} bytes more)", self.cut);
+        }
+        self.line.clear();
+        self.cut = 0;
+        emit(text);
+    }
+}
+
+/// Spells out what a terminal would obey: control characters, and those that turn the direction of writing.
+fn harmless(text: &str) -> String {
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    let obeyed = |c: char| {
+        (c.is_control() && c != '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(obeyed) {
+        return text.to_owned();
+    }
+    text.chars().flat_map(|c| if obeyed(c) { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(chunks: &[&[u8]]) -> Vec<String> {
+        let mut lines = Lines::default();
+        let mut seen = Vec::new();
+        for chunk in chunks {
+            lines.feed(chunk, |text| seen.push(text));
+        }
+        lines.finish(|text| seen.push(text));
+        seen
+    }
+
+    #[test]
+    fn lines_are_put_together_from_pieces() {
+        assert_eq!(cut(&[b"one\ntw", b"o\n", b"three"]), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_counted() {
+        let long = vec![b'x'; LINE_LIMIT + 7];
+        let seen = cut(&[&long, b"\nnext\n"]);
+        assert_eq!(seen.len(), 2);
+        assert!(seen[0].ends_with("x… (7 bytes more)"), "{}", &seen[0][LINE_LIMIT - 3..]);
+        assert_eq!(seen[1], "next");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        assert_eq!(cut(&[b"\x1b[31mred\x1b[0m\tok\r\n"]), ["\\u{1b}[31mred\\u{1b}[0m\tok"]);
+        assert_eq!(cut(&["a\u{202e}b".as_bytes()]), ["a\\u{202e}b"]);
+        assert_eq!(cut(&[b"\xff\xfe"]), ["\u{fffd}\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_flood_keeps_the_last_lines_and_counts_the_rest() {
+        let output = Output::new(WorkerId::new("w1").expect("an id"));
+        for number in 0..1000 {
+            output.line("stdout", format!("line {number}"));
+        }
+        let (lines, dropped) = output.lines();
+        assert_eq!((lines.len(), dropped), (KEPT_LINES, 1000 - KEPT_LINES as u64));
+        assert_eq!(lines.last().map(|line| line.text.as_str()), Some("line 999"));
+        assert_eq!(output.last_lines().first().map(String::as_str), Some("(980 lines before these)"));
+    }
+}

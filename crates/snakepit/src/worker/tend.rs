@@ -1,0 +1,148 @@
+//! One worker's life after it got ready: it serves, until it dies, breaks or is told to end.
+//!
+//! ```text
+//! Serve ──► Retire ──(no call left)──► terminate ──► stop ──► gone
+//!   │          │                                               ▲
+//!   └──────────┴──(died, broken, End)──► terminate ──► kill ───┘
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Autopsy, Berth, Order};
+use crate::adapter::Reason;
+use crate::custody;
+use crate::pool::AUTOPSY_PATIENCE;
+
+/// How long a worker may take to say goodbye after its last call, before TERM.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+/// How a worker came to its end.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// It was told to.
+    Told,
+    /// It was not; the autopsy in words.
+    Untold(String),
+}
+
+/// Stays with a worker until it and all that it started are gone.
+pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl FnOnce()) -> Ending {
+    let mut leaves = Some(leaves);
+    let mut orders = berth.orders();
+    let gone = gone(&berth);
+    tokio::pin!(gone);
+    let ending = loop {
+        let order = orders.borrow_and_update().clone();
+        match order {
+            Order::Serve => tokio::select! {
+                reason = &mut gone => break reason,
+                _ = orders.changed() => {}
+            },
+            Order::Retire(reason) => {
+                berth.pool.scheduler().retire(berth.post);
+                if let Some(leaves) = leaves.take() {
+                    leaves();
+                }
+                tokio::select! {
+                    reason = &mut gone => break reason,
+                    _ = orders.changed() => {}
+                    () = berth.holds_at_most(0) => break reason,
+                }
+            }
+            Order::End(reason) => break reason,
+        }
+    };
+    berth.pool.scheduler().retire(berth.post);
+    let outcome = match &ending {
+        Reason::Stopped => {
+            let _ = tokio::time::timeout(GOODBYE, berth.terminate(ending.clone())).await;
+            end_process(&berth, stop_grace).await;
+            publish_autopsy(&berth, &ending);
+            Ending::Told
+        }
+        Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) => {
+            end_after_failure(&berth, &ending, stop_grace).await;
+            match &ending {
+                Reason::Stubborn(_) => Ending::Told,
+                _ => Ending::Untold(
+                    berth
+                        .autopsy
+                        .borrow()
+                        .as_ref()
+                        .map_or_else(String::new, std::string::ToString::to_string),
+                ),
+            }
+        }
+    };
+    berth.pool.scheduler().vacate(berth.post);
+    outcome
+}
+
+/// Until it can serve no more.
+async fn gone(berth: &Berth) -> Reason {
+    tokio::select! {
+        () = process_ended(berth.handle.process()) => Reason::Died,
+        why = berth.handle.broken() => Reason::Broken(why),
+    }
+}
+
+/// Until the worker's process, and all that it started, has ended. The keeper tells within a millisecond or two.
+async fn process_ended(process: Option<&custody::Worker>) {
+    match process {
+        Some(process) => drop(process.exited().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
+    // A socket that breaks is most often the first sign of a death.
+    let ended = match berth.handle.process() {
+        Some(process) => {
+            if matches!(reason, Reason::Stubborn(_)) {
+                stop_process(process, stop_grace).await;
+            }
+            tokio::time::timeout(AUTOPSY_PATIENCE / 2, process_ended(Some(process))).await.is_ok()
+        }
+        None => false,
+    };
+    let reason = match reason {
+        Reason::Broken(_) if ended => &Reason::Died,
+        other => other,
+    };
+    // The calls that it surely did not start go to others now, the rest wait for the autopsy.
+    berth.terminate(reason.clone()).await;
+    if let Some(process) = berth.handle.process() {
+        if !ended {
+            let _ = process.kill();
+        }
+        let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
+        let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, berth.output.complete()).await;
+    }
+    publish_autopsy(berth, reason);
+    end_process(berth, Duration::ZERO).await;
+}
+
+fn publish_autopsy(berth: &Berth, reason: &Reason) {
+    let fault = match reason {
+        Reason::Died => None,
+        Reason::Stopped => Some("its pool stopped before it had answered".into()),
+        Reason::Broken(why) => Some(why.clone()),
+        Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
+    };
+    berth.set_autopsy(Autopsy { fault, ..berth.first_look() });
+}
+
+async fn end_process(berth: &Berth, grace: Duration) {
+    if let Some(process) = berth.handle.process() {
+        stop_process(process, grace).await;
+    }
+}
+
+/// TERM, grace, KILL, until it and all that it started are gone.
+async fn stop_process(process: &custody::Worker, grace: Duration) {
+    if process.try_wait().is_none() {
+        let process = process.clone();
+        let _ = tokio::task::spawn_blocking(move || process.stop(grace)).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! Calls, streams and maps with real Python workers.
+
+mod support;
+
+use futures_util::StreamExt;
+use snakepit::{CallError, Value, args};
+use support::{Pit, worker};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_returns_its_value() {
+    let pit = Pit::start(worker("basic.py").workers(2)).await;
+    let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await.expect("a sum");
+    assert_eq!(sum, 3);
+    let sum: i64 = pit.call("add", args![1, 2]).await.expect("a sum");
+    assert_eq!(sum, 3);
+    let echoed: Value = pit.call("echo", args! { value: vec![1, 2] }).await.expect("a value");
+    assert_eq!(echoed, Value::from(vec![Value::from(1), Value::from(2)]));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exception_arrives_with_type_message_traceback_and_cause() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let error = pit.call::<Value>("fail", args! { text: "why" }).await.expect_err("an exception");
+    let remote = error.remote().expect("a remote error");
+    assert_eq!((remote.type_name.as_deref(), remote.message.as_str()), (Some("ValueError"), "it failed"));
+    assert!(remote.traceback.as_deref().is_some_and(|text| text.contains("basic.py")), "{remote:?}");
+    let cause = remote.cause.as_deref().expect("a cause");
+    assert_eq!((cause.type_name.as_deref(), cause.message.as_str()), (Some("KeyError"), "'why'"));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generator_streams_in_order() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let stream = pit.stream::<u32>("count", args! { n: 5000 }).credit(16).open().expect("a stream");
+    let items: Vec<u32> = stream.map(|item| item.expect("an item")).collect().await;
+    assert_eq!(items, (0..5000).collect::<Vec<_>>());
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_keeps_the_order_of_its_inputs() {
+    let pit = Pit::start(worker("basic.py").workers(2)).await;
+    let map = pit.map::<u64, _>("echo", 0u64..10_000).in_order().expect("a map");
+    let values: Vec<u64> = map.map(|value| value.expect("a value")).collect().await;
+    assert_eq!(values, (0..10_000).collect::<Vec<_>>());
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_dies_fails_its_call_with_an_autopsy_and_is_replaced() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let error = pit.call::<Value>("die", args! { status: 7 }).await.expect_err("a death");
+    let CallError::WorkerDied { autopsy, .. } = &error else { panic!("{error}") };
+    assert_eq!(autopsy.exit.map(|exit| exit.status), Some(snakepit::custody::ExitStatus::Code(7)));
+    assert_eq!(autopsy.output, ["about to die"]);
+    let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await.expect("a new worker");
+    assert_eq!(sum, 3);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_async_command_answers_too() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let sum: i64 = pit.call("async_add", args! { a: 1, b: 2 }).await.expect("a sum");
+    assert_eq!(sum, 3);
+    pit.end().await;
+}

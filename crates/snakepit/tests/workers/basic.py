@@ -1,0 +1,58 @@
+"""Commands that the tests of calls use."""
+
+import os
+import sys
+import time
+
+import snakepit
+
+
+@snakepit.command
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@snakepit.command
+def echo(value):
+    return value
+
+
+@snakepit.command
+def count(n: int):
+    for i in range(n):
+        yield i
+
+
+@snakepit.command
+def fail(text: str):
+    try:
+        raise KeyError(text)
+    except KeyError as error:
+        raise ValueError("it failed") from error
+
+
+@snakepit.command
+def sleep(seconds: float):
+    time.sleep(seconds)
+    return seconds
+
+
+@snakepit.command
+def pid():
+    return os.getpid()
+
+
+@snakepit.command
+def die(status: int):
+    print("about to die", file=sys.stderr, flush=True)
+    os._exit(status)
+
+
+@snakepit.command
+def ask(tool: str, args: dict):
+    return snakepit.context().host.call(tool, **args)
+
+
+@snakepit.command
+async def async_add(a: int, b: int) -> int:
+    return a + b

@@ -1,0 +1,28 @@
+"""Workers for Snakepit: functions that a host calls in a process of their own.
+
+    import snakepit
+
+    @snakepit.command
+    def add(a: int, b: int) -> int:
+        return a + b
+"""
+
+from .commands import BadArgument, command, health, on_session_end, on_start, on_stop
+from .context import Cancelled, Context, HostError, NoCall, context
+from .values import BadValue
+
+__version__ = "0.1.0"
+__all__ = [
+    "BadArgument",
+    "BadValue",
+    "Cancelled",
+    "Context",
+    "HostError",
+    "NoCall",
+    "command",
+    "context",
+    "health",
+    "on_session_end",
+    "on_start",
+    "on_stop",
+]

@@ -1,0 +1,77 @@
+"""Which codec is used: the SDK's own, or msgspec once it pays.
+
+Owns the choice and its moment. Importing msgspec takes about 18 ms and 3.8 MiB, so a worker that codes little never
+does it. `SNAKEPIT_CODEC` is `auto` (the default), `python` or `msgspec`. Must not know what a value looks like.
+"""
+
+import sys
+
+from . import values, writing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from .writing import Encoded
+
+MANY_VALUES = 500
+LARGE_VALUE = 16 * 1024
+
+
+class Codec:
+    """`decode` and `encode` are plain attributes, so that the switch costs later calls nothing."""
+
+    def __init__(self, choice: str = "auto") -> None:
+        self.name = "python"
+        self.due = False
+        self._left = MANY_VALUES
+        self.decode = values.decode
+        self.encode = writing.encode
+        # For payloads that are too small to be nested too deep. Its errors say nothing: ask `decode` for the reason.
+        self.read_small: "Callable[[Any], Any]" = values.decode
+        # For None, numbers, and short texts and byte strings.
+        self.write_small: "Callable[[Any], Encoded]" = writing.encode
+        if choice == "msgspec":
+            self.accelerate()
+            if self.name != "msgspec":
+                raise ImportError("SNAKEPIT_CODEC is msgspec, but msgspec cannot be imported")
+        elif choice == "auto":
+            self.decode = self.read_small = self._counting_decode
+            self.encode = self.write_small = self._counting_encode
+        elif choice != "python":
+            raise ValueError(f"SNAKEPIT_CODEC is {choice!r}; it can be auto, python or msgspec")
+
+    def worker_is_loaded(self) -> None:
+        """If the worker's own code has imported msgspec, using it is free."""
+        if "msgspec" in sys.modules and self.decode == self._counting_decode:
+            self.accelerate()
+
+    def accelerate(self) -> None:
+        """Goes over to msgspec, if it can be imported; the SDK's own codec is as good otherwise."""
+        self.due = False
+        try:
+            from . import accelerated
+        except ImportError:
+            self.decode = self.read_small = values.decode
+            self.encode = self.write_small = writing.encode
+            return
+        self.name = "msgspec"
+        self.decode = accelerated.decode
+        self.read_small = accelerated.read_small
+        self.encode = accelerated.encode
+        self.write_small = accelerated.write_small
+
+    def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = values.MAX_DEPTH) -> "Any":
+        self._left -= 1
+        if self._left < 0 or len(payload) > LARGE_VALUE:
+            self.due = True
+        return values.decode(payload, bodies, depth)
+
+    def _counting_encode(
+        self, value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True
+    ) -> "Encoded":
+        encoded = writing.encode(value, root, limit, bodies)
+        self._left -= 1
+        if self._left < 0 or (type(encoded) is bytes and len(encoded) > LARGE_VALUE):
+            self.due = True
+        return encoded

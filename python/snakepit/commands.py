@@ -1,0 +1,166 @@
+"""Commands: what a worker offers, and the hooks of its life.
+
+Owns the registry and how a call's arguments reach the function. `signature.py` has the checks themselves. Must not
+know the wire.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, TypeVar, overload
+
+    from .signature import Signature
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80 | 0x100, 0x200
+
+
+class BadArgument(TypeError):
+    """An argument is missing, unexpected or of the wrong type. A command may raise it, too."""
+
+    __module__ = "snakepit"
+
+    def __init__(self, message: str, parameter: "Optional[str]" = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class UnknownCommand(LookupError):
+    """No command has this name; `nearest` has those that look like it."""
+
+    __module__ = "snakepit"
+
+    def __init__(self, name: str, nearest: "List[str]") -> None:
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"this worker has no command {name!r}{hint}")
+        self.nearest = nearest
+
+
+class Command:
+    """A function with its name. `run(args)` checks the arguments and calls it."""
+
+    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "checks", "signature")
+
+    def __init__(self, name: str, function: "Callable[..., Any]") -> None:
+        flags = _flags(function)
+        self.name = name
+        self.function = function
+        self.streams = bool(flags & (_GENERATOR | _ASYNC_GENERATOR))
+        self.is_async = bool(flags & (_COROUTINE | _ASYNC_GENERATOR))
+        self.run: "Callable[[Any], Any]" = self._first_run
+        # How long its calls took lately, in seconds: answers wait only for commands that are known to be quick.
+        self.peak = 1.0
+        # For the loop that calls the function itself, without `run` in between: by name, after these checks.
+        self.is_direct = False
+        self.checks: "Tuple[Tuple[str, FrozenSet[type]], ...]" = ()
+        self.signature: "Optional[Signature]" = None
+
+    def _first_run(self, args: "Any") -> "Any":
+        from .signature import prepare
+
+        prepare(self)
+        return self.run(args)
+
+    def fit(self, name: str, value: "Any") -> "Any":
+        """The argument, converted if its annotation asks for it; else BadArgument."""
+        assert self.signature is not None
+        return self.signature.fit(name, value)
+
+    def explain(self, error: BaseException, args: "Any") -> BaseException:
+        """The error of a direct call. That no frame of the function was entered means that the arguments do not fit."""
+        if type(error) is TypeError and self.is_direct and type(args) is dict and self.signature is not None:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                return self.signature.problem((), args) or error
+        return error
+
+
+def _flags(function: "Any") -> int:
+    """The code flags of a function, also of one that is wrapped by `functools.wraps`."""
+    flags = 0
+    for _ in range(100):
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is None and not isinstance(function, type):
+            code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+        flags |= getattr(code, "co_flags", 0)
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            break
+    return flags
+
+
+class Registry:
+    """The commands and hooks of this process."""
+
+    def __init__(self) -> None:
+        self.commands: "Dict[str, Command]" = {}
+        self.start: "List[Callable[[], Any]]" = []
+        self.stop: "List[Callable[[], Any]]" = []
+        self.session_end: "List[Callable[[Any], Any]]" = []
+        self.health: "List[Callable[[], Any]]" = []
+
+    def add(self, name: str, function: "Callable[..., Any]") -> None:
+        if not callable(function):
+            raise TypeError(f"a command is a function, not {type(function).__name__}")
+        if name.startswith("snakepit."):
+            raise ValueError(f"command {name!r}: names that begin with 'snakepit.' are the engine's")
+        known = self.commands.get(name)
+        if known is not None and known.function is not function:
+            raise ValueError(f"there are two commands {name!r}; give one of them another name: command(name=...)")
+        self.commands[name] = Command(name, function)
+
+    def has_async(self) -> bool:
+        """Whether anything here needs an event loop."""
+        hooks = (self.start, self.stop, self.session_end, self.health)
+        return any(command.is_async for command in self.commands.values()) or any(
+            _flags(hook) & (_COROUTINE | _ASYNC_GENERATOR) for each in hooks for hook in each
+        )
+
+    def unknown(self, name: "Any") -> UnknownCommand:
+        from difflib import get_close_matches
+
+        return UnknownCommand(name, get_close_matches(str(name), self.commands, 3, 0.6))
+
+
+registry = Registry()
+
+if TYPE_CHECKING:
+
+    @overload
+    def command(function: F, *, name: "Optional[str]" = None) -> F: ...
+
+    @overload
+    def command(*, name: "Optional[str]" = None) -> "Callable[[F], F]": ...
+
+
+def command(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
+    """Makes a function a command: `@command`, or `@command(name="other")`. The function stays what it is."""
+    if function is None:
+        return lambda inner: command(inner, name=name)
+    if isinstance(function, str):
+        raise TypeError(f"write command(name={function!r})")
+    registry.add(function.__name__ if name is None else name, function)
+    return function
+
+
+def on_start(function: "F") -> "F":
+    """Runs before the worker says that it is ready; an exception fails the start."""
+    registry.start.append(function)
+    return function
+
+
+def on_stop(function: "F") -> "F":
+    """Runs when the worker ends in good order, after its last call."""
+    registry.stop.append(function)
+    return function
+
+
+def on_session_end(function: "F") -> "F":
+    """Runs when a session ends that may have been here; it is given the session (`.id`, `.local`)."""
+    registry.session_end.append(function)
+    return function
+
+
+def health(function: "F") -> "F":
+    """Answers `snakepit.health`: its value is shown, its exception means that the worker is not well."""
+    registry.health.append(function)
+    return function

@@ -1,0 +1,303 @@
+"""The concurrent loop: several calls at a time.
+
+Owns a worker with `concurrency` above 1 or with `async` commands. The main thread reads the socket; sync commands run
+in threads, started when they are needed, and async ones as tasks of one event loop, in which the main thread then
+lives. `running.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
+"""
+
+import select
+import threading
+from _contextvars import ContextVar
+from _queue import SimpleQueue
+from collections import deque
+
+from . import frames
+from .connection import DONT_WAIT
+from .context import Context, Runner, _no_context, serve_contexts
+from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, FROM_HOST, HEADER_SIZE, HOST_END, HOST_ERROR
+from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, unpack_header, word_of
+from .running import Running
+from .values import MAX_DEPTH, BadPayload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, Optional
+
+    from .codec import Codec
+    from .connection import Connection
+    from .life import Life
+    from .tasks import Tasks
+    from .writing import Encoded
+
+_HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
+current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", default=None)
+
+
+class Concurrent(Runner):
+    """Runs up to `limit` calls at once, and nested ones beyond that."""
+
+    def __init__(self, connection: "Connection", codec: "Codec", life: "Life", limit: int, has_async: bool) -> None:
+        self.connection = connection
+        self.codec = codec
+        self.life = life
+        self.limit = limit
+        self.tasks: "Optional[Tasks]" = None
+        self.draining = False
+        # All of these are shared by the threads. The slate is written under the lock, too: what it names as started
+        # last must have been started last.
+        self.lock = threading.Lock()
+        self.calls: "Dict[int, Running]" = {}
+        self.queue: "Deque[Running]" = deque()
+        self.active = 0
+        self.idle = 0
+        self.started = 0
+        self.finished = 0
+        self.number = 0
+        self.waiters: "Dict[int, Callable[[Any], None]]" = {}
+        self.jobs: "SimpleQueue[Running]" = SimpleQueue()
+        self.wake: "Callable[[], None]" = _nothing
+        serve_contexts(self.current)
+        life.run_hook = self.run_hook
+        if has_async:
+            from .tasks import Tasks
+
+            self.tasks = Tasks(self)
+
+    # --- reading ---
+
+    def run(self) -> None:
+        """Serves until the host drains this worker."""
+        if self.tasks is not None:
+            self.tasks.run()
+            return
+        while not self.draining:
+            self.read()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Reads on until the last call is over, which a thread tells through a pipe."""
+        import os
+
+        reader, writer = os.pipe()
+
+        def wake() -> None:
+            os.write(writer, b".")
+
+        self.wake = wake
+        while not self.is_idle():
+            ready, _, _ = select.select([self.connection.socket.fileno(), reader], [], [])
+            if reader not in ready:
+                self.read()
+
+    def is_idle(self) -> bool:
+        with self.lock:
+            return not self.calls
+
+    def read(self, flags: int = 0) -> bool:
+        """Reads once and takes every frame that is complete."""
+        connection = self.connection
+        if connection.parts:
+            connection.flush()
+        if self.codec.due:
+            self.codec.accelerate()
+        some = self._take_all() or (connection.fill(flags) and self._take_all())
+        if connection.parts:
+            connection.flush()
+        return some
+
+    def read_what_is_there(self) -> None:
+        """For the event loop, which has seen that there is something."""
+        try:
+            self.read(DONT_WAIT)
+        except Fault as fault:
+            self.life.fault(str(fault))
+
+    def _take_all(self) -> bool:
+        connection = self.connection
+        some = False
+        while True:
+            pos = connection.pos
+            room = connection.end - pos - HEADER_SIZE
+            if room < 0:
+                return some
+            length, word, call = unpack_header(connection.buf, pos)
+            if length > connection.max_frame:
+                raise Fault(f"a frame of {length} bytes; at most {connection.max_frame} were agreed")
+            if length > room:
+                return some
+            pos += HEADER_SIZE
+            connection.pos = pos + length
+            if word not in FROM_HOST:
+                raise Fault(frames.explain(word))
+            self._take(word, call, connection.view[pos : pos + length])
+            some = True
+
+    def _take(self, word: int, call: int, payload: memoryview) -> None:
+        kind = word >> 8 & 0xFF
+        if kind == PING:
+            self.connection.post(word_of(PONG, word >> 16), call, bytes(payload))
+            return
+        if kind == DRAIN:
+            self.draining = True
+            return
+        bodies = None
+        if word >> 16:
+            payload, bodies = split_bodies(payload)
+        try:
+            message = self.codec.decode(payload, bodies, MAX_DEPTH + (2 if kind == CALLS else 1))
+        except BadPayload as bad:
+            if kind == CALL or kind == CALLS:
+                self.fail(call, bad)
+                return
+            raise Fault(f"a frame of kind {kind} that cannot be read: {bad}") from None
+        if kind == CALL or kind == CALLS:
+            self._begin(Running(self, call, message, self.connection.arrived, kind == CALLS))
+        elif kind in _HOST_ANSWERS:
+            if type(message) is not list or not message:
+                raise Fault(f"a frame of kind {kind} without its id")
+            waiter = self.waiters.get(message[0])
+            if waiter is not None:
+                waiter((kind, message[1] if len(message) > 1 else None))
+        elif kind == CREDIT or kind == CANCEL:
+            running = self.calls.get(call)
+            if type(message) is not int:
+                raise Fault(f"a frame of kind {kind} that is no number")
+            if running is not None:
+                (running.add_credit if kind == CREDIT else running.cancel)(message)
+        elif kind == FAULT:
+            self.life.leave(f"the host says: {message}")
+        else:
+            raise Fault(f"a frame of kind {kind} at this time")
+
+    # --- starting and ending calls ---
+
+    def _begin(self, running: Running) -> None:
+        with self.lock:
+            self.calls[running.call] = running
+            if not running.is_nested:
+                if self.active >= self.limit:
+                    self.queue.append(running)
+                    return
+                self.active += 1
+            self.life.slate[0] = running.call
+        self._launch(running)
+
+    def _launch(self, running: Running) -> None:
+        """Hands a call to a thread or to the event loop."""
+        if running.resolve() and self.tasks is not None:
+            self.tasks.launch(running)
+            return
+        with self.lock:
+            needs_thread = self.idle == 0
+            if needs_thread:
+                self.started += 1
+            else:
+                self.idle -= 1
+        if needs_thread:
+            threading.Thread(target=self._work, args=(running,), name=f"snakepit-{self.started}", daemon=True).start()
+        else:
+            self.jobs.put(running)
+
+    def _work(self, running: Running) -> None:
+        """The life of a thread: one call after the other."""
+        while True:
+            current_call.set(running)
+            running.run()
+            current_call.set(None)
+            self.over(running)
+            with self.lock:
+                # Threads beyond the limit were for nested calls.
+                if self.idle >= self.limit:
+                    self.started -= 1
+                    return
+                self.idle += 1
+            running = self.jobs.get()
+
+    def answer(self, call: int, word: int, encoded: "Encoded") -> None:
+        """The last frame of a call."""
+        with self.lock:
+            self.finished += 1
+            self.life.slate[2] = self.finished
+        self.connection.post(word, call, encoded)
+        self.connection.flush()
+
+    def over(self, running: Running) -> None:
+        """A call was answered; the next one begins."""
+        following = None
+        with self.lock:
+            del self.calls[running.call]
+            if not running.is_nested:
+                if self.queue:
+                    following = self.queue.popleft()
+                    self.life.slate[0] = following.call
+                else:
+                    self.active -= 1
+            ended = self.draining and not self.calls
+        if following is not None:
+            self._launch(following)
+        elif ended:
+            self.wake()
+
+    def fail(self, call: int, error: BaseException) -> None:
+        self.connection.post(word_of(ERROR), call, self.failure(error))
+
+    def failure(self, error: BaseException) -> bytes:
+        if self.connection.forked:
+            self.connection.leave_child(error)
+        from .failure import error_map
+
+        encoded = self.codec.encode(error_map(error), "error", self.connection.max_frame, False)
+        assert type(encoded) is bytes
+        return encoded
+
+    # --- what contexts ask for ---
+
+    def current(self) -> Context:
+        running = current_call.get()
+        if running is None:
+            return _no_context()
+        return running.context
+
+    def _running(self, context: Context) -> Running:
+        if self.connection.forked:
+            raise RuntimeError("this process was forked from a worker; only the worker itself can talk to the host")
+        running = self.calls.get(context.call_id)
+        if running is None:
+            raise RuntimeError(f"call {context.call_id} is over")
+        return running
+
+    def tell(self, context: Context, kind: int, value: "Any") -> None:
+        self._running(context).tell(kind, value)
+
+    def stage(self, context: Context) -> int:
+        running = self.calls.get(context.call_id)
+        return 0 if running is None else running.stage
+
+    def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
+        running = self._running(context)
+        if self.tasks is not None and self.tasks.is_inside(running):
+            return self.tasks.host_call(running, tool, args)
+        return running.host_call(tool, args)
+
+    def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
+        running = self._running(context)
+        if self.tasks is not None and self.tasks.is_inside(running):
+            return self.tasks.host_stream(running, tool, args)
+        return running.host_stream(tool, args)
+
+    def wait_for(self, waiter: "Callable[[Any], None]") -> int:
+        """A number for a tool call, whose answers go to the waiter."""
+        with self.lock:
+            self.number += 1
+            self.waiters[self.number] = waiter
+            return self.number
+
+    def run_hook(self, hook: "Callable[..., Any]", *args: "Any") -> "Any":
+        answer = hook(*args)
+        if self.tasks is not None and hasattr(answer, "__await__"):
+            return self.tasks.finish(answer)
+        return answer
+
+
+def _nothing() -> None:
+    """Nobody waits for the last call."""

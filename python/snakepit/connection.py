@@ -1,0 +1,195 @@
+"""The connection: one socket, the bytes that have come and the frames that wait to go.
+
+Owns the receive buffer and the gathered answers. Frames go out in as few writes as possible: they are gathered until
+`flush`, which whoever runs the calls does before it waits. Must not know what values mean.
+"""
+
+import os
+from _socket import MSG_DONTWAIT, socket
+from _thread import allocate_lock
+from time import monotonic
+
+from .frames import FAULT, HEADER_SIZE, Fault, pack_header, pack_u32, unpack_header, word_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List, NoReturn, Tuple, Union
+
+    from .writing import Encoded
+
+    Part = Union[bytes, Tuple[Any, ...]]
+
+BASE_SIZE = 64 * 1024
+KEEP_SIZE = 4 * 1024 * 1024
+CALM = 64
+GATHER = 256
+DONT_WAIT = MSG_DONTWAIT
+
+
+class Connection:
+    """`buf[pos:end]` has come and is not yet consumed; `parts` wait to go."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        os.set_blocking(fd, True)
+        self.socket = socket(fileno=fd)
+        self.max_frame = 1 << 20  # until HELLO says
+        self.size = BASE_SIZE
+        self.buf = bytearray(BASE_SIZE)
+        self.view = memoryview(self.buf)
+        self.pos = 0
+        self.end = 0
+        self.arrived = 0.0
+        self.parts: "List[Part]" = []
+        self.batch = 0
+        self.lock = allocate_lock()
+        self.gone: "Callable[[], Any]" = self._nobody
+        self.forked = False
+        # Whether another thread than that of the serial loop sends, too. Set before it does so for the first time,
+        # while the loop is not sending; the loop takes the lock from then on.
+        self.is_shared = False
+        self._calm = 0
+
+    def _nobody(self) -> None:
+        os._exit(0)
+
+    # --- coming ---
+
+    def fill(self, flags: int = 0) -> bool:
+        """Reads what there is, waiting for it unless `flags` is DONT_WAIT. False: nothing is there."""
+        pos, end = self.pos, self.end
+        if pos == end:
+            self.pos = end = 0
+            if self.size > BASE_SIZE:
+                self._relax()
+        else:
+            end = self._make_room(pos, end)
+        try:
+            n = self.socket.recv_into(self.view[end:] if end else self.view, 0, flags)
+        except BlockingIOError:
+            self.end = end
+            return False
+        except OSError:
+            n = 0
+        self.arrived = monotonic()
+        self.end = end + n
+        if n == 0:
+            self.gone()
+        return True
+
+    def _make_room(self, pos: int, end: int) -> int:
+        """Room for the frame that has begun at `pos`, moved to the front if need be. Gives the new end."""
+        need = HEADER_SIZE
+        if end - pos >= HEADER_SIZE:
+            length = unpack_header(self.buf, pos)[0]
+            if length > self.max_frame:
+                raise Fault(f"a frame of {length} bytes; at most {self.max_frame} were agreed")
+            need += length
+        if need <= self.size - pos:
+            return end
+        rest = end - pos
+        if need > self.size:
+            buf = bytearray(need)
+            buf[:rest] = self.view[pos:end]
+            self._use(buf)
+        else:
+            self.buf[:rest] = self.buf[pos:end]
+        self._calm = 0
+        self.pos = 0
+        self.end = rest
+        return rest
+
+    def _relax(self) -> None:
+        """Gives a large buffer back: a huge one at once, others when large frames have become rare."""
+        self._calm += 1
+        if self.size > KEEP_SIZE or self._calm > CALM:
+            self._use(bytearray(BASE_SIZE))
+
+    def _use(self, buf: bytearray) -> None:
+        self.buf = buf
+        self.view = memoryview(buf)
+        self.size = len(buf)
+
+    # --- going ---
+
+    def post(self, word: int, call: int, encoded: "Encoded") -> None:
+        """Adds a frame to those that wait to go. Large byte strings go at once: their owner may change them."""
+        if type(encoded) is bytes:
+            self.parts.append(pack_header(len(encoded), word, call) + encoded)
+            return
+        head = encoded.head  # type: ignore[union-attr]
+        length = 4 + len(head) + encoded.size  # type: ignore[union-attr]
+        start = pack_header(length, word | 1 << 16, call) + pack_u32(len(head)) + head
+        self.parts.append((start, *encoded.raws))  # type: ignore[union-attr]
+        self.flush()
+
+    def flush(self) -> None:
+        """Sends everything that waits."""
+        while self.parts:
+            with self.lock:
+                sent = self._send()
+            if not sent:
+                self.gone()
+                return
+
+    def nudge(self) -> None:
+        """Sends what waits, unless somebody is sending: then they do it. Never waits, so a finalizer may call it."""
+        if self.parts and self.lock.acquire(False):
+            try:
+                self._send()  # if the host is gone, whoever reads or sends next will notice
+            finally:
+                self.lock.release()
+
+    def _send(self) -> bool:
+        """Under the lock. False: the host is gone."""
+        parts = self.parts
+        batch = parts[:]
+        del parts[: len(batch)]
+        self.batch += 1
+        try:
+            if tuple not in map(type, batch):
+                self.socket.sendall(b"".join(batch) if len(batch) != 1 else batch[0])  # type: ignore[arg-type]
+            else:
+                self._send_large(batch)
+        except OSError:
+            return False
+        return True
+
+    def _send_large(self, batch: "List[Part]") -> None:
+        """Without joining: the kernel gathers the pieces."""
+        pieces: "List[Any]" = []
+        for part in batch:
+            pieces.extend(part if type(part) is tuple else (part,))
+        while pieces:
+            sent = self.socket.sendmsg(pieces[:GATHER])
+            done = 0
+            while done < len(pieces) and sent >= len(pieces[done]):
+                sent -= len(pieces[done])
+                done += 1
+            del pieces[:done]
+            if sent:
+                pieces[0] = memoryview(pieces[0])[sent:]
+
+    def disown(self) -> None:
+        """In a forked child: the socket belongs to the parent, so nothing may be read from it or sent on it."""
+        self.forked = True
+        self.parts = []
+        self.post = self.flush = self.nudge = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
+        os.close(self.socket.detach())
+
+    def leave_child(self, *answer: "Any") -> "NoReturn":
+        """A forked child whose code has come back to the SDK has nowhere to go."""
+        status = 0
+        if answer and isinstance(answer[0], SystemExit):
+            code = answer[0].code
+            status = code if isinstance(code, int) else int(code is not None)
+        elif answer and isinstance(answer[0], BaseException):
+            status = 1
+        os._exit(status & 0xFF)
+
+    def fault(self, sentence: str) -> None:
+        """Tells the host what it did wrong, as the last thing."""
+        from .writing import encode
+
+        self.post(word_of(FAULT), 0, encode(sentence[:1000]))
+        self.flush()

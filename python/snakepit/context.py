@@ -1,0 +1,169 @@
+"""The context of a call: what its code may ask and say while it runs.
+
+Owns what users see of a call. The loop that runs the call (`serial.py` or `concurrent.py`) does the work behind it.
+Must not know sockets or frames beyond their kinds.
+"""
+
+from time import monotonic
+
+from . import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+    from .session import Session
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class Cancelled(BaseException):
+    """The caller no longer wants this call. Not an `Exception`, so that `except Exception` does not swallow it."""
+
+    __module__ = "snakepit"
+
+    def __init__(self, message: str = "the caller has cancelled this call") -> None:
+        super().__init__(message)
+
+
+class NoCall(RuntimeError):
+    """`snakepit.context()` was asked for where no call is running."""
+
+    __module__ = "snakepit"
+
+
+class HostError(Exception):
+    """A tool of the host failed. `kind`, `type` and `message` are the error's; `error` is the whole map."""
+
+    __module__ = "snakepit"
+
+    def __init__(self, tool: str, error: "Any") -> None:
+        self.tool = tool
+        self.error: "Dict[str, Any]" = error if isinstance(error, dict) else {"message": str(error)}
+        self.kind = str(self.error.get("kind", "exception"))
+        self.type = self.error.get("type")
+        self.message = str(self.error.get("message", ""))
+        super().__init__(tool, self.message)
+
+    def __str__(self) -> str:
+        name = f"{self.type}: " if self.type else ""
+        return f"the host's tool {self.tool!r} failed: {name}{self.message}"
+
+
+class Runner:
+    """What a context needs of the loop that runs its call."""
+
+    def tell(self, context: "Context", kind: int, value: "Any") -> None:
+        """Sends a frame that belongs to the call, at once."""
+        raise NotImplementedError
+
+    def stage(self, context: "Context") -> int:
+        """Which stage of cancelling has been asked for; looks at what the host has sent by now."""
+        raise NotImplementedError
+
+    def host_call(self, context: "Context", tool: str, args: "Any") -> "Any":
+        raise NotImplementedError
+
+    def host_stream(self, context: "Context", tool: str, args: "Any") -> "Any":
+        raise NotImplementedError
+
+
+class Host:
+    """The tools of the host. In an `async def` command the answers are awaitables and asynchronous iterators."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+
+    def call(self, tool: str, /, *args: "Any", **named: "Any") -> "Any":
+        """Calls a tool of the host and returns its answer; `HostError` if it fails."""
+        return self._context._runner.host_call(self._context, tool, _arguments(args, named))
+
+    def stream(self, tool: str, /, *args: "Any", **named: "Any") -> "Any":
+        """Iterates over what a tool of the host streams. Leaving the loop early ends the stream."""
+        return self._context._runner.host_stream(self._context, tool, _arguments(args, named))
+
+
+def _arguments(args: "Any", named: "Dict[str, Any]") -> "Any":
+    if args and named:
+        raise TypeError("arguments of a host's tool are given by position or by name, not both")
+    return list(args) if args else named
+
+
+class Context:
+    """One running call."""
+
+    __slots__ = ("call_id", "deadline", "_options", "_runner", "_session")
+
+    def __init__(
+        self, runner: Runner, call_id: int, deadline: "Optional[float]", options: "Optional[Dict[str, Any]]"
+    ) -> None:
+        self.call_id = call_id
+        # When the caller's time is over, on the clock of `time.monotonic()`; None if it waits for ever.
+        self.deadline = deadline
+        self._options: "Dict[str, Any]" = options or {}
+        self._runner = runner
+        self._session: "Optional[Session]" = None
+
+    @property
+    def session_id(self) -> "Optional[str]":
+        return self._options.get("session")
+
+    @property
+    def session(self) -> "Optional[Session]":
+        """The session of this call, with `.id`, `.store` (in the host) and `.local` (in this worker)."""
+        if self._session is None and self.session_id is not None:
+            from .session import Session
+
+            self._session = Session(self.session_id, self)
+        return self._session
+
+    @property
+    def metadata(self) -> "Dict[str, str]":
+        return self._options.get("metadata") or {}
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has asked this call to stop. Asking costs about a microsecond."""
+        return self._runner.stage(self) > 0
+
+    @property
+    def host(self) -> Host:
+        return Host(self)
+
+    def remaining(self) -> "Optional[float]":
+        """Seconds until the deadline, never less than 0; None without a deadline."""
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    def progress(self, fraction: "Optional[float]" = None, text: "Optional[str]" = None) -> None:
+        """Tells the caller how far the call has come: a fraction from 0 to 1, a text, or both."""
+        self._runner.tell(self, frames.PROGRESS, [fraction, text])
+
+    def log(self, level: str, text: str, /, **fields: "Any") -> None:
+        """Writes a line into the host's log, with fields that keep their types."""
+        if level not in LEVELS:
+            raise ValueError(f"the level {level!r} is none of {', '.join(LEVELS)}")
+        self._runner.tell(self, frames.LOG, [level, str(text), fields])
+
+    def telemetry(self, name: str, value: "Any", /, **more: "Any") -> None:
+        """Sends a measurement to the host."""
+        self._runner.tell(self, frames.TELEMETRY, {**more, "name": name, "value": value})
+
+
+def _no_context() -> Context:
+    raise NoCall("snakepit.context() is there only while a command runs, in the thread or task that runs it")
+
+
+_source: "Callable[[], Context]" = _no_context
+
+
+def serve_contexts(source: "Callable[[], Context]") -> None:
+    """The loop that runs calls says here how to find the current one."""
+    global _source
+    _source = source
+
+
+def context() -> Context:
+    """The call that is running now."""
+    return _source()

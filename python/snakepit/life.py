@@ -1,0 +1,137 @@
+"""The life of a worker beside its calls: hooks, slate, the engine's own commands, and the ways out.
+
+Owns how a worker begins and ends. Must not know how calls are run.
+"""
+
+import os
+import sys
+
+from .commands import Command, registry
+from .frames import BYE, word_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, NoReturn, Optional
+
+    from .connection import Connection
+    from .failure import Refused
+
+PAGE = 4096
+
+
+class Life:
+    """What both loops share."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.registry = registry
+        self.slate: "Any" = [0, 0, 0]
+        self.has_slate = False
+        self.signals: "Dict[str, int]" = {}
+        self.run_hook: "Callable[..., Any]" = _call
+        self._stopped = False
+        connection.gone = self.gone
+        self._engine: "Dict[str, Command]" = {
+            "snakepit.health": Command("snakepit.health", self._health),
+            "snakepit.session_end": Command("snakepit.session_end", self._session_end),
+        }
+
+    def map_slate(self, fd: int) -> None:
+        """The page that tells the host, after a death, which call was started last."""
+        from mmap import mmap
+
+        os.set_inheritable(fd, False)
+        self.slate = memoryview(mmap(fd, PAGE)).cast("Q")
+        self.has_slate = True
+
+    # --- the engine's commands ---
+
+    def engine_command(self, name: "Any") -> Command:
+        command = self._engine.get(name) if type(name) is str else None
+        if command is not None:
+            return command
+        if type(name) is str and name.startswith("snakepit."):
+            return Command(name, _nothing)
+        raise self.registry.unknown(name)
+
+    def _health(self) -> "Any":
+        answer = None
+        for hook in self.registry.health:
+            answer = self.run_hook(hook)
+        return answer
+
+    def _session_end(self, session: str) -> None:
+        from .session import Session
+
+        ending = Session(session, None)
+        try:
+            for hook in self.registry.session_end:
+                self.run_hook(hook, ending)
+        finally:
+            ending.forget()
+
+    def streaming(self, name: str) -> "Refused":
+        from .failure import Refused
+
+        return Refused("streaming", f"{name} streams its answer; call it as a stream")
+
+    def too_late(self) -> "Refused":
+        from .failure import Refused
+
+        return Refused("deadline", "the caller's time was over before the call was started")
+
+    # --- the ways out ---
+
+    def stop(self) -> None:
+        """Runs the hooks for the end, once. One that fails does not keep the others from running."""
+        if self._stopped or self.connection.forked:
+            return
+        self._stopped = True
+        for hook in self.registry.stop:
+            try:
+                self.run_hook(hook)
+            except BaseException as error:
+                sys.excepthook(type(error), error, error.__traceback__)
+
+    def bye(self) -> None:
+        """The end that the host has asked for."""
+        self.connection.flush()
+        self.stop()
+        self.connection.post(word_of(BYE), 0, b"")
+        self.connection.flush()
+
+    def gone(self) -> "NoReturn":
+        """The host is gone, or done with this worker: no waiting for threads, no more frames."""
+        if not self.connection.forked:
+            self.stop()
+        self._exit(0)
+
+    def leave(self, reason: str) -> "NoReturn":
+        print(f"snakepit: {reason}", file=sys.stderr)
+        self._exit(1)
+
+    def fault(self, sentence: str) -> "NoReturn":
+        """The host broke the protocol."""
+        self.connection.fault(sentence)
+        self.leave(f"the host sent {sentence}")
+
+    def _exit(self, status: int) -> "NoReturn":
+        import atexit
+
+        try:
+            atexit._run_exitfuncs()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                try:
+                    stream.flush()
+                except (OSError, ValueError, AttributeError):
+                    pass
+            os._exit(status)
+
+
+def _call(hook: "Callable[..., Any]", *args: "Any") -> "Any":
+    return hook(*args)
+
+
+def _nothing(*args: "Any", **named: "Any") -> None:
+    """A command of the engine that this version has no use for."""

@@ -1,0 +1,344 @@
+"""One call of the concurrent loop.
+
+Owns a call from its frame to its answer, and how it is interrupted: stage 2 of a cancel is an exception that is raised
+in the call's thread by the interpreter, at any instruction. While the SDK itself is at work in that thread, the call is
+shielded, and the exception waits until the user's code goes on.
+"""
+
+from _queue import SimpleQueue
+from threading import Lock, get_ident
+from time import monotonic
+
+from .context import Cancelled, Context, HostError
+from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT, RESULTS
+from .frames import Fault, word_of
+from .serial_wait import STREAM_CREDIT, host_call_message
+from .values import TooLong
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, List, Optional, Tuple
+
+    from .commands import Command
+    from .concurrent import Concurrent
+    from .writing import Encoded
+
+    Answer = Tuple[int, Encoded]
+
+_CANCELLED = 0
+_DONE = object()
+
+
+class Running:
+    """A call that waits, runs or ends."""
+
+    def __init__(self, loop: "Concurrent", call: int, message: "Any", arrived: float, is_many: bool) -> None:
+        if type(message) is not list or not 3 <= len(message) <= 4:
+            raise Fault("a CALL that is not [command, args, deadline, options]")
+        self.loop = loop
+        self.call = call
+        self.name, self.args, left = message[:3]
+        self.options = message[3] if len(message) == 4 and type(message[3]) is dict else {}
+        self.deadline: "Optional[float]" = None if left is None else arrived + left / 1000
+        self.is_many = is_many
+        self.is_nested = "nested" in self.options
+        self.is_async = False
+        self.command: "Optional[Command]" = None
+        self.context = Context(loop, call, self.deadline, self.options)
+        self.credit = 0
+        self.stage = 0
+        # Guards what follows; the thread that reads and the thread that runs meet here.
+        self.lock = Lock()
+        self.thread = 0
+        self.shields = 1
+        self.is_due = False
+        self.is_thrown = False
+        self.wakers: "List[SimpleQueue[Any]]" = []
+        self.task: "Any" = None
+
+    def resolve(self) -> bool:
+        """Finds the command; whether it is async. An unknown one is found out again when it runs."""
+        try:
+            self.command = self.loop.life.registry.commands.get(self.name)
+        except TypeError:
+            self.command = None
+        self.is_async = self.command is not None and self.command.is_async
+        return self.is_async
+
+    # --- cancel ---
+
+    def cancel(self, stage: int) -> None:
+        """Called by the reader."""
+        with self.lock:
+            self.stage = max(self.stage, stage)
+            for waker in self.wakers:
+                waker.put((_CANCELLED, None))
+        if self.task is not None:
+            self.task.cancel(self.stage)
+        elif stage >= 2:
+            with self.lock:
+                if self.shields:
+                    self.is_due = True
+                elif not self.is_thrown:
+                    self.is_thrown = True
+                    _throw(self.thread, self._interruption())
+
+    def _interruption(self) -> type:
+        """A class of its own for each interruption: that it is instantiated says that it has arrived."""
+
+        def arrive(error: "Any", *_: "Any") -> None:
+            self.is_thrown = False
+            Cancelled.__init__(error)
+
+        return type("Cancelled", (Cancelled,), {"__module__": "snakepit", "__init__": arrive})
+
+    def shield(self) -> None:
+        """From here on the SDK works in this thread, and must not be torn apart. Other threads are not interrupted."""
+        if get_ident() != self.thread:
+            return
+        with self.lock:
+            if self.is_thrown:
+                # It is on its way, and may arrive at any instruction; taken back, it is raised here.
+                _throw(self.thread, None)
+                self.is_thrown = False
+                raise Cancelled()
+            self.shields += 1
+
+    def unshield(self) -> None:
+        if get_ident() != self.thread:
+            return
+        with self.lock:
+            self.shields -= 1
+            if self.shields == 0 and self.is_due:
+                self.is_due = False
+                raise Cancelled()
+
+    # --- running ---
+
+    def run(self) -> None:
+        """Runs the call in this thread and answers it."""
+        self.thread = get_ident()
+        word, encoded = word_of(ERROR), None
+        try:
+            try:
+                word, encoded = self._answer()
+            finally:
+                self._settle()
+        except BaseException as error:
+            word, encoded = word_of(ERROR), None
+            self._settle()
+            encoded = self.loop.failure(error)
+        self.loop.answer(self.call, word, encoded)
+
+    def _settle(self) -> None:
+        """Whatever was to be raised: the user's code is over. Shielded for good."""
+        try:
+            self.shields = max(self.shields, 1)
+            self.shield()
+        except Cancelled:
+            with self.lock:
+                self.shields += 1
+
+    def check(self) -> "Command":
+        """The command, or the reason why the call is not made."""
+        life = self.loop.life
+        if self.stage:
+            raise Cancelled("cancelled before it was started")
+        if self.deadline is not None and self.deadline <= monotonic():
+            raise life.too_late()
+        command = self.command or life.engine_command(self.name)
+        if command.streams and ("stream" not in self.options or self.is_many):
+            raise life.streaming(self.name)
+        return command
+
+    def _answer(self) -> "Answer":
+        if self.is_many:
+            return self._answer_many()
+        command = self.check()
+        if "stream" in self.options:
+            self._stream(command)
+            return word_of(END), b""
+        self.unshield()
+        value = command.run(self.args)
+        self.shield()
+        return word_of(RESULT), self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
+
+    def _answer_many(self) -> "Answer":
+        entries = []
+        slate = self.loop.life.slate
+        for index, args in enumerate(self.args):
+            try:
+                command = self.check()
+                slate[1] = index + 1
+                self.unshield()
+                value = command.run(args)
+                self.shield()
+                entries.append(self.entry(index, value))
+            except BaseException as error:
+                self._settle()
+                self.shields = 1
+                entries.append(b"\x92\xc2" + self.loop.failure(error))
+        return self.results(entries)
+
+    def entry(self, index: int, value: "Any") -> bytes:
+        limit = self.loop.connection.max_frame
+        encoded = self.loop.codec.encode(value, f"result[{index}]", limit, False)
+        assert type(encoded) is bytes
+        return b"\x92\xc3" + encoded
+
+    def results(self, entries: "List[bytes]") -> "Answer":
+        answer = b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
+        if len(answer) > self.loop.connection.max_frame:
+            raise TooLong(self.loop.connection.max_frame, "results")
+        return word_of(RESULTS), answer
+
+    def _stream(self, command: "Command") -> None:
+        self.credit = self.options["stream"]
+        credits: "SimpleQueue[Any]" = SimpleQueue()
+        with self.lock:
+            self.wakers.append(credits)
+        self.unshield()
+        items = command.run(self.args)
+        self.shield()
+        if not hasattr(items, "__next__"):
+            items = iter((items,))
+        try:
+            while True:
+                self.unshield()
+                item = next(items, _DONE)
+                self.shield()
+                if item is _DONE:
+                    return
+                while self.credit <= 0 and not self.stage:
+                    credits.get()
+                if self.stage:
+                    raise Cancelled("the caller no longer wants the stream")
+                self.send_item(item)
+        except BaseException as error:
+            self._settle()
+            throw = getattr(items, "throw", None)
+            if throw is not None and getattr(items, "gi_frame", None) is not None:
+                try:
+                    if isinstance(error, Cancelled):
+                        throw(error)
+                    items.close()
+                except BaseException:  # the reason is `error`, whatever the clean-up says
+                    pass
+            raise
+
+    def send_item(self, item: "Any") -> None:
+        connection = self.loop.connection
+        with self.lock:
+            self.credit -= 1
+        connection.post(word_of(ITEM), self.call, self.loop.codec.encode(item, "item", connection.max_frame))
+        connection.flush()
+
+    def add_credit(self, more: int) -> None:
+        """Called by the reader."""
+        with self.lock:
+            self.credit += more
+            for waker in self.wakers:
+                waker.put((_CANCELLED, None))
+        if self.task is not None:
+            self.task.wake()
+
+    # --- what its context asks for ---
+
+    def tell(self, kind: int, value: "Any") -> None:
+        self.shield()
+        try:
+            self.send(kind, value)
+        finally:
+            self.unshield()
+
+    def send(self, kind: int, value: "Any") -> None:
+        connection = self.loop.connection
+        encoded = self.loop.codec.encode(value, "value", connection.max_frame, False)
+        connection.post(word_of(kind), self.call, encoded)
+        connection.flush()
+
+    def ask(self, tool: str, args: "Any", options: "Any", waiter: "Any") -> int:
+        """Sends a HOST_CALL whose answers go to the waiter."""
+        loop = self.loop
+        number = loop.wait_for(waiter)
+        try:
+            message = host_call_message(loop.codec, number, tool, args, options, loop.connection.max_frame)
+            loop.connection.post(word_of(HOST_CALL), self.call, message)
+            loop.connection.flush()
+        except BaseException:
+            del loop.waiters[number]
+            raise
+        return number
+
+    def host_call(self, tool: str, args: "Any") -> "Any":
+        answers: "SimpleQueue[Any]" = SimpleQueue()
+        self.shield()
+        try:
+            number = self.ask(tool, args, None, answers.put)
+            try:
+                kind, value = self._wait(answers, number)
+            finally:
+                del self.loop.waiters[number]
+        finally:
+            self.unshield()
+        if kind == HOST_ERROR:
+            raise HostError(tool, value)
+        return value
+
+    def host_stream(self, tool: str, args: "Any") -> "Iterator[Any]":
+        answers: "SimpleQueue[Any]" = SimpleQueue()
+        self.shield()
+        try:
+            number = self.ask(tool, args, {"stream": STREAM_CREDIT}, answers.put)
+        finally:
+            self.unshield()
+        return self._items(tool, answers, number)
+
+    def _items(self, tool: str, answers: "SimpleQueue[Any]", number: int) -> "Iterator[Any]":
+        taken = 0
+        kind = HOST_ITEM
+        try:
+            while True:
+                self.shield()
+                try:
+                    kind, value = self._wait(answers, number)
+                    taken += 1
+                    if kind == HOST_ITEM and taken == STREAM_CREDIT // 2:
+                        self.send(HOST_CREDIT, [number, taken])
+                        taken = 0
+                finally:
+                    self.unshield()
+                if kind == HOST_ERROR:
+                    raise HostError(tool, value)
+                if kind != HOST_ITEM:
+                    return
+                yield value
+        finally:
+            del self.loop.waiters[number]
+            if kind == HOST_ITEM and not self.loop.connection.forked:
+                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
+                self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
+                self.loop.connection.nudge()
+
+    def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any]":
+        """The next answer of a tool; stage 2 of a cancel ends the wait."""
+        with self.lock:
+            self.wakers.append(answers)
+        try:
+            while True:
+                kind, value = (_CANCELLED, None) if self.stage >= 2 else answers.get()
+                if kind != _CANCELLED:
+                    return kind, value
+                if self.stage >= 2:
+                    self.send(HOST_CANCEL, [number])
+                    raise Cancelled()
+        finally:
+            with self.lock:
+                self.wakers.remove(answers)
+
+
+def _throw(thread: int, error: "Any") -> None:
+    """Raises an exception in another thread, or takes back one that has not arrived."""
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error) if error else None)

@@ -1,0 +1,454 @@
+"""The serial loop: one call at a time, without threads and without an event loop.
+
+Owns the common case, a worker with `concurrency` 1 and sync commands, and is written for speed: what the socket has
+brought is worked off frame by frame, and the answers go out together when nothing is left. Code of a call that waits
+(for credit, for a tool of the host) or asks whether it is cancelled reads the socket from inside the call: cancels are
+noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
+"""
+
+from time import monotonic
+
+from . import frames
+from .connection import BASE_SIZE
+from .context import Cancelled, Context, Runner, serve_contexts
+from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
+from .frames import pack_header, unpack_header, word_of
+from .postman import Postman
+from .serial_wait import Waits
+from .values import MAX_DEPTH, BadPayload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
+    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+    from .codec import Codec
+    from .commands import Command
+    from .connection import Connection
+    from .life import Life
+    from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
+
+_CALL = word_of(CALL)
+_CALLS = word_of(CALLS)
+_RESULT = word_of(RESULT)
+_ERROR = word_of(ERROR)
+_ITEM = word_of(ITEM)
+_END = word_of(END)
+_RESULTS = word_of(RESULTS)
+# The array around a call's arguments is no level of the value, nor is the array of arrays in CALLS.
+_CALL_DEPTH = MAX_DEPTH + 1
+_CALLS_DEPTH = MAX_DEPTH + 2
+
+# What the codec's shortest way may write: these, and texts and byte strings that are short for every frame.
+_NUMBERS = frozenset((type(None), bool, int, float))
+_TEXTS = frozenset((str, bytes))
+SHORT = 1024
+# A payload of so few bytes cannot be nested too deep.
+SMALL = MAX_DEPTH
+QUICK = 0.0001
+PATIENCE = 0.001
+ENOUGH = 32 * 1024
+MOST_PARTS = 512
+_DONE = object()
+
+
+class Serial(Runner):
+    """Runs calls in the order in which they come."""
+
+    def __init__(self, connection: "Connection", codec: "Codec", life: "Life") -> None:
+        self.connection = connection
+        self.codec = codec
+        self.life = life
+        self.commands = life.registry.commands
+        self.slate = life.slate
+        self.limit = connection.max_frame
+        self.postman = Postman(connection)
+        self.draining = False
+        self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
+        # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction:
+        # nothing that must not be torn apart, a write to the socket above all, is done then.
+        self.call = 0
+        self.arrived = 0.0
+        self.message: "Any" = None
+        self.context: "Optional[Context]" = None
+        self.stages: "Dict[int, int]" = {}
+        self.waits = Waits(self)
+        serve_contexts(self.current)
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Serves until the host drains this worker."""
+        while True:
+            try:
+                self._loop()
+                return
+            except Cancelled as late:
+                # It was raised just when the call had come to its end, before that was written down.
+                call, self.call, self.waits.busy = self.call, 0, 0
+                if not call:
+                    raise
+                self.fail(call, late)
+                self.over(call)
+
+    def _loop(self) -> None:
+        connection, codec, queue, stages, slate = self.connection, self.codec, self.queue, self.stages, self.slate
+        plain = {name: command for name, command in self.commands.items() if not command.streams}
+        max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
+        receive, send = connection.socket.recv_into, connection.socket.send
+        texts = _TEXTS if max_frame > 4 * SHORT else ()
+        before = 0.0
+        while True:
+            if queue:
+                word, call, kept, self.arrived = queue.popleft()
+                self.start(word, call, memoryview(kept))
+                continue
+            pos = connection.pos
+            room = connection.end - pos - HEADER_SIZE
+            if room >= 0:
+                length, word, call = unpack_header(connection.buf, pos)
+                if length > max_frame:
+                    raise Fault(f"a frame of {length} bytes; at most {max_frame} were agreed")
+                if length <= room:
+                    pos += HEADER_SIZE
+                    connection.pos = stop = pos + length
+                    if word != _CALL or length > SMALL:
+                        if word not in FROM_HOST:
+                            raise Fault(frames.explain(word))
+                        self.start(word, call, connection.view[pos:stop])
+                        before = monotonic()
+                        continue
+                    try:
+                        message = codec.read_small(connection.view[pos:stop])
+                    except Exception:
+                        self.start(word, call, connection.view[pos:stop])
+                        continue
+                    if parts:
+                        self.hold(message)
+                    try:
+                        name, args, left = message
+                        command = plain[name]
+                        if stages or left is not None and self.arrived + left / 1000 <= monotonic():
+                            raise LookupError
+                    except (LookupError, TypeError, ValueError):
+                        self.serve(call, message)
+                        frame = None
+                    else:
+                        # What `serve` does, without what a plain call of a known command does not need.
+                        self.message = message
+                        self.context = frame = None
+                        try:
+                            slate[0] = self.call = call
+                            if command.is_direct and type(args) is dict:
+                                for key, accepted in command.checks:
+                                    if key in args and type(args[key]) not in accepted:
+                                        args[key] = command.fit(key, args[key])
+                                value = command.function(**args)
+                            else:
+                                value = command.run(args)
+                            kind = type(value)
+                            encoded = None
+                            if kind in _NUMBERS or kind in texts and len(value) < SHORT:
+                                try:
+                                    encoded = codec.write_small(value)
+                                except Exception:  # a big integer, or text that `encode` explains
+                                    pass
+                            if encoded is None:
+                                encoded = codec.encode(value, "result", max_frame)
+                            self.call = 0
+                        except BaseException as error:
+                            self.call = 0
+                            self.fail(call, command.explain(error, args))
+                        else:
+                            if type(encoded) is bytes:
+                                frame = pack_header(len(encoded), _RESULT, call) + encoded
+                            else:
+                                connection.post(_RESULT, call, encoded)
+                        slate[2] += 1
+                    if length != room:
+                        # More was there when this call began: what it took tells whether answers may wait for it.
+                        now = monotonic()
+                        if now - before > QUICK:
+                            self.took(message, now - before)
+                        before = now
+                        if frame is not None:
+                            parts.append(frame)
+                    elif frame is not None:
+                        if parts:
+                            parts.append(frame)
+                            continue
+                        # Alone: nothing waits to be sent or to be done.
+                        is_shared = connection.is_shared
+                        if is_shared:
+                            lock.acquire()
+                        try:
+                            sent = send(frame)
+                        except OSError:
+                            sent = 0
+                        if sent != len(frame):
+                            parts.insert(0, frame[sent:])
+                        if is_shared:
+                            lock.release()
+                    continue
+            if self.draining:
+                return
+            if parts:
+                connection.flush()
+            if codec.due:
+                codec.accelerate()
+            if room != -HEADER_SIZE or connection.size != BASE_SIZE:
+                connection.fill()
+                self.arrived = before = connection.arrived
+                continue
+            # Everything was consumed, and the buffer has its usual size: `fill` in short.
+            try:
+                connection.pos = connection.end = 0
+                connection.end = receive(connection.view)
+            except OSError:
+                pass
+            self.arrived = connection.arrived = before = monotonic()
+            if not connection.end:
+                connection.gone()
+
+    def start(self, word: int, call: int, payload: memoryview) -> None:
+        """One frame that is not a small call, or that was kept while another call ran."""
+        kind = word >> 8 & 0xFF
+        if kind != CALL and kind != CALLS:
+            self.waits.take(word, call, payload)
+            return
+        bodies = None
+        if word >> 16:
+            payload, bodies = split_bodies(payload)
+        try:
+            message = self.codec.decode(payload, bodies, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
+        except BadPayload as bad:
+            self.fail(call, bad)
+            return
+        if self.connection.parts:
+            self.hold(message)
+        before = monotonic()
+        if kind == CALL:
+            self.serve(call, message)
+        else:
+            self.serve_many(call, message)
+        self.took(message, monotonic() - before)
+
+    def hold(self, message: "Any") -> None:
+        """Answers wait: they are sent now, unless the next command is known to be quick. The postman watches them."""
+        connection = self.connection
+        try:
+            command = self.commands[message[0]]
+            is_quick = command.peak <= QUICK
+            if not is_quick:
+                command.peak /= 2  # forgotten step by step, unless it takes long again
+        except (LookupError, TypeError):
+            is_quick = False
+        if not is_quick or len(connection.parts) > MOST_PARTS:
+            connection.flush()
+        elif not self.postman.awake:
+            self.postman.watch()
+
+    def took(self, message: "Any", seconds: float) -> None:
+        """Keeps in mind how long a command takes. After a long call, looks what has come: it may be a cancel."""
+        try:
+            command = self.commands[message[0]]
+            command.peak = max(seconds, command.peak)
+        except (LookupError, TypeError):
+            pass
+        if seconds > PATIENCE:
+            self.waits.look()
+
+    # --- calls ---
+
+    def serve(self, call: int, message: "Any") -> None:
+        """One CALL of any kind, from its arguments to its answer."""
+        try:
+            if type(message) is not list:
+                raise TypeError
+            name, args, left, options = message if len(message) == 4 else [*message, None]
+            command = self.commands.get(name)
+        except (TypeError, ValueError):
+            raise Fault("a CALL that is not [command, args, deadline, options]") from None
+        self.message = message
+        self.context = None
+        stage = self.stages.get(call, 0)
+        try:
+            if stage:
+                raise Cancelled("cancelled before it was started")
+            if left is not None and self.arrived + left / 1000 <= monotonic():
+                raise self.life.too_late()
+            if command is None:
+                command = self.life.engine_command(name)
+            stream = None if options is None else options.get("stream")
+            if command.streams and stream is None:
+                raise self.life.streaming(name)
+            self.slate[0] = self.call = call
+            if stream is not None:
+                self.stream(call, command, args, stream)
+            else:
+                encoded = self.codec.encode(command.run(args), "result", self.limit)
+                self.call = 0
+                self.connection.post(_RESULT, call, encoded)
+                if type(encoded) is bytes and len(encoded) > ENOUGH:
+                    self.connection.flush()
+        except BaseException as error:
+            self.call = 0
+            self.fail(call, error)
+        self.over(call)
+
+    def over(self, call: int) -> None:
+        self.call = 0
+        self.stages.pop(call, None)
+        self.waits.credits.pop(call, None)
+        self.slate[2] += 1
+
+    def fail(self, call: int, error: BaseException) -> None:
+        """Answers with the error."""
+        self.connection.post(_ERROR, call, self.failure(error))
+
+    def failure(self, error: BaseException) -> bytes:
+        if self.connection.forked:
+            self.connection.leave_child(error)
+        from .failure import error_map
+
+        encoded = self.codec.encode(error_map(error), "error", self.limit, False)
+        assert type(encoded) is bytes
+        return encoded
+
+    def serve_many(self, call: int, message: "Any") -> None:
+        """A CALLS: each of its calls has its own entry, whatever becomes of the others."""
+        try:
+            name, many, left = message[:3]
+            count = len(many)
+        except (TypeError, ValueError):
+            raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
+        self.message = message
+        self.context = None
+        self.slate[1] = 0
+        self.slate[0] = call
+        entries = [b"\xdd" + count.to_bytes(4, "big")]
+        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
+        until = None if left is None else self.arrived + left / 1000
+        command: "Optional[Command]" = None
+        started = 0
+        for args in many:
+            started += 1
+            try:
+                if stages and stages.get(call):
+                    raise Cancelled("cancelled before it was started")
+                if until is not None and until <= monotonic():
+                    raise self.life.too_late()
+                if command is None:
+                    command = self.plain_command(name)
+                slate[1] = started
+                self.call = call
+                encoded = encode(command.run(args), "result", limit, False)
+                self.call = 0
+                entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
+            except BaseException as error:
+                self.call = 0
+                entries.append(b"\x92\xc2" + self.failure(error))
+        answer = b"".join(entries)
+        if len(answer) > limit:
+            from .values import TooLong
+
+            self.fail(call, TooLong(limit, "results"))
+        else:
+            self.connection.post(_RESULTS, call, answer)
+        self.over(call)
+
+    def plain_command(self, name: "Any") -> "Command":
+        """A command that does not stream."""
+        command = self.commands.get(name) or self.life.engine_command(name)
+        if command.streams:
+            raise self.life.streaming(name)
+        return command
+
+    # --- streams ---
+
+    def stream(self, call: int, command: "Command", args: "Any", credit: int) -> None:
+        """Sends items while there is credit, gathered as long as they come quickly."""
+        waits, limit = self.waits, self.limit
+        waits.credits[call] = 0
+        items = command.run(args)
+        waits.busy = 1
+        if not command.streams and not hasattr(items, "__next__"):
+            items = iter((items,))
+        connection, codec, parts, postman = self.connection, self.codec, self.connection.parts, self.postman
+        sent_at = last = 0.0
+        gathered = 0
+        try:
+            while True:
+                if parts and not postman.awake:
+                    postman.watch()
+                waits.busy = 0
+                item = next(items, _DONE)
+                waits.busy = 1
+                if item is _DONE:
+                    break
+                if credit <= 0:
+                    credit = waits.credit(call)
+                encoded = codec.encode(item, "item", limit)
+                connection.post(_ITEM, call, encoded)
+                credit -= 1
+                gathered += len(encoded) if type(encoded) is bytes else 0
+                now = monotonic()
+                if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE or waits.signalled:
+                    connection.flush()
+                    gathered, sent_at = 0, now
+                    if codec.due:
+                        codec.accelerate()
+                    waits.look()
+                    if self.stages.get(call):
+                        raise Cancelled("the caller no longer wants the stream")
+                last = now
+            connection.post(_END, call, b"")
+        except BaseException as error:
+            waits.busy = 1
+            self.close(items, error)
+            raise
+        finally:
+            self.call = waits.busy = 0
+            waits.signalled = False
+
+    def close(self, items: "Any", error: BaseException) -> None:
+        """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
+        throw = getattr(items, "throw", None)
+        if throw is None or getattr(items, "gi_frame", None) is None:
+            return
+        try:
+            if isinstance(error, Cancelled):
+                throw(error)
+            items.close()
+        except BaseException:  # the reason is `error`, whatever the clean-up says
+            pass
+
+    # --- what contexts ask for ---
+
+    def current(self) -> Context:
+        if not self.call:
+            from .context import _no_context
+
+            return _no_context()
+        if self.context is None:
+            left = self.message[2]
+            deadline = None if left is None else self.arrived + left / 1000
+            self.context = Context(self, self.call, deadline, self.message[3] if len(self.message) > 3 else None)
+        return self.context
+
+    def tell(self, context: Context, kind: int, value: "Any") -> None:
+        self.waits.tell(context.call_id, kind, value)
+
+    def stage(self, context: Context) -> int:
+        return self.waits.stage(context.call_id)
+
+    def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
+        return self.waits.host_call(context.call_id, tool, args)
+
+    def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
+        return self.waits.host_stream(context.call_id, tool, args)
+
+    def on_cancel_signal(self, number: int, frame: "Any") -> None:
+        self.waits.on_cancel_signal()

@@ -1,0 +1,334 @@
+"""Reading inside a call: what the serial loop does while the user's code waits or asks.
+
+Owns everything that arrives while a call runs: cancels, credit, answers of the host's tools, further calls. There is
+one thread, so the wait itself reads the socket. Must not know how calls are run; it asks `serial.py` to.
+"""
+
+from _thread import get_ident
+
+from .connection import DONT_WAIT
+from .context import Cancelled, HostError
+from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, FROM_HOST, HEADER_SIZE, HOST_CALL, HOST_CANCEL
+from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault, explain
+from .frames import split_bodies, unpack_header, word_of
+from .values import MAX_DEPTH, BadPayload, Bodied
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
+    from typing import Any, Deque, Dict, Iterator, List, Tuple
+
+    from .codec import Codec
+    from .serial import Serial
+    from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
+
+STREAM_CREDIT = 64
+# A host that never stops sending must not keep a call from going on.
+MOST_READS = 64
+_HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
+
+
+def host_call_message(codec: "Codec", number: int, tool: str, args: "Any", options: "Any", limit: int) -> "Encoded":
+    """The payload of a HOST_CALL. The arguments are written on their own, so that an error names its path in them."""
+    if type(tool) is not str:
+        raise TypeError(f"the name of a host's tool is a text, not {type(tool).__name__}")
+    encoded = codec.encode(args, "args", limit)
+    before = bytes((0x93 if options is None else 0x94,)) + _bytes(codec, number) + _bytes(codec, tool)
+    after = b"" if options is None else _bytes(codec, options)
+    if type(encoded) is bytes:
+        return before + encoded + after
+    assert isinstance(encoded, Bodied)
+    return Bodied(before + encoded.head + after, encoded.raws, encoded.size)
+
+
+def _bytes(codec: "Codec", value: "Any") -> bytes:
+    encoded = codec.encode(value, "value", 1 << 32, False)
+    assert type(encoded) is bytes
+    return encoded
+
+
+class Waits:
+    """`busy` counts how deep the SDK itself is in here; an interrupting signal then waits until it leaves."""
+
+    def __init__(self, serial: "Serial") -> None:
+        self.serial = serial
+        self.connection = serial.connection
+        self.codec = serial.codec
+        self.thread = get_ident()
+        self.busy = 0
+        self.waiting = 0
+        self.signalled = False
+        self.number = 0
+        self.outer: "List[int]" = []
+        self.credits: "Dict[int, int]" = {}
+        self.answers: "Dict[int, Deque[Tuple[int, Any]]]" = {}
+
+    # --- reading ---
+
+    def pump(self, flags: int = 0) -> bool:
+        """Reads once and takes every frame that is complete. False: nothing was there."""
+        connection = self.connection
+        try:
+            if not self._take_all():
+                if not connection.fill(flags):
+                    return False
+                self._take_all()
+        except Fault as fault:
+            self.serial.life.fault(str(fault))
+        return True
+
+    def _take_all(self) -> bool:
+        connection = self.connection
+        some = False
+        while True:
+            pos = connection.pos
+            room = connection.end - pos - HEADER_SIZE
+            if room < 0:
+                return some
+            length, word, call = unpack_header(connection.buf, pos)
+            if length > connection.max_frame:
+                raise Fault(f"a frame of {length} bytes; at most {connection.max_frame} were agreed")
+            if length > room:
+                return some
+            pos += HEADER_SIZE
+            connection.pos = pos + length
+            if word not in FROM_HOST:
+                raise Fault(explain(word))
+            some = True
+            self._take_inside(word, call, connection.view[pos : pos + length])
+
+    def _take_inside(self, word: int, call: int, payload: memoryview) -> None:
+        kind = word >> 8 & 0xFF
+        if kind == CALL or kind == CALLS:
+            kept = bytes(payload)
+            if self.waiting and kind == CALL and b"nested" in kept:
+                self._maybe_nested(word, call, kept)
+            else:
+                self.serial.queue.append((word, call, kept, self.connection.arrived))
+            return
+        self.take(word, call, payload)
+        if kind == PING:
+            self.connection.flush()
+
+    def _maybe_nested(self, word: int, call: int, kept: bytes) -> None:
+        payload, bodies = memoryview(kept), None
+        if word >> 16:
+            payload, bodies = split_bodies(payload)
+        try:
+            message = self.codec.decode(payload, bodies, MAX_DEPTH + 1)
+        except BadPayload as bad:
+            self.serial.fail(call, bad)
+            return
+        if type(message) is list and len(message) == 4 and type(message[3]) is dict and "nested" in message[3]:
+            self._serve_nested(call, message)
+        else:
+            self.serial.queue.append((word, call, kept, self.connection.arrived))
+
+    def _serve_nested(self, call: int, message: "Any") -> None:
+        """A call inside the wait of another one, which is as it was afterwards."""
+        serial = self.serial
+        outer = (serial.call, serial.arrived, serial.message, serial.context)
+        busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
+        serial.arrived = self.connection.arrived
+        self.outer.append(serial.call)
+        serial.serve(call, message)
+        self.connection.flush()
+        self.outer.pop()
+        self.busy, self.waiting = busy, waiting
+        serial.call, serial.arrived, serial.message, serial.context = outer
+
+    def take(self, word: int, call: int, payload: memoryview) -> None:
+        """A frame that is not a call."""
+        serial = self.serial
+        kind = word >> 8 & 0xFF
+        if kind == PING:
+            self.connection.post(word_of(PONG, word >> 16), call, bytes(payload))
+            return
+        if kind == DRAIN:
+            serial.draining = True
+            return
+        bodies = None
+        if word >> 16:
+            payload, bodies = split_bodies(payload)
+        try:
+            message = self.codec.decode(payload, bodies, MAX_DEPTH + 1)
+        except BadPayload as bad:
+            raise Fault(f"a frame of kind {kind} that cannot be read: {bad}") from None
+        if kind == CREDIT:
+            if type(message) is not int:
+                raise Fault("a CREDIT that is no number")
+            if call in self.credits:
+                self.credits[call] += message
+        elif kind == CANCEL:
+            if self._is_known(call):
+                serial.stages[call] = max(serial.stages.get(call, 0), message if type(message) is int else 1)
+        elif kind in _HOST_ANSWERS:
+            if type(message) is not list or not message:
+                raise Fault(f"a frame of kind {kind} without its id")
+            answers = self.answers.get(message[0])
+            if answers is not None:
+                answers.append((kind, message[1] if len(message) > 1 else None))
+        elif kind == FAULT:
+            serial.life.leave(f"the host says: {message}")
+        else:
+            raise Fault(f"a frame of kind {kind} at this time")
+
+    def _is_known(self, call: int) -> bool:
+        serial = self.serial
+        return call == serial.call or call in self.outer or any(call == waiting[1] for waiting in serial.queue)
+
+    # --- what a call asks for ---
+
+    def look(self) -> None:
+        """Takes what has come by now, without waiting."""
+        for _ in range(MOST_READS):
+            if not self.pump(DONT_WAIT):
+                break
+
+    def enter(self) -> None:
+        if self.connection.forked:
+            raise RuntimeError("this process was forked from a worker; only the worker itself can talk to the host")
+        if get_ident() != self.thread:
+            raise RuntimeError("with concurrency 1 only the thread that runs the call can wait for the host")
+        self.busy += 1
+
+    def exit(self) -> None:
+        """Back to the user's code; an interruption that came in the meantime is raised now."""
+        self.busy -= 1
+        if self.signalled and not self.busy:
+            self.signalled = False
+            self.look()
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """Raises `Cancelled`, once, if stage 2 has been asked for the call that runs now."""
+        call = self.serial.call
+        if self.serial.stages.get(call) == 2:
+            self.serial.stages[call] = 3
+            raise Cancelled()
+
+    def on_cancel_signal(self) -> None:
+        """Stage 2 was sent: raised here, in the midst of the user's code, unless the SDK itself is at work."""
+        if self.busy or not self.serial.call:
+            self.signalled = self.busy > 0
+            return
+        self.busy += 1
+        try:
+            self.look()
+        finally:
+            self.busy -= 1
+        self.interrupt()
+
+    def stage(self, call: int) -> int:
+        if get_ident() != self.thread:
+            return self.serial.stages.get(call, 0)
+        self.enter()
+        try:
+            self.look()
+            return self.serial.stages.get(call, 0)
+        finally:
+            self.exit()
+
+    def tell(self, call: int, kind: int, value: "Any") -> None:
+        encoded = self.codec.encode(value, "value", self.serial.limit, False)
+        own = get_ident() == self.thread
+        if own:
+            self.enter()
+        else:
+            self.connection.is_shared = True
+            if not self._is_known(call):
+                raise RuntimeError(f"call {call} is over")
+        try:
+            self.connection.post(word_of(kind), call, encoded)
+            self.connection.flush()
+        finally:
+            if own:
+                self.exit()
+
+    def credit(self, call: int) -> int:
+        """Waits until the host takes more items. Asked by the loop, not by the user's code."""
+        self.connection.flush()
+        while not self.credits[call]:
+            if self.serial.stages.get(call):
+                raise Cancelled("the caller no longer wants the stream")
+            self.pump()
+        credit, self.credits[call] = self.credits[call], 0
+        return credit
+
+    def host_call(self, call: int, tool: str, args: "Any") -> "Any":
+        self.enter()
+        try:
+            number = self._ask(call, tool, args, None)
+            try:
+                kind, value = self._answer(call, number)
+            finally:
+                del self.answers[number]
+        finally:
+            self.exit()
+        if kind == HOST_ERROR:
+            raise HostError(tool, value)
+        return value
+
+    def host_stream(self, call: int, tool: str, args: "Any") -> "Iterator[Any]":
+        self.enter()
+        try:
+            number = self._ask(call, tool, args, {"stream": STREAM_CREDIT})
+        finally:
+            self.exit()
+        return self._items(call, tool, number)
+
+    def _items(self, call: int, tool: str, number: int) -> "Iterator[Any]":
+        taken = 0
+        over = False
+        try:
+            while True:
+                self.enter()
+                try:
+                    kind, value = self._answer(call, number)
+                    if kind == HOST_ITEM:
+                        taken += 1
+                        if taken == STREAM_CREDIT // 2:
+                            self._send(HOST_CREDIT, call, [number, taken])
+                            taken = 0
+                finally:
+                    self.exit()
+                over = kind != HOST_ITEM
+                if kind == HOST_ERROR:
+                    raise HostError(tool, value)
+                if over:
+                    return
+                yield value
+        finally:
+            del self.answers[number]
+            if not over and not self.connection.forked:
+                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
+                self.connection.post(word_of(HOST_CANCEL), call, self.codec.encode([number]))
+                self.connection.nudge()
+
+    def _send(self, kind: int, call: int, value: "Any") -> None:
+        self.connection.post(word_of(kind), call, self.codec.encode(value))
+        self.connection.flush()
+
+    def _ask(self, call: int, tool: str, args: "Any", options: "Any") -> int:
+        self.number = number = self.number + 1
+        message = host_call_message(self.codec, number, tool, args, options, self.serial.limit)
+        self.answers[number] = deque()
+        self.connection.post(word_of(HOST_CALL), call, message)
+        self.connection.flush()
+        return number
+
+    def _answer(self, call: int, number: int) -> "Tuple[int, Any]":
+        """The next answer of a tool. Nested calls are served meanwhile; stage 2 of a cancel ends the wait."""
+        answers = self.answers[number]
+        self.waiting += 1
+        try:
+            while not answers:
+                if self.serial.stages.get(call) == 2:
+                    self._send(HOST_CANCEL, call, [number])
+                    self.interrupt()
+                self.pump()
+        finally:
+            self.waiting -= 1
+        return answers.popleft()

@@ -1,0 +1,270 @@
+"""Signatures: which arguments a function takes, and whether these fit.
+
+Owns the checks of a command's arguments, prepared once for each command from what the function itself carries
+(importing `inspect` would cost more than a worker's whole start). Annotations that are simple are checked; any other
+annotation is taken as "anything". Must not know the wire.
+"""
+
+import sys
+
+from .commands import BadArgument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from .commands import Command
+
+_VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
+_NONE = type(None)
+# What may arrive where this is annotated. Python's own rules: an int is a float, and a bool is an int.
+_ACCEPTED: "Dict[Any, Tuple[type, ...]]" = {
+    int: (int, bool),
+    float: (float, int, bool),
+    str: (str,),
+    bool: (bool,),
+    bytes: (bytes,),
+    list: (list,),
+    dict: (dict,),
+    tuple: (tuple, list),
+    set: (set, list),
+    frozenset: (frozenset, list),
+    _NONE: (_NONE,),
+}
+_BY_NAME = {kind.__name__: kind for kind in _ACCEPTED}
+_BY_NAME.update({"None": _NONE, "List": list, "Dict": dict, "Tuple": tuple, "Set": set, "FrozenSet": frozenset})
+_CONVERTED = (tuple, set, frozenset)
+
+
+class Annotation:
+    """The types that a parameter takes, and those that a list is made into."""
+
+    __slots__ = ("types", "accepted", "target")
+
+    def __init__(self, types: "List[type]") -> None:
+        self.types = types
+        accepted = {kind for each in types for kind in _ACCEPTED[each]}
+        self.target: "Optional[type]" = None
+        for kind in _CONVERTED:
+            if kind in types and list not in types:
+                self.target = kind
+        # The hot path compares with these only: a list that must be converted is not among them.
+        self.accepted = frozenset(accepted - {list} if self.target else accepted)
+
+    def __str__(self) -> str:
+        return " or ".join("None" if kind is _NONE else kind.__name__ for kind in self.types)
+
+    def fit(self, value: "Any") -> "Any":
+        """The value, converted if need be; TypeError if it does not fit."""
+        if type(value) in self.accepted:
+            return value
+        if self.target is not None and type(value) is list:
+            return self.target(value)
+        raise TypeError(f"must be {self}, not {type(value).__name__}")
+
+
+class Signature:
+    """The parameters of one function."""
+
+    def __init__(self, name: str, function: "Any") -> None:
+        self.name = name
+        plain = getattr(function, "__func__", function)
+        code = plain.__code__
+        skip = 0 if plain is function else 1  # a bound method's self
+        positional, keyword = code.co_argcount, code.co_kwonlyargcount
+        self.names: "Tuple[str, ...]" = code.co_varnames[skip:positional]
+        self.positional_only = max(code.co_posonlyargcount - skip, 0)
+        self.keyword_only: "Tuple[str, ...]" = code.co_varnames[positional : positional + keyword]
+        self.takes_more = bool(code.co_flags & _VAR_POSITIONAL)
+        self.takes_any_name = bool(code.co_flags & _VAR_NAMED)
+        defaults = plain.__defaults__ or ()
+        self.defaults = dict(zip(self.names[len(self.names) - len(defaults) :], defaults)) if defaults else {}
+        self.optional = set(self.defaults) | set(plain.__kwdefaults__ or ())
+        self.annotations = _annotations(plain, self.names + self.keyword_only)
+
+    def problem(self, positional: "Any", named: "Dict[str, Any]") -> "Optional[BadArgument]":
+        """Why the function cannot be called with these, or None."""
+        if len(positional) > len(self.names) and not self.takes_more:
+            takes = f"{len(self.names)} argument{'s' if len(self.names) != 1 else ''}"
+            return BadArgument(f"{self.name} takes {takes} by position, not {len(positional)}")
+        given = set(self.names[: len(positional)])
+        for name in named:
+            if name not in self.names and name not in self.keyword_only and not self.takes_any_name:
+                return BadArgument(f"{self.name} has no argument {name!r}; {self._listing()}", str(name))
+        given |= named.keys()
+        for name in self.names + self.keyword_only:
+            if name not in given and name not in self.optional:
+                kind = f" ({self.annotations[name]})" if name in self.annotations else ""
+                return BadArgument(f"{self.name} needs the argument {name!r}{kind}", name)
+        return None
+
+    def _listing(self) -> str:
+        names = self.names + self.keyword_only
+        return f"it takes {', '.join(names)}" if names else "it takes none"
+
+    def fit(self, name: str, value: "Any") -> "Any":
+        try:
+            return self.annotations[name].fit(value)
+        except TypeError as error:
+            raise BadArgument(f"{self.name}: the argument {name!r} {error}", name) from None
+
+
+def prepare(command: "Command") -> None:
+    """What the first call of a command finds out for all later ones."""
+    function = command.function
+    if not hasattr(getattr(function, "__func__", function), "__code__"):
+        command.run = _unchecked(function)
+        return
+    command.signature = Signature(command.name, function)
+    command.run = _runner(command.signature, function)
+    command.checks = tuple((key, note.accepted) for key, note in command.signature.annotations.items())
+    command.is_direct = command.signature.positional_only == 0
+
+
+def _runner(signature: Signature, function: "Callable[..., Any]") -> "Callable[[Any], Any]":
+    """A function of the call's `args` that checks them and calls the command."""
+    checks = tuple((key, note.accepted) for key, note in signature.annotations.items())
+    indexed = tuple(
+        (index, key, signature.annotations[key].accepted)
+        for index, key in enumerate(signature.names)
+        if key in signature.annotations
+    )
+    by_position_only = signature.positional_only > 0
+
+    def run(args: "Any") -> "Any":
+        if type(args) is dict:
+            for key, accepted in checks:
+                if key in args and type(args[key]) not in accepted:
+                    args[key] = signature.fit(key, args[key])
+            if by_position_only:
+                return _by_name_with_positional_only(signature, function, args)
+            try:
+                return function(**args)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                    _explain(signature, (), args, error)
+                raise
+        if type(args) is not list:
+            args = [args]
+        for index, key, accepted in indexed:
+            if index < len(args) and type(args[index]) not in accepted:
+                args[index] = signature.fit(key, args[index])
+        try:
+            return function(*args)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                _explain(signature, args, {}, error)
+            raise
+
+    return run
+
+
+def _explain(signature: Signature, positional: "Any", named: "Dict[Any, Any]", error: TypeError) -> None:
+    """Raises the reason in our words, if the call itself could not be made (no frame of the function was entered)."""
+    problem = signature.problem(positional, named)
+    if problem is not None:
+        raise problem from None
+
+
+def _by_name_with_positional_only(signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]") -> "Any":
+    """Arguments by name, although the function takes some by position only."""
+    problem = signature.problem((), args)
+    if problem is not None:
+        raise problem
+    positional = []
+    named = dict(args)
+    for name in signature.names[: signature.positional_only]:
+        positional.append(named.pop(name) if name in named else signature.defaults[name])
+    return function(*positional, **named)
+
+
+def _unchecked(function: "Callable[..., Any]") -> "Callable[[Any], Any]":
+    def run(args: "Any") -> "Any":
+        if type(args) is dict:
+            return function(**args)
+        return function(*args) if type(args) is list else function(args)
+
+    return run
+
+
+def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Annotation]":
+    try:
+        written = function.__annotations__
+    except Exception:  # annotations that are evaluated late may name what does not exist
+        return {}
+    found = {}
+    for name in names:
+        if name in written:
+            types = _types(written[name], getattr(function, "__globals__", {}))
+            if types:
+                found[name] = Annotation(types)
+    return found
+
+
+def _types(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
+    """The simple types that an annotation means, or None if it is not simple."""
+    if isinstance(note, str):
+        return _types_of_text(note, namespace)
+    if note is None:
+        return [_NONE]
+    if isinstance(note, type) and note in _ACCEPTED:
+        return [note]
+    origin = getattr(note, "__origin__", None)
+    if type(note).__name__ in ("UnionType", "Union") or (
+        origin is not None and origin is getattr(sys.modules.get("typing"), "Union", None)
+    ):
+        return _all([_types(each, namespace) for each in note.__args__])
+    if isinstance(origin, type) and origin in _ACCEPTED:
+        return [origin]
+    return None
+
+
+def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[type]]":
+    """The same for an annotation that is still text, as under `from __future__ import annotations`."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1].strip()
+    parts = _split(text, "|")
+    if len(parts) > 1:
+        return _all([_types_of_text(part, namespace) for part in parts])
+    name, bracket, rest = text.partition("[")
+    name = name.strip()
+    if name in namespace:
+        if not bracket:
+            return _known(namespace[name], namespace)
+        if getattr(namespace[name], "__module__", None) != "typing":
+            return None
+    short = name.rpartition(".")[2]
+    if bracket and rest.endswith("]") and short in ("Optional", "Union"):
+        inner = _split(rest[:-1], ",") + (["None"] if short == "Optional" else [])
+        return _all([_types_of_text(part, namespace) for part in inner])
+    return [_BY_NAME[short]] if short in _BY_NAME else None
+
+
+def _known(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
+    """What a name of the module stands for: a type, or an alias such as `Number = Union[int, float]`."""
+    return None if isinstance(note, str) else _types(note, namespace)
+
+
+def _split(text: str, separator: str) -> "List[str]":
+    """Splits outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        if letter == "[":
+            depth += 1
+        elif letter == "]":
+            depth -= 1
+        elif letter == separator and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]
+
+
+def _all(many: "List[Optional[List[type]]]") -> "Optional[List[type]]":
+    """All types of a union, unless one of its members is not simple."""
+    types: "List[type]" = []
+    for each in many:
+        if each is None:
+            return None
+        types += [kind for kind in each if kind not in types]
+    return types

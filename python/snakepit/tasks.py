@@ -1,0 +1,234 @@
+"""Async calls: tasks of one event loop in the main thread, which also reads the socket.
+
+Owns everything that needs asyncio, which is imported for workers with async commands only. All of this file runs in
+the loop's thread, unless it says otherwise.
+"""
+
+import asyncio
+import threading
+from collections import deque
+
+from .context import Cancelled, HostError
+from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
+from .serial_wait import STREAM_CREDIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, AsyncIterator, Awaitable, Deque, Optional
+
+    from .concurrent import Concurrent
+    from .running import Running
+
+_WAKE = (0, None)
+
+
+class Tasks:
+    """The event loop of a worker."""
+
+    def __init__(self, concurrent: "Concurrent") -> None:
+        self.concurrent = concurrent
+        self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self.thread = threading.get_ident()
+        self.lost = False
+        concurrent.connection.gone = self._gone
+
+    def run(self) -> None:
+        """Until the host drains this worker, or is gone."""
+        concurrent, loop = self.concurrent, self.loop
+        descriptor = concurrent.connection.socket.fileno()
+        concurrent.wake = self._wake
+        loop.add_reader(descriptor, self._readable)
+        loop.call_soon(self._readable)  # what came together with HELLO
+        loop.run_forever()
+        loop.remove_reader(descriptor)
+        if self.lost:
+            concurrent.life.gone()
+
+    def _readable(self) -> None:
+        self.concurrent.read_what_is_there()
+        self._look()
+
+    def _look(self) -> None:
+        if self.lost or (self.concurrent.draining and self.concurrent.is_idle()):
+            self.loop.stop()
+
+    def _wake(self) -> None:
+        """Called in any thread."""
+        self.loop.call_soon_threadsafe(self._look)
+
+    def _gone(self) -> None:
+        """May be called in any thread."""
+        if threading.get_ident() != self.thread or not self.loop.is_running():
+            self.concurrent.life.gone()
+        self.lost = True
+        self.loop.stop()
+
+    def finish(self, answer: "Awaitable[Any]") -> "Any":
+        """Waits for what an async hook returned. Called before and after the loop runs, or in another thread."""
+
+        async def whole() -> "Any":
+            return await answer
+
+        if self.loop.is_running():
+            return asyncio.run_coroutine_threadsafe(whole(), self.loop).result()
+        return self.loop.run_until_complete(whole())
+
+    def is_inside(self, running: "Running") -> bool:
+        """Whether the caller is in the loop's thread, where waiting would stop everything. Called in any thread."""
+        return running.is_async and threading.get_ident() == self.thread
+
+    def launch(self, running: "Running") -> None:
+        """Called in any thread."""
+        running.task = Task(self, running)
+        if threading.get_ident() == self.thread:
+            running.task.start()
+        else:
+            self.loop.call_soon_threadsafe(running.task.start)
+
+    # --- the host's tools ---
+
+    async def host_call(self, running: "Running", tool: str, args: "Any") -> "Any":
+        answers = Answers(self.loop)
+        number = running.ask(tool, args, None, answers.put)
+        kind = None
+        try:
+            kind, value = await answers.get()
+        finally:
+            del self.concurrent.waiters[number]
+            if kind is None:
+                running.send(HOST_CANCEL, [number])
+        if kind == HOST_ERROR:
+            raise HostError(tool, value)
+        return value
+
+    async def host_stream(self, running: "Running", tool: str, args: "Any") -> "AsyncIterator[Any]":
+        answers = Answers(self.loop)
+        number = running.ask(tool, args, {"stream": STREAM_CREDIT}, answers.put)
+        taken = 0
+        kind = HOST_ITEM
+        try:
+            while True:
+                kind, value = await answers.get()
+                if kind == HOST_ERROR:
+                    raise HostError(tool, value)
+                if kind != HOST_ITEM:
+                    return
+                taken += 1
+                if taken == STREAM_CREDIT // 2:
+                    running.send(HOST_CREDIT, [number, taken])
+                    taken = 0
+                yield value
+        finally:
+            del self.concurrent.waiters[number]
+            if kind == HOST_ITEM:
+                running.send(HOST_CANCEL, [number])
+
+
+class Answers:
+    """A queue for one reader, of the loop's thread on both ends."""
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
+        self.loop = loop
+        self.items: "Deque[Any]" = deque()
+        self.waiting: "Optional[asyncio.Future[None]]" = None
+
+    def put(self, item: "Any") -> None:
+        self.items.append(item)
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
+
+    async def get(self) -> "Any":
+        while not self.items:
+            self.waiting = self.loop.create_future()
+            try:
+                await self.waiting
+            finally:
+                self.waiting = None
+        return self.items.popleft()
+
+
+class Task:
+    """One async call."""
+
+    def __init__(self, tasks: Tasks, running: "Running") -> None:
+        self.tasks = tasks
+        self.running = running
+        self.task: "Optional[asyncio.Task[None]]" = None
+        self.credit = Answers(tasks.loop)
+
+    def start(self) -> None:
+        self.task = self.tasks.loop.create_task(self._run())
+        self.task.set_name(f"snakepit-call-{self.running.call}")
+
+    def cancel(self, stage: int) -> None:
+        self.wake()
+        if stage >= 2 and self.task is not None:
+            self.task.cancel()
+
+    def wake(self) -> None:
+        self.credit.put(_WAKE)
+
+    async def _run(self) -> None:
+        from .concurrent import current_call
+
+        running, concurrent = self.running, self.tasks.concurrent
+        current_call.set(running)
+        try:
+            word, encoded = await self._answer()
+        except BaseException as error:
+            word, encoded = word_of(ERROR), concurrent.failure(self._reason(error))
+        concurrent.answer(running.call, word, encoded)
+        concurrent.over(running)
+
+    def _reason(self, error: BaseException) -> BaseException:
+        """What asyncio calls a cancelled task is a cancelled call, if the caller has cancelled it."""
+        if isinstance(error, asyncio.CancelledError) and self.running.stage:
+            cancelled = Cancelled()
+            cancelled.__traceback__ = error.__traceback__
+            return cancelled
+        return error
+
+    async def _answer(self) -> "Any":
+        running = self.running
+        codec, limit = running.loop.codec, running.loop.connection.max_frame
+        if running.is_many:
+            return await self._many()
+        command = running.check()
+        if "stream" in running.options:
+            await self._stream(command)
+            return word_of(END), b""
+        return word_of(RESULT), codec.encode(await command.run(running.args), "result", limit)
+
+    async def _many(self) -> "Any":
+        running = self.running
+        entries = []
+        for index, args in enumerate(running.args):
+            try:
+                command = running.check()
+                running.loop.life.slate[1] = index + 1
+                entries.append(running.entry(index, await command.run(args)))
+            except BaseException as error:
+                entries.append(b"\x92\xc2" + running.loop.failure(self._reason(error)))
+        return running.results(entries)
+
+    async def _stream(self, command: "Any") -> None:
+        running = self.running
+        running.credit = running.options["stream"]
+        items = command.run(running.args)
+        if not command.streams:
+            await self._send(await items)
+            return
+        try:
+            async for item in items:
+                await self._send(item)
+        finally:
+            await items.aclose()
+
+    async def _send(self, item: "Any") -> None:
+        running = self.running
+        while running.credit <= 0 and not running.stage:
+            await self.credit.get()
+        if running.stage:
+            raise Cancelled("the caller no longer wants the stream")
+        running.send_item(item)

@@ -1,0 +1,172 @@
+"""A worker from its start to its end.
+
+Owns the order of things: descriptors, HELLO, the user's code, READY, the loop, BYE.
+"""
+
+import os
+import sys
+
+import faulthandler
+
+from . import __version__, frames
+from .codec import Codec
+from .connection import Connection
+from .frames import ERROR, HELLO, READY, Fault, unpack_header, word_of
+from .life import Life
+from .values import BadPayload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from typing import Any, Dict, List, NoReturn
+else:
+    import _signal  # what signal is made of, without its enums
+
+STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET = 10, 11
+
+
+def main(arguments: "List[str]") -> None:
+    """Runs the worker that the arguments name, and ends the process."""
+    if len(arguments) != 1:
+        _usage("it takes one argument: a file (worker.py) or the name of a module")
+    fd = _descriptor("SNAKEPIT_FD")
+    if fd is None:
+        _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
+    _prepare_streams()
+    connection = Connection(fd)
+    os.register_at_fork(after_in_child=connection.disown)
+    life = Life(connection)
+    try:
+        try:
+            hello = _hello(connection)
+            runner, codec = _start(arguments[0], connection, life, hello)
+            _ready(connection, codec, life)
+            runner.run()
+        except Fault as fault:
+            life.fault(str(fault))
+        life.bye()
+    except KeyboardInterrupt:
+        life.leave("interrupted")
+
+
+def _usage(problem: str) -> "NoReturn":
+    print(f"snakepit: {problem}\nusage: python -m snakepit WORKER", file=sys.stderr)
+    sys.exit(2)
+
+
+def _descriptor(name: str) -> "int | None":
+    """A descriptor from the environment, which later children of this process do not see."""
+    value = os.environ.pop(name, None)
+    if value is None:
+        return None
+    if not value.isdigit():
+        _usage(f"{name} is {value!r}, not the number of a descriptor")
+    return int(value)
+
+
+def _prepare_streams() -> None:
+    """A worker may have been started without them; then it does without."""
+    try:
+        faulthandler.enable()
+    except (RuntimeError, AttributeError, ValueError, OSError):
+        pass
+    try:
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    except AttributeError:
+        pass
+
+
+def _hello(connection: Connection) -> "Dict[str, Any]":
+    """The first frame says what the host expects."""
+    while True:
+        room = connection.end - connection.pos - frames.HEADER_SIZE
+        if room >= 0:
+            length, word, _ = unpack_header(connection.buf, connection.pos)
+            if word != word_of(HELLO):
+                raise Fault(frames.explain(word) if word not in frames.FROM_HOST else "another frame before HELLO")
+            if length <= room:
+                break
+        connection.fill()
+    from .values import decode
+
+    start = connection.pos + frames.HEADER_SIZE
+    try:
+        hello = decode(connection.view[start : start + length])
+    except BadPayload as bad:
+        raise Fault(f"a HELLO that cannot be read: {bad}") from None
+    connection.pos = start + length
+    if not isinstance(hello, dict) or hello.get("protocol") != 1:
+        raise Fault("a HELLO of another protocol than 1")
+    max_frame = hello.get("max_frame")
+    if type(max_frame) is not int or max_frame <= 0:
+        raise Fault("a HELLO without max_frame")
+    connection.max_frame = max_frame
+    return hello
+
+
+def _start(worker: str, connection: Connection, life: Life, hello: "Dict[str, Any]") -> "Any":
+    """Loads the user's code; a failure is told to the host, with the user's part of the traceback."""
+    try:
+        from .load import load
+
+        slate = _descriptor("SNAKEPIT_SLATE_FD")
+        if slate is not None:
+            life.map_slate(slate)
+        codec = Codec(os.environ.get("SNAKEPIT_CODEC", "auto"))
+        load(worker)
+        codec.worker_is_loaded()
+        runner = _runner(connection, codec, life, hello)
+        for hook in life.registry.start:
+            life.run_hook(hook)
+    except BaseException as error:
+        _cannot_start(connection, error)
+    return runner, codec
+
+
+def _runner(connection: Connection, codec: Codec, life: Life, hello: "Dict[str, Any]") -> "Any":
+    concurrency = hello.get("concurrency", 1)
+    has_async = life.registry.has_async()
+    if has_async or concurrency > 1:
+        from .concurrent import Concurrent
+
+        return Concurrent(connection, codec, life, concurrency, has_async)
+    from .serial import Serial
+
+    serial = Serial(connection, codec, life)
+    if hasattr(_signal, "SIGRTMIN"):
+        life.signals["cancel"] = _signal.SIGRTMIN + CANCEL_SIGNAL_OFFSET
+        _signal.signal(life.signals["cancel"], serial.on_cancel_signal)
+    return serial
+
+
+def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
+    from .failure import error_map
+    from .writing import encode
+
+    connection.post(word_of(ERROR), 0, encode(error_map(error, "start")))
+    connection.flush()
+    if not isinstance(error, SystemExit):
+        sys.excepthook(type(error), error, error.__traceback__)
+    sys.exit(1)
+
+
+def _ready(connection: Connection, codec: Codec, life: Life) -> None:
+    version = sys.version_info
+    if hasattr(_signal, "SIGRTMIN"):
+        stacks = _descriptor("SNAKEPIT_STACK_FD")
+        if stacks is not None:
+            os.set_inheritable(stacks, False)
+            faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
+            life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+    message = {
+        "protocol": 1,
+        "sdk": __version__,
+        "language": f"python {version[0]}.{version[1]}.{version[2]}",
+        "pid": os.getpid(),
+        "commands": sorted(life.registry.commands),
+        "signals": life.signals,
+        "features": ["slate"] if life.has_slate else [],
+    }
+    encoded = codec.encode(message, "ready", 1 << 32, False)
+    connection.post(word_of(READY), 0, encoded)
+    connection.flush()

@@ -1,0 +1,335 @@
+"""Writing values: what can be sent, and its bytes.
+
+Owns the encoder that defines the semantics of `spec/wire.md`, section Values, for Python; `values.py` reads what this
+file writes. `accelerated.py` gives the same results, faster; whatever it is not sure of, it leaves to this file. Must
+not know frames or sockets.
+"""
+
+import sys
+from struct import Struct, error as struct_error
+
+from .values import AWARE, BODY, BODY_SIZE, EXT_AWARE, EXT_BIG, EXT_BODY, EXT_NAIVE, MAX_DEPTH, NAIVE
+from .values import BadValue, Bodied, TooLong, type_name
+
+TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+    Encoded = Union[bytes, Bodied]
+
+_U8, _U16, _U32, _U64 = (Struct(form).pack for form in (">BB", ">BH", ">BI", ">BQ"))
+_I8, _I16, _I32, _I64 = (Struct(form).pack for form in (">Bb", ">Bh", ">Bi", ">Bq"))
+_FLOAT = Struct(">Bd").pack
+
+
+class _Writer:
+    """One value on its way out. `raws` is None where bodies are not wanted."""
+
+    __slots__ = ("out", "raws", "offset", "limit")
+
+    def __init__(self, raws: "Optional[List[Any]]", limit: int) -> None:
+        self.out = bytearray()
+        self.raws = raws
+        self.offset = 0
+        self.limit = limit
+
+
+def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
+    """The value's bytes, or `Bodied` if it has large byte strings at its top or one level below."""
+    raws: "Optional[List[Any]]" = [] if bodies else None
+    writer = _Writer(raws, limit)
+    try:
+        _write(writer, value, 0)
+        _check_size(writer, 4 if raws else 0)
+    except BadValue as bad:
+        bad.root = root
+        raise
+    if raws:
+        return Bodied(bytes(writer.out), raws, writer.offset)
+    return bytes(writer.out)
+
+
+def _write(writer: _Writer, value: "Any", depth: int) -> None:
+    write = _WRITERS.get(type(value))
+    if write is None:
+        _write_other(writer, value, depth)
+    else:
+        write(writer, value, depth)
+
+
+def _write_none(writer: _Writer, value: None, depth: int) -> None:
+    writer.out.append(0xC0)
+
+
+def _write_bool(writer: _Writer, value: bool, depth: int) -> None:
+    writer.out.append(0xC3 if value else 0xC2)
+
+
+def _write_int(writer: _Writer, value: int, depth: int) -> None:
+    out = writer.out
+    if 0 <= value:
+        if value < 0x80:
+            out.append(value)
+        elif value < 0x100:
+            out += _U8(0xCC, value)
+        elif value < 0x10000:
+            out += _U16(0xCD, value)
+        elif value < 0x100000000:
+            out += _U32(0xCE, value)
+        elif value < 0x10000000000000000:
+            out += _U64(0xCF, value)
+        else:
+            _write_big(out, value)
+    elif value >= -0x20:
+        out.append(value & 0xFF)
+    elif value >= -0x80:
+        out += _I8(0xD0, value)
+    elif value >= -0x8000:
+        out += _I16(0xD1, value)
+    elif value >= -0x80000000:
+        out += _I32(0xD2, value)
+    elif value >= -0x8000000000000000:
+        out += _I64(0xD3, value)
+    else:
+        _write_big(out, value)
+
+
+def _write_big(out: bytearray, value: int) -> None:
+    # One bit for the sign; the magnitude of a negative number is one less than it looks in two's complement.
+    bits = (value if value >= 0 else ~value).bit_length()
+    _write_ext(out, EXT_BIG, value.to_bytes(bits // 8 + 1, "big", signed=True))
+
+
+def _write_ext(out: bytearray, code: int, data: bytes) -> None:
+    n = len(data)
+    if n in _FIXED_EXT:
+        out.append(_FIXED_EXT[n])
+    elif n < 0x100:
+        out += _U8(0xC7, n)
+    elif n < 0x10000:
+        out += _U16(0xC8, n)
+    else:
+        out += _U32(0xC9, n)
+    out.append(code)
+    out += data
+
+
+_FIXED_EXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
+
+
+def _write_float(writer: _Writer, value: float, depth: int) -> None:
+    writer.out += _FLOAT(0xCB, value)
+
+
+def _write_str(writer: _Writer, value: str, depth: int) -> None:
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        raise BadValue("text with a lone surrogate cannot be sent; encode it to bytes yourself") from None
+    out, n = writer.out, len(data)
+    if n < 0x20:
+        out.append(0xA0 | n)
+    elif n < 0x100:
+        out += _U8(0xD9, n)
+    elif n < 0x10000:
+        out += _U16(0xDA, n)
+    else:
+        _check_size(writer, n)
+        out += _U32(0xDB, n)
+    out += data
+
+
+def _write_bytes(writer: _Writer, value: "Any", depth: int) -> None:
+    out, n = writer.out, len(value)
+    if n >= BODY_SIZE and depth <= 1 and writer.raws is not None:
+        _check_size(writer, n)
+        _write_ext(out, EXT_BODY, BODY.pack(writer.offset, n))
+        writer.raws.append(value)
+        writer.offset += n
+        return
+    if n < 0x100:
+        out += _U8(0xC4, n)
+    elif n < 0x10000:
+        out += _U16(0xC5, n)
+    else:
+        _check_size(writer, n)
+        out += _U32(0xC6, n)
+    out += value
+
+
+def _write_memoryview(writer: _Writer, value: memoryview, depth: int) -> None:
+    # Its length counts items, which may be larger than bytes, and its bytes may have gaps.
+    _write_bytes(writer, value.cast("B") if value.c_contiguous and value.ndim else value.tobytes(), depth)
+
+
+def _check_size(writer: _Writer, more: int) -> None:
+    if len(writer.out) + writer.offset + more > writer.limit:
+        raise TooLong(writer.limit)
+
+
+def _write_list(writer: _Writer, value: "Any", depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise BadValue(f"nested deeper than {MAX_DEPTH} levels")
+    _check_size(writer, 0)
+    out, n = writer.out, len(value)
+    if n < 0x10:
+        out.append(0x90 | n)
+    elif n < 0x10000:
+        out += _U16(0xDC, n)
+    else:
+        out += _U32(0xDD, n)
+    depth += 1
+    writers = _WRITERS
+    done = 0
+    try:
+        for item in value:
+            write = writers.get(type(item))
+            if write is None:
+                _write_other(writer, item, depth)
+            else:
+                write(writer, item, depth)
+            done += 1
+    except BadValue as bad:
+        bad.steps.append(f"[{done}]")
+        raise
+    if done != n:
+        raise RuntimeError("a list changed its size while it was sent")
+
+
+def _write_dict(writer: _Writer, value: "Any", depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise BadValue(f"nested deeper than {MAX_DEPTH} levels")
+    _check_size(writer, 0)
+    out, n = writer.out, len(value)
+    if n < 0x10:
+        out.append(0x80 | n)
+    elif n < 0x10000:
+        out += _U16(0xDE, n)
+    else:
+        out += _U32(0xDF, n)
+    depth += 1
+    key: "Any" = None
+    try:
+        for key, item in value.items():
+            if type(key) is str:
+                _write_str(writer, key, depth)
+            else:
+                _write_key(writer, key, depth)
+            _write(writer, item, depth)
+    except BadValue as bad:
+        bad.steps.append(_step(key))
+        raise
+
+
+def _write_key(writer: _Writer, key: "Any", depth: int) -> None:
+    plain = key
+    enum = sys.modules.get("enum")
+    if enum is not None and isinstance(key, enum.Enum):
+        plain = key.value
+    if not (plain is None or isinstance(plain, (str, int, float, bytes, tuple))):
+        raise BadValue(f"a key of type {type_name(key)} cannot be sent; keys are scalars")
+    raws, writer.raws = writer.raws, None  # a key is never a body
+    _write(writer, plain, depth)
+    writer.raws = raws
+
+
+def _step(key: "Any") -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return "." + key
+    try:
+        text = repr(key)
+    except Exception:
+        text = f"<{type_name(key)}>"
+    return f"[{text if len(text) <= 80 else text[:77] + '...'}]"
+
+
+def _write_other(writer: _Writer, value: "Any", depth: int) -> None:
+    """What is not exactly a builtin: subclasses, enums, dataclasses, datetimes, and what is refused."""
+    kind = type(value)
+    enum = sys.modules.get("enum")
+    if enum is not None and isinstance(value, enum.Enum):
+        return _write(writer, value.value, depth)
+    if hasattr(kind, "__dataclass_fields__"):
+        return _write_dataclass(writer, value, depth)
+    datetime = sys.modules.get("datetime")
+    if datetime is not None and isinstance(value, datetime.datetime):
+        return _write_datetime(writer, value)
+    for base, write, plain in _BASES:
+        if isinstance(value, base):
+            return write(writer, plain(value), depth)
+    raise BadValue(f"{type_name(value)} cannot be sent; {_WAYS_OUT.get(kind.__name__, _ANY_WAY_OUT)}")
+
+
+def _write_dataclass(writer: _Writer, value: "Any", depth: int) -> None:
+    fields = {}
+    for name, field in type(value).__dataclass_fields__.items():
+        if getattr(field._field_type, "name", "") == "_FIELD":
+            try:
+                fields[name] = getattr(value, name)
+            except AttributeError:
+                raise BadValue(f"the dataclass {type_name(value)} has no value for its field {name!r}") from None
+    _write_dict(writer, fields, depth)
+
+
+def _write_datetime(writer: _Writer, value: "Any") -> None:
+    import datetime
+
+    micro = datetime.timedelta(microseconds=1)
+    if getattr(value, "nanosecond", 0):
+        raise BadValue(f"{type_name(value)} with nanoseconds cannot be sent; round it to microseconds")
+    try:
+        offset = value.utcoffset()
+        local = (value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)) // micro
+        if offset is None:
+            _write_ext(writer.out, EXT_NAIVE, NAIVE.pack(local))
+            return
+        if offset.microseconds:
+            raise BadValue("a datetime whose offset has fractions of a second cannot be sent")
+        _write_ext(writer.out, EXT_AWARE, AWARE.pack(local - offset // micro, offset // datetime.timedelta(seconds=1)))
+    except (TypeError, AttributeError, ArithmeticError, struct_error) as error:
+        raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None
+
+
+_ANY_WAY_OUT = "send builtin types: None, bool, int, float, str, bytes, list, dict, datetime"
+_WAYS_OUT = {
+    "Decimal": "send str(x), or float(x) if its rounding is no harm",
+    "UUID": "send str(x) or x.bytes",
+    "date": "send x.isoformat(), or a datetime",
+    "time": "send x.isoformat()",
+    "timedelta": "send x.total_seconds()",
+    "complex": "send [x.real, x.imag]",
+    "ndarray": "send x.tolist(), or x.tobytes() with its dtype and shape",
+    "generator": "a command that is to stream must itself be a generator (use yield in it)",
+    "coroutine": "declare the command with async def, or await it",
+    **{name: "send x.item()" for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+    **{name: "send x.item()" for name in ("float16", "float32", "bool_", "bool")},
+}
+_WRITERS: "Dict[type, Callable[[_Writer, Any, int], None]]" = {
+    type(None): _write_none,
+    bool: _write_bool,
+    int: _write_int,
+    float: _write_float,
+    str: _write_str,
+    bytes: _write_bytes,
+    bytearray: _write_bytes,
+    memoryview: _write_memoryview,
+    list: _write_list,
+    tuple: _write_list,
+    set: _write_list,
+    frozenset: _write_list,
+    dict: _write_dict,
+}
+# Subclasses are written as what they extend. A copy of the plain type comes first: an overridden `__len__` that says
+# something else than the iteration gives must not reach the wire.
+_BASES: "Tuple[Tuple[type, Callable[[_Writer, Any, int], None], Callable[[Any], Any]], ...]" = (
+    (str, _write_str, str.__str__),
+    (int, _write_int, int.__int__),
+    (float, _write_float, float.__float__),
+    (bytes, _write_bytes, lambda value: bytes(memoryview(value))),
+    (bytearray, _write_bytes, lambda value: bytes(memoryview(value))),
+    (dict, _write_dict, lambda value: dict(value.items())),
+    (list, _write_list, list),
+    (tuple, _write_list, list),
+    (set, _write_list, list),
+    (frozenset, _write_list, list),
+)

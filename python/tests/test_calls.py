@@ -1,0 +1,288 @@
+"""Calls and their arguments, of a serial worker and of a concurrent one."""
+
+import random
+import socket
+
+import pytest
+from harness import CallError, Ended, Worker, values
+
+SOURCE = """
+    import snakepit
+    from typing import Dict, List, Optional, Union
+
+    @snakepit.command
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @snakepit.command
+    def echo(x):
+        return x
+
+    @snakepit.command(name="other.name")
+    def renamed():
+        return "renamed"
+
+    @snakepit.command
+    def shape(a, /, b, *rest, c, d=4, **more):
+        return [a, b, list(rest), c, d, more]
+
+    @snakepit.command
+    def pos(a, b=2, /):
+        return [a, b]
+
+    @snakepit.command
+    def kinds(f: float = 0.0, s: str = "", o: Optional[int] = None, u: Union[int, str] = 0, l: List[int] = [],
+              t: tuple = (), z: set = set(), m: Dict[str, int] = {}, y: bytes = b"", b: bool = False,
+              anything: "Unknown" = None, n: None = None, text: "Optional[int]" = None):
+        return [f, s, o, u, l, sorted(z), type(t).__name__, type(z).__name__, m, y, b, anything, text]
+
+    class Box:
+        def method(self, x: int, y=1):
+            return x + y
+
+    snakepit.command(Box().method)
+    snakepit.command(len)
+
+    @snakepit.command
+    def inner_type_error():
+        return len(5)
+
+    @snakepit.command
+    def looks_like_a_bad_call():
+        def f(a): pass
+        f()
+"""
+FUTURE = """
+    from __future__ import annotations
+    import snakepit, typing
+    from typing import Optional
+
+    Alias = typing.Union[int, str]
+
+    @snakepit.command
+    def late(a: int, b: int | None = None, c: list[int] | None = None, d: Optional[str] = None, e: Alias = 0,
+             f: "str" = "", g: typing.Optional[int] = None, h: Missing = 1):
+        return a
+"""
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["serial", "concurrent"])
+def worker(request):
+    with Worker(SOURCE, concurrency=request.param) as running:
+        running.ready()
+        yield running
+
+
+def a_call_by_name_and_one_by_position_give_the_same(worker):
+    assert worker.call("add", a=1, b=2) == worker.call("add", 1, 2) == 3
+
+
+def a_value_that_is_neither_map_nor_array_is_one_argument(worker):
+    worker.send("CALL", 900, ["echo", "just this", None])
+    assert worker.expect("RESULT", 900).value == "just this"
+    worker.send("CALL", 901, ["echo", None, None])
+    assert worker.expect("RESULT", 901).value is None
+
+
+def a_command_can_have_another_name(worker):
+    assert worker.call("other.name") == "renamed"
+
+
+def every_kind_of_parameter_works(worker):
+    assert worker.call("shape", a=1, b=2, c=3, e=5) == [1, 2, [], 3, 4, {"e": 5}]
+    assert worker.call("pos", a=1) == [1, 2]
+    assert worker.call("pos", a=1, b=3) == [1, 3]
+    assert worker.call("pos", 5) == [5, 2]
+    assert worker.call("method", x=1) == 2
+    assert worker.call("len", [1, 2, 3]) == 3
+
+
+@pytest.mark.parametrize("args, named, parameter, words", [
+    ((), {"a": 1}, "b", "needs the argument 'b' (int)"),
+    ((1,), {}, "b", "needs the argument 'b'"),
+    ((), {"a": 1, "b": 2, "c": 3}, "c", "no argument 'c'; it takes a, b"),
+    ((), {"a": 1, "b": "x"}, "b", "'b' must be int, not str"),
+    ((1, None), {}, "b", "'b' must be int, not NoneType"),
+    ((1, 2.0), {}, "b", "must be int, not float"),
+    ((1, 2, 3), {}, None, "takes 2 arguments by position, not 3"),
+])
+def a_bad_argument_is_named_with_what_was_expected(worker, args, named, parameter, words):
+    error = worker.error("add", *args, **named)
+    assert error["kind"] == "bad_argument"
+    assert words in error["message"]
+    assert error.get("parameter") == parameter
+    assert "traceback" not in error
+
+
+@pytest.mark.parametrize("args, named, words", [
+    ((), {"a": 1, "b": 1}, "needs the argument 'c'"),
+    ((1,), {}, "needs the argument 'b'"),
+])
+def a_missing_argument_of_any_kind_is_named(worker, args, named, words):
+    assert words in worker.error("shape", *args, **named)["message"]
+
+
+@pytest.mark.parametrize("name, good, bad", [
+    ("f", 3, "3"), ("s", "a", b"a"), ("o", None, "1"), ("u", "a", 1.5), ("l", [1], {"a": 1}), ("t", [1], "x"),
+    ("z", [1, 2], 5), ("m", {"a": 1}, []), ("y", b"a", "a"), ("b", True, 1), ("n", None, 0), ("text", 4, "4"),
+])
+def a_simple_annotation_is_checked(worker, name, good, bad):
+    worker.call("kinds", **{name: good})
+    error = worker.error("kinds", **{name: bad})
+    assert (error["kind"], error["parameter"]) == ("bad_argument", name)
+
+
+def a_list_becomes_the_tuple_or_set_that_is_annotated(worker):
+    answer = worker.call("kinds", t=[1, 2], z=[2, 1, 2])
+    assert answer[5:8] == [[1, 2], "tuple", "set"]
+    error = worker.error("kinds", z=[[1]])
+    assert (error["kind"], error["parameter"]) == ("bad_argument", "z")
+
+
+def an_annotation_that_is_not_simple_is_not_checked(worker):
+    assert worker.call("kinds", anything={"x": 1})[11] == {"x": 1}
+
+
+def an_annotation_that_is_text_is_resolved_where_it_is_simple():
+    with Worker(FUTURE) as running:
+        running.ready()
+        assert running.call("late", a=1, b=None, c=[1], d="x", e="y", f="z", g=1, h=object and []) == 1
+        for name, bad in {"a": "x", "b": "x", "c": 5, "d": 5, "e": 1.5, "f": 5, "g": "x"}.items():
+            error = running.error("late", **{"a": 1, name: bad})
+            assert (error["kind"], error["parameter"]) == ("bad_argument", name), name
+
+
+def an_unknown_command_names_the_nearest(worker):
+    error = worker.error("ecko")
+    assert error["kind"] == "unknown_command"
+    assert error["nearest"] == ["echo"]
+    assert "'ecko'" in error["message"]
+
+
+def a_type_error_inside_the_command_is_the_commands_own(worker):
+    error = worker.error("inner_type_error")
+    assert (error["kind"], error["type"]) == ("exception", "TypeError")
+    error = worker.error("looks_like_a_bad_call")
+    assert (error["kind"], error["type"]) == ("exception", "TypeError")
+
+
+def a_large_value_goes_there_and_back(worker):
+    for size in (4095, 4096, 70000, 1 << 20, 5 << 20):
+        body = bytes([size % 251]) * size
+        assert worker.call("echo", x=body) == body
+        assert worker.call("echo", x={"deep": [[body]], "flat": body}) == {"deep": [[body]], "flat": body}
+    text = "é" * 300000
+    assert worker.call("echo", x=text) == text
+    rows = [{"n": i, "name": f"row {i}"} for i in range(20000)]
+    assert worker.call("echo", x=rows) == rows
+
+
+def a_frame_that_comes_byte_by_byte_is_put_together(worker):
+    worker.next_call += 1
+    for byte in worker.frame("CALL", worker.next_call, ["echo", ["slow"], None]):
+        worker.send_bytes(bytes((byte,)))
+    assert worker.expect("RESULT", worker.next_call).value == "slow"
+
+
+def the_answers_of_many_calls_come_for_each_of_them(worker):
+    first = worker.next_call + 1
+    worker.next_call += 500
+    worker.send_bytes(b"".join(worker.frame("CALL", first + i, ["echo", [i], None]) for i in range(500)))
+    answers = {}
+    for _ in range(500):
+        frame = worker.expect("RESULT")
+        answers[frame.call - first] = frame.value
+    assert answers == {i: i for i in range(500)}
+
+
+def the_calls_of_a_bulk_each_have_their_entry(worker):
+    worker.send("CALLS", 7000, ["add", [[1, 2], {"a": 3, "b": 4}, [1], {"a": 1, "b": "x"}], None])
+    entries = worker.expect("RESULTS", 7000).value
+    assert entries[:2] == [[True, 3], [True, 7]]
+    assert [entry[0] for entry in entries[2:]] == [False, False]
+    assert [entry[1]["kind"] for entry in entries[2:]] == ["bad_argument", "bad_argument"]
+    worker.send("CALLS", 7001, ["nope", [[1]], None])
+    assert worker.expect("RESULTS", 7001).value[0][1]["kind"] == "unknown_command"
+    big = bytes(10000)
+    worker.send("CALLS", 7002, ["echo", [[big], [object.__name__]], None])
+    assert worker.expect("RESULTS", 7002).value == [[True, big], [True, "object"]]
+
+
+def a_payload_that_cannot_be_read_fails_its_call_only(worker):
+    worker.send_bytes(bytes.fromhex("02000000 01 03 0000 3930000000000000 91c1".replace(" ", "")))
+    frame = worker.expect("ERROR", 12345)
+    assert frame.value["kind"] == "bad_payload"
+    assert worker.call("add", 1, 2) == 3
+
+
+def a_result_longer_than_a_frame_is_an_error_of_its_call():
+    source = "import snakepit\n@snakepit.command\ndef big(n): return bytes(n)\n@snakepit.command\ndef text(n): return 'x' * n\n"
+    with Worker(source, max_frame=100000) as running:
+        running.ready()
+        assert len(running.call("big", n=99000)) == 99000
+        for name in ("big", "text"):
+            error = running.error(name, n=200000)
+            assert (error["kind"], error["path"]) == ("bad_value", "result")
+            assert "max_frame" in error["message"]
+        assert running.call("text", n=1) == "x"
+
+
+def a_deadline_that_is_over_keeps_the_call_from_starting(worker):
+    error = worker.error("echo", x=1, deadline=0)
+    assert error["kind"] == "deadline"
+    assert worker.call("echo", x=1, deadline=60000) == 1
+
+
+def a_garbled_frame_ends_the_worker_with_a_fault():
+    for garbage, words in (
+        (b"\xff" * 16, "frame of"),
+        (bytes.fromhex("00000000 02 03 0000 0100000000000000".replace(" ", "")), "version 2"),
+        (bytes.fromhex("00000000 01 63 0000 0100000000000000".replace(" ", "")), "unknown kind 99"),
+        (bytes.fromhex("00000000 01 04 0000 0100000000000000".replace(" ", "")), "only a worker may send"),
+        (bytes.fromhex("00000000 01 03 0200 0100000000000000".replace(" ", "")), "unknown flags"),
+        (bytes.fromhex("01000000 01 09 0000 0100000000000000 c1".replace(" ", "")), "cannot be read"),
+        (bytes.fromhex("01000000 01 03 0000 0100000000000000 05".replace(" ", "")), "not [command"),
+    ):
+        for concurrency in (1, 2):
+            with Worker(SOURCE, concurrency=concurrency) as running:
+                running.ready()
+                running.send_bytes(garbage)
+                fault = running.expect("FAULT")
+                assert words in fault.value
+                with pytest.raises(Ended):
+                    running.receive()
+                assert running.wait() == 1
+
+
+def no_garbage_hangs_a_worker():
+    """Frames with random damage: each worker serves on, or says FAULT and exits."""
+    rng = random.Random(7)
+    ends = {"FAULT": 0, "served": 0, "ended": 0}
+    for turn in range(30):
+        with Worker(SOURCE, concurrency=1 + turn % 2) as running:
+            running.ready()
+            whole = [("CALL", ["echo", [1], None]), ("CALLS", ["echo", [[1], [2]], None]), ("PING", {"a": 1}),
+                     ("CALL", ["echo", ["x"], 5000, {"stream": 1}]), ("CREDIT", 5), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
+            data = bytearray(b"".join(
+                running.frame(kind, i, value) for i in range(1, 20) for kind, value in (rng.choice(whole),)))
+            for _ in range(rng.randrange(5)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            running.send_bytes(bytes(data) + running.frame("PING", 0, "the end"))
+            running.socket.shutdown(socket.SHUT_WR)
+            try:
+                while True:
+                    try:
+                        frame = running.receive()
+                    except values.BadPayload:  # a PONG gives back what its PING had
+                        continue
+                    if frame.kind == "FAULT" or frame.value == "the end":
+                        ends["FAULT" if frame.kind == "FAULT" else "served"] += 1
+            except Ended:
+                ends["ended"] += 1
+            assert running.wait() in (0, 1)
+    assert ends["ended"] == 30 and ends["FAULT"] > 3 and ends["served"] > 3, ends
+
+
+def a_call_error_carries_its_map(worker):
+    with pytest.raises(CallError):
+        worker.call("nope")

@@ -1,0 +1,98 @@
+"""What can be said of the SDK without running it."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import snakepit
+from harness import ROOT, SDK
+
+PACKAGE = os.path.join(SDK, "snakepit")
+FILES = sorted(name for name in os.listdir(PACKAGE) if name.endswith(".py"))
+
+
+def source(name):
+    with open(os.path.join(PACKAGE, name)) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("name", FILES)
+def each_file_is_python_3_9(name):
+    ast.parse(source(name), feature_version=(3, 9))
+
+
+def each_file_uses_nothing_newer_than_3_9():
+    pytest.importorskip("vermin")
+    command = [sys.executable, "-c", "import vermin; vermin.main()", "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def each_file_fits_a_sitting():
+    for folder in (PACKAGE, os.path.join(SDK, "tests"), os.path.join(SDK, "bench")):
+        for name in os.listdir(folder):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name)) as file:
+                    lines = file.read().count("\n")
+                assert lines <= 500, f"{name} has {lines} lines"
+
+
+def each_file_says_what_it_owns():
+    for name in FILES:
+        assert ast.get_docstring(ast.parse(source(name))), name
+
+
+def the_version_is_the_workspaces():
+    with open(os.path.join(ROOT, "Cargo.toml")) as file:
+        version = re.search(r'\[workspace\.package\].*?^version = "([^"]+)"', file.read(), re.S | re.M).group(1)
+    assert snakepit.__version__ == version
+
+
+def the_types_hold_under_mypy_strict():
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", os.path.join(SDK, "pyproject.toml")],
+                          capture_output=True, text=True, cwd=SDK)
+    assert done.returncode == 0, done.stdout
+
+
+def the_types_reach_the_users_code(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "worker.py").write_text(
+        "import snakepit\n"
+        "from typing import Iterator\n\n"
+        "@snakepit.command\n"
+        "def add(a: int, b: int) -> int:\n"
+        "    context = snakepit.context()\n"
+        "    context.progress(0.5, 'half')\n"
+        "    if context.session is not None:\n"
+        "        context.session.store['a'] = context.session.local.get('b')\n"
+        "    return a + b\n\n"
+        "@snakepit.command(name='other')\n"
+        "def count(n: int) -> Iterator[int]:\n"
+        "    yield from range(n)\n\n"
+        "@snakepit.on_start\n"
+        "def begin() -> None: ...\n\n"
+        "total: int = add(1, 2) + sum(count(3))\n"
+        "add('x', 2)  # type: ignore[arg-type]\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "worker.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": SDK})
+    assert done.returncode == 0, done.stdout
+
+
+def what_is_exported_exists():
+    for name in snakepit.__all__:
+        assert hasattr(snakepit, name)
+
+
+def a_decorated_function_stays_a_function():
+    def add(a, b):
+        return a + b
+
+    assert snakepit.command(add) is add
+    assert snakepit.command(name="other")(add)(1, 2) == 3
+    with pytest.raises(snakepit.NoCall):
+        snakepit.context()

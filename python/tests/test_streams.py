@@ -1,0 +1,211 @@
+"""Streams, credit, and that nothing lies about."""
+
+import time
+
+import pytest
+from harness import CallError, Worker
+
+SOURCE = """
+    import snakepit, time, threading, os
+
+    @snakepit.command
+    def count(n: int):
+        for i in range(n):
+            yield i
+
+    @snakepit.command
+    def plain(x):
+        return x
+
+    @snakepit.command
+    def fails(n: int):
+        yield from range(n)
+        raise ValueError("enough")
+
+    @snakepit.command
+    def unsendable():
+        yield 1
+        yield object()
+        yield 3
+
+    @snakepit.command
+    def big(n: int, size: int):
+        buffer = bytearray(size)
+        for i in range(n):
+            buffer[:] = bytes([i]) * size
+            yield buffer
+
+    @snakepit.command
+    def cleans(path: str):
+        try:
+            while True:
+                yield 1
+        except BaseException as error:
+            with open(path, "w") as file:
+                file.write(type(error).__name__)
+            raise
+
+    @snakepit.command
+    def stalls(n: int, tool: str):
+        for i in range(n):
+            yield i
+        snakepit.context().host.call(tool)
+        yield "end"
+
+    @snakepit.command
+    def quick(x):
+        return x
+
+    @snakepit.command
+    def slow_once(path: str):
+        if os.path.exists(path):
+            for line in open(path + ".fifo"):
+                pass
+        return "slow"
+"""
+ASYNC = """
+    @snakepit.command
+    async def acount(n: int):
+        for i in range(n):
+            yield i
+
+    @snakepit.command
+    async def aplain(x):
+        return x
+"""
+
+
+@pytest.fixture(scope="module", params=["serial", "concurrent", "async"])
+def worker(request):
+    source = SOURCE + ASYNC if request.param == "async" else SOURCE
+    with Worker(source, concurrency=2 if request.param == "concurrent" else 1) as running:
+        running.kind = request.param
+        running.ready()
+        yield running
+
+
+def names(worker, plain="count"):
+    return [plain, "a" + plain] if worker.kind == "async" else [plain]
+
+
+def a_generator_streams_its_items_and_ends(worker):
+    for name in names(worker):
+        assert worker.stream(name, n=0) == []
+        assert worker.stream(name, n=500) == list(range(500))
+
+
+def a_plain_command_called_as_a_stream_gives_one_item(worker):
+    for name in names(worker, "plain"):
+        assert worker.stream(name, x="one") == ["one"]
+
+
+def a_stream_called_plainly_is_an_error_of_its_kind(worker):
+    for name in names(worker):
+        assert worker.error(name, n=1)["kind"] == "streaming"
+
+
+def no_more_items_come_than_there_is_credit(worker):
+    for name in names(worker):
+        call = worker.start(name, n=10, options={"stream": 3})
+        assert [worker.expect("ITEM", call).value for _ in range(3)] == [0, 1, 2]
+        worker.send("PING", 0, "still here")
+        assert worker.expect("PONG").value == "still here"
+        worker.send("CREDIT", call, 2)
+        assert [worker.expect("ITEM", call).value for _ in range(2)] == [3, 4]
+        worker.send("CREDIT", call, 100)
+        assert [worker.expect("ITEM", call).value for _ in range(5)] == [5, 6, 7, 8, 9]
+        worker.expect("END", call)
+
+
+def a_stream_without_first_credit_waits_for_it(worker):
+    call = worker.start("plain", x=1, options={"stream": 0})
+    worker.send("PING", 0, 1)
+    worker.expect("PONG")
+    worker.send("CREDIT", call, 1)
+    assert worker.expect("ITEM", call).value == 1
+    worker.expect("END", call)
+
+
+def an_exception_in_a_stream_comes_after_its_items(worker):
+    with pytest.raises(CallError) as caught:
+        worker.stream("fails", n=3)
+    assert caught.value.items == [0, 1, 2]
+    assert caught.value.map["message"] == "enough"
+
+
+def an_item_that_cannot_be_sent_ends_the_stream_with_its_path(worker):
+    with pytest.raises(CallError) as caught:
+        worker.stream("unsendable")
+    assert caught.value.items == [1]
+    assert (caught.value.map["kind"], caught.value.map["path"]) == ("bad_value", "item")
+
+
+def a_buffer_that_is_used_again_is_sent_as_it_was(worker):
+    items = worker.stream("big", n=20, size=10000)
+    assert items == [bytes([i]) * 10000 for i in range(20)]
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
+    path = str(tmp_path / "cleaned")
+    call = worker.start("cleans", path=path, options={"stream": 5})
+    for _ in range(5):
+        worker.expect("ITEM", call)
+    worker.send("CANCEL", call, stage)
+    frame = worker.expect("ERROR", call)
+    assert frame.value["kind"] == "cancelled"
+    assert open(path).read() == "Cancelled"
+
+
+def a_cancel_ends_a_stream_that_has_credit_for_ever(worker, tmp_path):
+    call = worker.start("cleans", path=str(tmp_path / "x"), options={"stream": 1 << 60})
+    worker.expect("ITEM", call)
+    worker.send("CANCEL", call, 1)
+    while True:
+        frame = worker.receive()
+        if frame.kind == "ERROR":
+            break
+        assert frame.kind == "ITEM"
+    assert frame.value["kind"] == "cancelled"
+
+
+def no_item_lies_behind_a_generator_that_stalls(worker):
+    """Quick items are gathered; when the generator then waits, they are on their way all the same."""
+    call = worker.start("stalls", n=20, tool="t", options={"stream": 100})
+    seen = []
+    while len(seen) < 21:
+        frame = worker.receive()
+        seen.append(frame.value if frame.kind == "ITEM" else frame.kind)
+    assert seen == [*range(20), "HOST_CALL"]
+    worker.send("HOST_RESULT", call, [frame.value[0], None])
+    assert worker.expect("ITEM", call).value == "end"
+    worker.expect("END", call)
+
+
+def no_answer_lies_behind_a_slow_call(worker, tmp_path):
+    """Answers of quick calls arrive although the next call, quick so far, blocks: its own code cannot end before."""
+    import os
+
+    if worker.kind != "serial":
+        pytest.skip("answers are gathered by the serial loop")
+    path = tmp_path / "slow"
+    for _ in range(3):
+        first = worker.next_call + 1
+        worker.next_call += 100
+        worker.send_bytes(b"".join(
+            worker.frame("CALL", first + i, ["slow_once", [str(path)], None]) for i in range(100)))
+        for i in range(100):
+            worker.expect("RESULT", first + i)
+    os.mkfifo(str(path) + ".fifo")
+    path.write_text("")
+    first = worker.next_call + 1
+    worker.next_call += 3
+    calls = [["quick", [1], None], ["quick", [2], None], ["slow_once", [str(path)], None]]
+    worker.send_bytes(b"".join(worker.frame("CALL", first + i, call) for i, call in enumerate(calls)))
+    began = time.monotonic()
+    assert worker.expect("RESULT", first).value == 1
+    assert worker.expect("RESULT", first + 1).value == 2
+    assert time.monotonic() - began < 5
+    with open(str(path) + ".fifo", "w"):
+        pass
+    assert worker.expect("RESULT", first + 2).value == "slow"
