@@ -3,13 +3,8 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-import { FrameReader, Reader, frame } from './snakepit.mjs';
-
-export const KIND = {
-  HELLO: 1, READY: 2, CALL: 3, RESULT: 4, ERROR: 5, ITEM: 6, END: 7, CREDIT: 8, CANCEL: 9, HOST_CALL: 10,
-  HOST_RESULT: 11, HOST_ERROR: 12, HOST_ITEM: 13, HOST_END: 14, HOST_CREDIT: 15, HOST_CANCEL: 16, LOG: 17,
-  PROGRESS: 18, PING: 19, PONG: 20, DRAIN: 22, BYE: 23, CALLS: 24, RESULTS: 25, FAULT: 26,
-};
+import { FrameReader, KIND, frame } from './frames.mjs';
+import { Reader } from './values.mjs';
 
 export class Host {
   #frames = [];

@@ -431,7 +431,7 @@ export class Reader {
         return integer(BigInt.asIntN(length * 8, BigInt(`0x${data.toString('hex')}`)));
       case EXT.DATE_TIME:
         expect(12);
-        return new DateTime(data.readBigInt64LE(0), data.readInt32LE(8));
+        return dateTime(data.readBigInt64LE(0), data.readInt32LE(8));
       case EXT.NAIVE_DATE_TIME:
         expect(8);
         return new NaiveDateTime(data.readBigInt64LE(0));
@@ -475,6 +475,11 @@ function float(number) {
 function integer(number) {
   const small = Number(number);
   return Number.isSafeInteger(small) ? small : number;
+}
+
+function dateTime(micros, offset) {
+  if (Math.abs(offset) >= 86_400) throw new BadPayload(`an offset of ${offset} seconds from UTC`);
+  return new DateTime(micros, offset);
 }
 
 function timestamp(data) {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { FrameReader, frame } from './snakepit.mjs';
+import { FrameReader, frame } from './frames.mjs';
 import { BadPayload, DateTime, Float, NaiveDateTime, Reader, Writer } from './values.mjs';
 
 const vectors = (file) => JSON.parse(readFileSync(new URL(`../../spec/vectors/${file}`, import.meta.url), 'utf8'));

@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { Host, KIND } from './host.mjs';
+import { KIND } from './frames.mjs';
+import { Host } from './host.mjs';
 import { DateTime, Float, NaiveDateTime } from './values.mjs';
 
 /** A test with a worker that has said READY. */
