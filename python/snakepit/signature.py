@@ -166,7 +166,9 @@ def _explain(signature: Signature, positional: "Any", named: "Dict[Any, Any]", e
         raise problem from None
 
 
-def _by_name_with_positional_only(signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]") -> "Any":
+def _by_name_with_positional_only(
+    signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]"
+) -> "Any":
     """Arguments by name, although the function takes some by position only."""
     problem = signature.problem((), args)
     if problem is not None:

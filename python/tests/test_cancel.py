@@ -4,7 +4,7 @@ import os
 import select
 
 import pytest
-from harness import CANCEL_SIGNAL, LIMIT, STACK_SIGNAL, Worker
+from harness import CANCEL_SIGNAL, STACK_SIGNAL, Worker
 
 SOURCE = """
     import snakepit, time
@@ -182,13 +182,14 @@ def the_stacks_of_a_busy_worker_can_be_read():
             call = running.start("spin")
             running.expect("LOG", call)
             text = b""
-            # The second one only when the first has come: two at once, in two threads, may become one.
-            for times in (1, 2):
+            # A signal that comes while another thread still writes the stacks is lost: it is sent again if nothing comes.
+            for _ in range(200):
                 running.signal(signals["stack"])
-                while text.count(b"in spin") < times:
-                    assert select.select([running.stack], [], [], LIMIT)[0], text
+                while select.select([running.stack], [], [], 0.1)[0]:
                     text += os.read(running.stack, 65536)
-            assert b"worker.py" in text
+                if text.count(b"in spin") >= 2:
+                    break
+            assert text.count(b"in spin") >= 2 and b"worker.py" in text
 
 
 def a_signal_never_hurts_a_worker_that_is_not_cancelled():
