@@ -1,5 +1,6 @@
 //! However `snakepit call` ends early, the call is cancelled, the worker and all that it started are gone, and the status
 //! says why.
+#![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 mod support;
 
