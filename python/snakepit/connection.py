@@ -45,6 +45,9 @@ class Connection:
         self.lock = allocate_lock()
         self.gone: "Callable[[], Any]" = self._nobody
         self.forked = False
+        # Whether another thread than that of the serial loop sends, too. Set before it does so for the first time,
+        # while the loop is not sending; the loop takes the lock from then on.
+        self.is_shared = False
         self._calm = 0
 
     def _nobody(self) -> None:
@@ -122,22 +125,35 @@ class Connection:
 
     def flush(self) -> None:
         """Sends everything that waits."""
-        parts = self.parts
-        if not parts:
-            return
-        with self.lock:
-            batch = parts[:]
-            del parts[: len(batch)]
-            self.batch += 1
-            try:
-                if tuple not in map(type, batch):
-                    self.socket.sendall(b"".join(batch) if len(batch) != 1 else batch[0])  # type: ignore[arg-type]
-                else:
-                    self._send_large(batch)
+        while self.parts:
+            with self.lock:
+                sent = self._send()
+            if not sent:
+                self.gone()
                 return
-            except OSError:
-                pass
-        self.gone()
+
+    def nudge(self) -> None:
+        """Sends what waits, unless somebody is sending: then they do it. Never waits, so a finalizer may call it."""
+        if self.parts and self.lock.acquire(False):
+            try:
+                self._send()  # if the host is gone, whoever reads or sends next will notice
+            finally:
+                self.lock.release()
+
+    def _send(self) -> bool:
+        """Under the lock. False: the host is gone."""
+        parts = self.parts
+        batch = parts[:]
+        del parts[: len(batch)]
+        self.batch += 1
+        try:
+            if tuple not in map(type, batch):
+                self.socket.sendall(b"".join(batch) if len(batch) != 1 else batch[0])  # type: ignore[arg-type]
+            else:
+                self._send_large(batch)
+        except OSError:
+            return False
+        return True
 
     def _send_large(self, batch: "List[Part]") -> None:
         """Without joining: the kernel gathers the pieces."""
@@ -158,7 +174,7 @@ class Connection:
         """In a forked child: the socket belongs to the parent, so nothing may be read from it or sent on it."""
         self.forked = True
         self.parts = []
-        self.post = self.flush = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
+        self.post = self.flush = self.nudge = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
         os.close(self.socket.detach())
 
     def leave_child(self, *answer: "Any") -> "NoReturn":

@@ -58,6 +58,31 @@ def the_types_hold_under_mypy_strict():
     assert done.returncode == 0, done.stdout
 
 
+def the_types_reach_the_users_code(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "worker.py").write_text(
+        "import snakepit\n"
+        "from typing import Iterator\n\n"
+        "@snakepit.command\n"
+        "def add(a: int, b: int) -> int:\n"
+        "    context = snakepit.context()\n"
+        "    context.progress(0.5, 'half')\n"
+        "    if context.session is not None:\n"
+        "        context.session.store['a'] = context.session.local.get('b')\n"
+        "    return a + b\n\n"
+        "@snakepit.command(name='other')\n"
+        "def count(n: int) -> Iterator[int]:\n"
+        "    yield from range(n)\n\n"
+        "@snakepit.on_start\n"
+        "def begin() -> None: ...\n\n"
+        "total: int = add(1, 2) + sum(count(3))\n"
+        "add('x', 2)  # type: ignore[arg-type]\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "worker.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": SDK})
+    assert done.returncode == 0, done.stdout
+
+
 def what_is_exported_exists():
     for name in snakepit.__all__:
         assert hasattr(snakepit, name)
