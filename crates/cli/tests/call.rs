@@ -1,4 +1,5 @@
 //! `snakepit call` calls and prints: what goes in, what comes out, and that nothing is left.
+#![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 mod support;
 

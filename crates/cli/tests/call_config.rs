@@ -54,16 +54,35 @@ fn paths_are_relative_to_the_configuration() {
 }
 
 #[test]
-fn a_program_of_another_language_is_started_by_its_argv() {
+fn a_program_of_any_language_is_started_by_its_argv() {
     let scene = Scene::new();
-    let dir = project(&scene, "[pool.a]\ncommand = [\"./none\"]\n");
-    let done = call_in(&scene, &dir, &["add"]);
-    done.assert_status(125);
-    assert!(
-        done.stderr.contains(&format!("{}/", dir.display())) && done.stderr.contains("none"),
-        "{}",
-        done.stderr
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let config = format!(
+        "[pool.a]\ncommand = [\"python3\", \"-m\", \"snakepit\", \"worker.py\"]\n\
+         env = {{ PYTHONPATH = \"{}\", MODE = \"argv\" }}\n",
+        sdk.display()
     );
+    let dir = project(&scene, &config);
+    let done = finish(scene.verb("call").arg("-c").arg(dir.join("snakepit.toml")).arg("where"));
+    assert_eq!(done.assert_status(0).stdout, format!("[\"{}\",\"argv\"]\n", dir.display()));
+    scene.assert_clean();
+}
+
+#[test]
+fn a_program_or_a_worker_that_is_not_there_is_named_with_its_place() {
+    let scene = Scene::new();
+    for (line, missing) in [
+        ("command = [\"./none\"]", "none"),
+        ("worker = \"none.py\"", "none.py"),
+        ("worker = \"worker.py\"\ninterpreter = \"venv/bin/python\"", "venv/bin/python"),
+    ] {
+        let dir = project(&scene, &format!("[pool.a]\n{line}\n"));
+        let done = finish(scene.verb("call").arg("-c").arg(dir.join("snakepit.toml")).arg("add"));
+        done.assert_status(125);
+        assert!(done.stderr.starts_with("snakepit: pool a does not start: "), "{}", done.stderr);
+        assert!(done.stderr.contains(&dir.display().to_string()), "{}", done.stderr);
+        assert!(done.stderr.contains(missing), "{}", done.stderr);
+    }
     scene.assert_clean();
 }
 

@@ -1,5 +1,6 @@
 //! However `snakepit call` ends early, the call is cancelled, the worker and all that it started are gone, and the status
 //! says why.
+#![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 mod support;
 
@@ -98,9 +99,9 @@ fn an_interrupt_while_the_worker_starts_leaves_nothing() {
 #[test]
 fn a_timeout_has_the_status_of_timeouts_and_shows_where_the_call_was() {
     let scene = Scene::new();
-    let done = finish(call(&scene).args(["--timeout", "1s", "--json", "wait", "seconds:=1000"]));
+    let done = finish(call(&scene).args(["--timeout", "3s", "--json", "wait", "seconds:=1000"]));
     done.assert_status(124);
-    assert!(done.stderr.contains("wait did not answer within 1s"), "{}", done.stderr);
+    assert!(done.stderr.contains("wait did not answer within 3s"), "{}", done.stderr);
     assert!(done.stderr.contains("worker.py\", line "), "no stack: {}", done.stderr);
     assert_eq!(done.json()["error"]["kind"], "timeout");
     scene.assert_clean();

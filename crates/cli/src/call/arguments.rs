@@ -18,7 +18,7 @@ enum Word<'a> {
     Json(&'a str, Source<'a>),
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Source<'a> {
     Here(&'a str),
     File(&'a str),

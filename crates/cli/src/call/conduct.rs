@@ -32,7 +32,7 @@ pub(super) enum End {
 }
 
 /// What is under way ends by itself, by its own deadline or by the stages of its cancel: this only bounds a mistake.
-const STOP_GRACE: Duration = Duration::from_secs(60);
+const STOP_GRACE: Duration = Duration::from_mins(1);
 
 pub(super) struct Conductor<'a> {
     pub(super) args: &'a Args,
@@ -87,9 +87,8 @@ impl Conductor<'_> {
             self.one(pit, arguments, left, &printer).await
         };
         match ended {
-            Ok(()) => self.finish(printer).await,
+            Ok(()) | Err(Early::Unprintable) => self.finish(printer).await,
             Err(Early::Outside(happening)) => happening.into(),
-            Err(Early::Unprintable) => self.finish(printer).await,
             Err(Early::Failed(error)) => {
                 // What came before the error is printed before it is told.
                 let end = self.finish(printer).await;

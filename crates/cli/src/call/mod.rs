@@ -74,7 +74,7 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Arguments:
+How arguments are written:
   key=text      text; key=@file is the text of a file
   key:=json     any JSON: n:=3, on:=true, list:='[1, 2]'; key:=@file is the JSON in a file
   @file         a JSON object with many arguments; those that follow replace its entries

@@ -42,8 +42,8 @@ impl Target {
     }
 
     fn worker(worker: &Path) -> Result<Self, Failure> {
-        let names_a_file = worker.extension().is_some_and(|it| it == "py") || worker.components().count() > 1;
-        if names_a_file && !worker.is_file() {
+        let python = PythonWorker::new(worker);
+        if python.file().is_some_and(|file| !file.is_file()) {
             return Err(Failure::plain(format!("there is no worker file {}", worker.display()))
                 .status(USAGE)
                 .hint("-w names a Python file, or a module that can be imported from here"));
@@ -51,7 +51,7 @@ impl Target {
         let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let name: String = stem.chars().map(plain).take(LONGEST_NAME).collect();
-        let pool = Pool::python(PythonWorker::new(worker)).name(name);
+        let pool = Pool::python(python).name(name);
         Ok(Self { pool, custody: custody::Config::default() })
     }
 

@@ -1,13 +1,12 @@
 //! What went wrong with a call: its exit status, its words, its JSON.
 
-use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use snakepit::{CallError, EngineError, RemoteError, StartError};
 
-use crate::say;
+use crate::say::{self, chain};
 
 const FAILED: u8 = 1;
 const TIMED_OUT: u8 = 124;
@@ -71,6 +70,10 @@ impl Trouble<'_> {
                     chain(error)
                 )
             }
+            Self::Start(error @ EngineError::Start { source: StartError::Missing(_), .. }) => format!(
+                "snakepit: {}\n  paths in a configuration are relative to it; `snakepit doctor` says which Python there is\n",
+                chain(*error)
+            ),
             Self::Start(error) => format!("snakepit: {}\n", chain(*error)),
             Self::StartTimeout { command, after } => format!(
                 "snakepit: {command} was not called: its worker was not ready within {after:?}\n  \
@@ -135,14 +138,4 @@ fn hint(error: &RemoteError, commands: &[String]) -> String {
         }
         _ => String::new(),
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let _ = write!(text, ": {error}");
-        next = error.source();
-    }
-    text
 }

@@ -1,4 +1,5 @@
 //! An engine with a state directory of its own, which must be empty of runs when the test ends.
+#![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
 use std::ops::Deref;
 use std::path::PathBuf;

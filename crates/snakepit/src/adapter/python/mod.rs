@@ -48,6 +48,11 @@ impl PythonWorker {
         Self { worker: worker.into(), interpreter: None, env: Vec::new(), dir: None }
     }
 
+    /// Its file, if that is how it was named, and not by its module.
+    pub fn file(&self) -> Option<PathBuf> {
+        is_file(&self.worker).then(|| self.resolved())
+    }
+
     /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
         self.interpreter = Some(python.into());
@@ -120,8 +125,9 @@ impl Adapter for SocketAdapter {
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         async move {
             let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
-            if is_file(&worker.worker) && !worker.resolved().exists() {
-                let path = worker.resolved();
+            if let Some(path) = worker.file()
+                && !path.exists()
+            {
                 return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
             }
             let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
@@ -215,7 +221,7 @@ impl PythonWorker {
     }
 
     fn argument(&self) -> PathBuf {
-        if is_file(&self.worker) { self.resolved() } else { self.worker.clone() }
+        self.file().unwrap_or_else(|| self.worker.clone())
     }
 }
 
