@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const CALLS: u64 = 2000;
+const CALLS: u32 = 2000;
 
 /// The allocations of one call of many, with so many workers and sessions around it.
 fn allocations_per_call(workers: usize, sessions: usize) -> f64 {
@@ -51,13 +51,13 @@ fn allocations_per_call(workers: usize, sessions: usize) -> f64 {
             let _: u64 = pit.call("tiny", args! { number: number }).await.expect("a call");
         }
         let before = MADE.get();
-        for number in 0..CALLS {
+        for number in 0..u64::from(CALLS) {
             let next: u64 = pit.call("tiny", args! { number: number }).await.expect("a call");
             assert_eq!(next, number + 1);
         }
-        let made = MADE.get() - before;
+        let made = u32::try_from(MADE.get() - before).expect("not millions");
         pit.stop().await;
-        made as f64 / CALLS as f64
+        f64::from(made) / f64::from(CALLS)
     })
 }
 

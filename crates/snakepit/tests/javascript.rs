@@ -1,6 +1,5 @@
 //! The worker in plain JavaScript, with the real host: what the specification says is enough for another language.
 
-#[expect(dead_code, reason = "nothing is written in Python here")]
 mod support;
 
 use futures_util::StreamExt;
