@@ -25,7 +25,8 @@ SOURCE = """
 
     @snakepit.command
     def path():
-        return [__name__, sys.modules[__name__].__dict__ is globals(), sys.path[0], [p for p in sys.path if p.endswith("snakepit")]]
+        shadows = [each for each in sys.path if each.endswith("snakepit")]
+        return [__name__, sys.modules[__name__].__dict__ is globals(), sys.path[0], shadows]
 
     @snakepit.command
     def ask():
@@ -49,7 +50,8 @@ SOURCE = """
 
     @snakepit.command
     def descriptors():
-        return [os.get_inheritable(int(fd)) for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
+        known = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+        return [os.get_inheritable(fd) for fd in known if fd > 2]
 
     @snakepit.command
     def environment():

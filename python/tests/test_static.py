@@ -26,7 +26,8 @@ def each_file_is_python_3_9(name):
 
 def each_file_uses_nothing_newer_than_3_9():
     pytest.importorskip("vermin")
-    command = [sys.executable, "-c", "import vermin; vermin.main()", "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
+    vermin = [sys.executable, "-c", "import vermin; vermin.main()"]
+    command = [*vermin, "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
