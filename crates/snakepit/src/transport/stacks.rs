@@ -12,6 +12,8 @@ use crate::custody;
 
 /// How long a worker may take to answer: a handler in C runs at once, unless the process is stopped or swapped out.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the second text may be in coming before it is asked for again.
+const SIGNAL_AGAIN: Duration = Duration::from_millis(25);
 /// The most text that is read.
 const LIMIT: usize = 256 * 1024;
 
@@ -39,18 +41,33 @@ impl StackPipe {
         let mut scrap = [0; 4096];
         while matches!(reader.try_read(&mut scrap), Ok(1..)) {}
         // Nothing marks the end of the text. The second signal waits until the handler of the first is done: when the
-        // first line comes again, the first text is complete.
-        worker.signal_main(signal).ok()?;
+        // first line comes again, the first text is complete. With several threads another one may take the second
+        // signal while the first is still writing, and drops it: then it is sent again.
         worker.signal_main(signal).ok()?;
         let mut text = Vec::new();
         loop {
-            if let Some(end) = end_of_first(&text) {
-                text.truncate(end);
-                return Some(String::from_utf8_lossy(&text).into_owned());
+            worker.signal_main(signal).ok()?;
+            let more = tokio::time::timeout(SIGNAL_AGAIN, read_to_second(&mut reader, &mut text)).await;
+            match more {
+                Err(_) => {}
+                Ok(None) => return None,
+                Ok(Some(end)) => {
+                    text.truncate(end);
+                    return Some(String::from_utf8_lossy(&text).into_owned());
+                }
             }
-            if text.len() > LIMIT || reader.read_buf(&mut text).await.ok()? == 0 {
-                return None;
-            }
+        }
+    }
+}
+
+/// Reads until a second text begins, and says where.
+async fn read_to_second(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> Option<usize> {
+    loop {
+        if let Some(end) = end_of_first(text) {
+            return Some(end);
+        }
+        if text.len() > LIMIT || reader.read_buf(text).await.ok()? == 0 {
+            return None;
         }
     }
 }
