@@ -2,6 +2,10 @@
 //!
 //! Not a crate of its own: a library user adds one dependency and has nothing to install, and the host's
 //! image, however large, is not loaded a second time.
+//!
+//! Two keepers exist: the one for Linux, and the portable one for other Unixes. `--cfg snakepit_portable` takes
+//! the portable one on Linux, too, so that it can be tested there. Whichever it is, the library's own code asks
+//! for `cfg(portable)`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,13 +13,44 @@ use std::process::{Command, Output};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/keeper");
+    println!("cargo::rerun-if-changed=src/portable");
     println!("cargo::rerun-if-changed=src/wire.rs");
     println!("cargo::rerun-if-changed=src/ledger/record.rs");
+    println!("cargo::rerun-if-env-changed=SNAKEPIT_CHECK_ONLY");
+    println!("cargo::rustc-check-cfg=cfg(portable)");
+    if let Some(sentence) = unsupported() {
+        // Here, before hundreds of errors about calls that the system does not have.
+        println!("cargo::error={sentence}");
+        return;
+    }
+    let keeper = Keeper::chosen();
+    if keeper == Keeper::Portable {
+        println!("cargo::rustc-cfg=portable");
+    }
     let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
-    build_somehow(&out);
+    if env::var_os("SNAKEPIT_CHECK_ONLY").is_some() {
+        // `cargo check` for a system whose linker is not here: what comes out must not be run.
+        assert!(env::var("PROFILE").is_ok_and(|profile| profile == "debug"), "a check is no release");
+        std::fs::write(&out, b"").unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+    } else {
+        build_somehow(keeper, &out);
+    }
     let program =
         std::fs::read(&out).unwrap_or_else(|error| panic!("cannot read {}: {error}", out.display()));
     println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", fnv1a(&program));
+}
+
+/// Why the library cannot be built for the target, if it cannot.
+fn unsupported() -> Option<&'static str> {
+    match var("CARGO_CFG_TARGET_OS").as_str() {
+        "linux" | "macos" | "freebsd" => None,
+        "windows" => Some(
+            "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported",
+        ),
+        _ => Some(
+            "snakepit knows Linux, macOS and FreeBSD; for another Unix, src/portable/numbers.rs and look.rs need its numbers",
+        ),
+    }
 }
 
 /// Tells one build of the keeper from another; nothing more depends on it.
@@ -25,14 +60,38 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-fn build_somehow(out: &Path) {
-    let built = build(out, Linking::Static);
-    if built.status.success() {
-        return;
+#[derive(Clone, Copy, PartialEq)]
+enum Keeper {
+    Linux,
+    Portable,
+}
+
+impl Keeper {
+    fn chosen() -> Self {
+        let linux = var("CARGO_CFG_TARGET_OS") == "linux";
+        let asked = env::var_os("CARGO_CFG_SNAKEPIT_PORTABLE").is_some();
+        if linux && !asked { Self::Linux } else { Self::Portable }
     }
-    // No static C library here: a dynamic keeper does the same, only with more memory.
-    println!("cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster");
-    let built = build(out, Linking::Dynamic);
+
+    fn source(self) -> &'static str {
+        match self {
+            Self::Linux => "src/keeper/main.rs",
+            Self::Portable => "src/portable/keeper/main.rs",
+        }
+    }
+}
+
+fn build_somehow(keeper: Keeper, out: &Path) {
+    if keeper == Keeper::Linux {
+        if build(keeper, out, Linking::Static).status.success() {
+            return;
+        }
+        // No static C library here: a dynamic keeper does the same, only with more memory.
+        println!(
+            "cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster"
+        );
+    }
+    let built = build(keeper, out, Linking::Dynamic);
     assert!(
         built.status.success(),
         "the keeper could not be built with {}:\n{}",
@@ -48,21 +107,25 @@ enum Linking {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a build has no run that could keep the compiler")]
-fn build(out: &Path, linking: Linking) -> Output {
+fn build(keeper: Keeper, out: &Path, linking: Linking) -> Output {
     let mut rustc = Command::new(var("RUSTC"));
     rustc
         .args(["--crate-name", "snakepit_keeper", "--crate-type", "bin", "--edition", "2024"])
         .args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "lto=fat", "-C", "codegen-units=1"])
-        .args(["-C", "strip=symbols", "--cap-lints", "allow"])
+        .args(["--cap-lints", "allow"])
         .args(["--target", &var("TARGET")])
         .arg("-o")
         .arg(out)
-        .arg(Path::new(&var("CARGO_MANIFEST_DIR")).join("src/keeper/main.rs"));
+        .arg(Path::new(&var("CARGO_MANIFEST_DIR")).join(keeper.source()));
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.arg("-C").arg(format!("linker={linker}"));
     }
     if env::var_os("CARGO_FEATURE_FAILPOINTS").is_some() {
         rustc.args(["--cfg", "feature=\"failpoints\""]);
+    }
+    if var("CARGO_CFG_TARGET_VENDOR") != "apple" {
+        // There the linker signs the program, and whoever strips it afterwards breaks the seal.
+        rustc.args(["-C", "strip=symbols"]);
     }
     if linking == Linking::Static {
         rustc.args(["-C", "target-feature=+crt-static"]);

@@ -23,6 +23,7 @@ fn main() -> io::Result<()> {
         for byte in name.bytes().chain([0]).chain(fs::read(&path)?) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
+        let path = path.to_str().expect("the crate has a plain path");
         writeln!(list, "({name:?}, include_str!({path:?})),").expect("writing to a string");
     }
     list.push(']');

@@ -14,7 +14,8 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from . import values, writing
 from .values import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, Bodied, TooLong, extension
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, List
 
     from .writing import Encoded

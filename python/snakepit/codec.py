@@ -8,7 +8,8 @@ import sys
 
 from . import values, writing
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable
 
     from .writing import Encoded

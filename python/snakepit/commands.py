@@ -4,7 +4,8 @@ Owns the registry and how a call's arguments reach the function. `signature.py` 
 know the wire.
 """
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, TypeVar, Union, overload
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -104,10 +105,10 @@ class Registry:
 
 registry = Registry()
 
-if False:
+if TYPE_CHECKING:
 
     @overload
-    def command(function: F) -> F: ...
+    def command(function: F, *, name: "Optional[str]" = None) -> F: ...
 
     @overload
     def command(*, name: "Optional[str]" = None) -> "Callable[[F], F]": ...

@@ -19,13 +19,15 @@ from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, unp
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Optional
 
     from .codec import Codec
     from .connection import Connection
     from .life import Life
     from .tasks import Tasks
+    from .writing import Encoded
 
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", default=None)
@@ -77,7 +79,11 @@ class Concurrent(Runner):
         import os
 
         reader, writer = os.pipe()
-        self.wake = lambda: os.write(writer, b".") and None
+
+        def wake() -> None:
+            os.write(writer, b".")
+
+        self.wake = wake
         while not self.is_idle():
             ready, _, _ = select.select([self.connection.socket.fileno(), reader], [], [])
             if reader not in ready:
@@ -207,13 +213,19 @@ class Concurrent(Runner):
                 self.idle += 1
             running = self.jobs.get()
 
+    def answer(self, call: int, word: int, encoded: "Encoded") -> None:
+        """The last frame of a call."""
+        with self.lock:
+            self.finished += 1
+            self.life.slate[2] = self.finished
+        self.connection.post(word, call, encoded)
+        self.connection.flush()
+
     def over(self, running: Running) -> None:
         """A call was answered; the next one begins."""
         following = None
         with self.lock:
             del self.calls[running.call]
-            self.finished += 1
-            self.life.slate[2] = self.finished
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()
@@ -247,6 +259,8 @@ class Concurrent(Runner):
         return running.context
 
     def _running(self, context: Context) -> Running:
+        if self.connection.forked:
+            raise RuntimeError("this process was forked from a worker; only the worker itself can talk to the host")
         running = self.calls.get(context.call_id)
         if running is None:
             raise RuntimeError(f"call {context.call_id} is over")

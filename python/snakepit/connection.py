@@ -11,7 +11,8 @@ from time import monotonic
 
 from .frames import FAULT, HEADER_SIZE, Fault, pack_header, pack_u32, unpack_header, word_of
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, List, NoReturn, Tuple, Union
 
     from .writing import Encoded

@@ -8,7 +8,8 @@ from time import monotonic
 
 from . import frames
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
     from .session import Session

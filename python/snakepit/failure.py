@@ -10,7 +10,8 @@ from .commands import BadArgument, UnknownCommand
 from .context import Cancelled, HostError
 from .values import BadPayload, BadValue, type_name
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
 MAX_TEXT = 64 * 1024

@@ -9,7 +9,8 @@ import sys
 from .commands import Command, registry
 from .frames import BYE, word_of
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection

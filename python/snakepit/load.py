@@ -6,7 +6,8 @@ Owns `sys.path` and `sys.modules` as the worker's code finds them.
 import os
 import sys
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from types import ModuleType
 
 

@@ -7,7 +7,8 @@ are. It is the guarantee behind a guess: the loop holds an answer back only befo
 import sys
 from _thread import allocate_lock, start_new_thread
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from .connection import Connection
 
 PATIENCE = 0.001

@@ -15,7 +15,8 @@ from .frames import Fault, word_of
 from .serial_wait import STREAM_CREDIT, host_call_message
 from .values import TooLong
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Iterator, List, Optional, Tuple
 
     from .commands import Command
@@ -123,8 +124,7 @@ class Running:
             word, encoded = word_of(ERROR), None
             self._settle()
             encoded = self.loop.failure(error)
-        self.loop.connection.post(word, self.call, encoded)
-        self.loop.connection.flush()
+        self.loop.answer(self.call, word, encoded)
 
     def _settle(self) -> None:
         """Whatever was to be raised: the user's code is over. Shielded for good."""

@@ -6,7 +6,6 @@ brought is worked off frame by frame, and the answers go out together when nothi
 noted, calls queued, and nested calls served at once. `serial_wait.py` has that half.
 """
 
-from _collections import deque
 from time import monotonic
 
 from . import frames
@@ -18,7 +17,9 @@ from .postman import Postman
 from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
     from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
     from .codec import Codec
@@ -26,6 +27,8 @@ if False:
     from .connection import Connection
     from .life import Life
     from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
 
 _CALL = word_of(CALL)
 _CALLS = word_of(CALLS)
@@ -105,28 +108,30 @@ class Serial(Runner):
                     pos += HEADER_SIZE
                     connection.pos = stop = pos + length
                     payload = connection.view[pos:stop]
-                    if word == _CALL and length == room and not parts:
-                        # Alone: nothing waits to be sent or to be done, so the answer goes out by itself.
+                    if word == _CALL:
                         try:
                             message = codec.read_small(payload) if length <= SMALL else None
                         except Exception:
                             message = None
                         if message is None:
                             self.start(word, call, payload)
-                            continue
-                        frame = serve(call, message)
-                        if frame is not None:
-                            if parts:
-                                parts.append(frame)
-                                continue
-                            with lock:
-                                try:
-                                    sent = send(frame)
-                                except OSError:
-                                    sent = 0
-                                if sent != len(frame):
-                                    parts.insert(0, frame[sent:])
-                    elif word == _CALL or word in FROM_HOST:
+                        elif length != room or parts:
+                            self.serve_among_others(call, message)
+                        else:
+                            # Alone: nothing waits to be sent or to be done, so the answer goes out by itself.
+                            frame = serve(call, message, self.arrived)
+                            if frame is not None:
+                                if parts:
+                                    parts.append(frame)
+                                    continue
+                                with lock:
+                                    try:
+                                        sent = send(frame)
+                                    except OSError:
+                                        sent = 0
+                                    if sent != len(frame):
+                                        parts.insert(0, frame[sent:])
+                    elif word in FROM_HOST:
                         self.start(word, call, payload)
                     else:
                         raise Fault(frames.explain(word))
@@ -165,14 +170,21 @@ class Serial(Runner):
         except BadPayload as bad:
             self.fail(call, bad)
             return
-        command = self.commands.get(message[0]) if type(message) is list and type(message[0]) is str else None
-        began = self.before(command)
         if kind == CALL:
-            frame = self.serve(call, message)
-            if frame is not None:
-                self.connection.parts.append(frame)
+            self.serve_among_others(call, message)
         else:
+            began = self.before(self.command_of(message))
             self.serve_many(call, message)
+            if monotonic() - began > PATIENCE:
+                self.waits.look()
+
+    def serve_among_others(self, call: int, message: "Any") -> None:
+        """One CALL, when answers wait to be sent or more has come."""
+        command = self.command_of(message)
+        began = self.before(command)
+        frame = self.serve(call, message, began)
+        if frame is not None:
+            self.connection.parts.append(frame)
         took = monotonic() - began
         if command is not None:
             peak = command.peak
@@ -180,19 +192,25 @@ class Serial(Runner):
         if took > PATIENCE:
             self.waits.look()
 
+    def command_of(self, message: "Any") -> "Optional[Command]":
+        try:
+            return self.commands.get(message[0])
+        except (TypeError, LookupError):
+            return None
+
     def before(self, command: "Optional[Command]") -> float:
         """Sends what waits, unless the command is known to be quick; then the postman keeps an eye on it."""
-        connection = self.connection
-        if connection.parts:
-            if command is None or command.peak > QUICK or len(connection.parts) > 512:
-                connection.flush()
+        parts = self.connection.parts
+        if parts:
+            if command is None or command.peak > QUICK or len(parts) > 512:
+                self.connection.flush()
             elif not self.postman.awake:
                 self.postman.watch()
         return monotonic()
 
     # --- calls ---
 
-    def serve(self, call: int, message: "Any") -> "Optional[bytes]":
+    def serve(self, call: int, message: "Any", now: float) -> "Optional[bytes]":
         """One CALL, from its arguments to its answer: the frame to be sent, or None if it was posted already."""
         try:
             if len(message) == 3:
@@ -209,7 +227,7 @@ class Serial(Runner):
             or options is not None
             or command.streams
             or self.stages
-            or (left is not None and self.arrived + left / 1000 <= monotonic())
+            or (left is not None and self.arrived + left / 1000 <= now)
         ):
             self.serve_special(call, command, name, args, left, options)
             return None
@@ -294,19 +312,25 @@ class Serial(Runner):
         self.slate[1] = 0
         self.slate[0] = call
         entries = [b"\xdd" + count.to_bytes(4, "big")]
-        encode, limit = self.codec.encode, self.limit
-        for index, args in enumerate(many):
+        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
+        command = self.commands.get(name) if type(name) is str else None
+        plain = command is not None and not command.streams
+        until = None if left is None else self.arrived + left / 1000
+        index = 0
+        for args in many:
+            index += 1
             try:
-                if self.stages.get(call):
+                if stages and stages.get(call):
                     raise Cancelled("cancelled before it was started")
-                if left is not None and self.arrived + left / 1000 <= monotonic():
+                if until is not None and until <= monotonic():
                     raise self.life.too_late()
-                command = self.commands.get(name) or self.life.engine_command(name)
-                if command.streams:
-                    raise self.life.streaming(name)
-                self.slate[1] = index + 1
+                if not plain:
+                    command = self.commands.get(name) or self.life.engine_command(name)
+                    if command.streams:
+                        raise self.life.streaming(name)
+                slate[1] = index
                 self.call = call
-                encoded = encode(command.run(args), f"result[{index}]", limit, False)
+                encoded = encode(command.run(args), "result", limit, False)  # type: ignore[union-attr]
                 self.call = 0
                 entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
             except BaseException as error:

@@ -4,7 +4,6 @@ Owns everything that arrives while a call runs: cancels, credit, answers of the 
 one thread, so the wait itself reads the socket. Must not know how calls are run; it asks `serial.py` to.
 """
 
-from _collections import deque
 
 from .connection import DONT_WAIT
 from .context import Cancelled, HostError
@@ -13,12 +12,16 @@ from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, P
 from .frames import split_bodies, unpack_header, word_of
 from .values import MAX_DEPTH, BadPayload, Bodied
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
     from typing import Any, Deque, Dict, Iterator, List, Tuple
 
     from .codec import Codec
     from .serial import Serial
     from .writing import Encoded
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
 
 STREAM_CREDIT = 64
 # A host that never stops sending must not keep a call from going on.
@@ -128,7 +131,7 @@ class Waits:
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
-        frame = serial.serve(call, message)
+        frame = serial.serve(call, message, serial.arrived)
         if frame is not None:
             self.connection.parts.append(frame)
         self.connection.flush()

@@ -6,7 +6,8 @@ in this worker, for what cannot be sent. Must not know the wire: the store is re
 
 from _collections_abc import MutableMapping
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional
 
     from .context import Context

@@ -9,7 +9,8 @@ import sys
 
 from .commands import BadArgument
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08

@@ -12,7 +12,8 @@ from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
 from .serial_wait import STREAM_CREDIT
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any, AsyncIterator, Awaitable, Deque, Optional
 
     from .concurrent import Concurrent
@@ -36,7 +37,7 @@ class Tasks:
         """Until the host drains this worker, or is gone."""
         concurrent, loop = self.concurrent, self.loop
         descriptor = concurrent.connection.socket.fileno()
-        concurrent.wake = lambda: loop.call_soon_threadsafe(self._look) and None
+        concurrent.wake = self._wake
         loop.add_reader(descriptor, self._readable)
         loop.call_soon(self._readable)  # what came together with HELLO
         loop.run_forever()
@@ -51,6 +52,10 @@ class Tasks:
     def _look(self) -> None:
         if self.lost or (self.concurrent.draining and self.concurrent.is_idle()):
             self.loop.stop()
+
+    def _wake(self) -> None:
+        """Called in any thread."""
+        self.loop.call_soon_threadsafe(self._look)
 
     def _gone(self) -> None:
         """May be called in any thread."""
@@ -173,8 +178,7 @@ class Task:
             word, encoded = await self._answer()
         except BaseException as error:
             word, encoded = word_of(ERROR), concurrent.failure(self._reason(error))
-        concurrent.connection.post(word, running.call, encoded)
-        concurrent.connection.flush()
+        concurrent.answer(running.call, word, encoded)
         concurrent.over(running)
 
     def _reason(self, error: BaseException) -> BaseException:

@@ -6,7 +6,8 @@ faster; whatever it is not sure of, it leaves to these two files. Must not know 
 
 from struct import Struct
 
-if False:  # for type checkers; importing typing would cost every start several milliseconds
+TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Tuple
 
 MAX_DEPTH = 128

@@ -6,7 +6,6 @@ Owns the order of things: descriptors, HELLO, the user's code, READY, the loop, 
 import os
 import sys
 
-import _signal
 import faulthandler
 
 from . import __version__, frames
@@ -16,8 +15,12 @@ from .frames import ERROR, HELLO, READY, Fault, unpack_header, word_of
 from .life import Life
 from .values import BadPayload
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
     from typing import Any, Dict, List, NoReturn
+else:
+    import _signal  # what signal is made of, without its enums
 
 STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET = 10, 11
 

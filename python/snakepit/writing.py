@@ -11,7 +11,8 @@ from struct import Struct, error as struct_error
 from .values import AWARE, BODY, BODY_SIZE, EXT_AWARE, EXT_BIG, EXT_BODY, EXT_NAIVE, MAX_DEPTH, NAIVE
 from .values import BadValue, Bodied, TooLong, type_name
 
-if False:  # for type checkers; importing typing would cost every start several milliseconds
+TYPE_CHECKING = False  # known to type checkers; importing typing would cost every start several milliseconds
+if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
     Encoded = Union[bytes, Bodied]

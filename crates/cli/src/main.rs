@@ -1,6 +1,9 @@
 //! The program `snakepit`: one file per verb. The only room that prints and chooses exit codes.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("the program snakepit waits by signalfd and eventfd: it is for Linux, the libraries are not");
+
 mod cleanup;
 mod doctor;
 mod duration;

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 
 use crate::event::Event;
 use crate::run::Inner;
 use crate::wire::{Reach, ToKeeper};
 use crate::worker::Shared;
-use crate::{Pid, WorkerId, machine};
+use crate::{Pid, WorkerId, identity, machine};
 
 /// What a stop did.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,7 @@ fn kill(run: &Inner, workers: &[Arc<Shared>], scope: Scope) {
     }
     for worker in workers {
         // Directly too: it does not depend on a keeper that may be stopped.
-        let _ = pidfd_send_signal(&worker.pidfd, Signal::KILL);
+        identity::kill_through(&worker.pidfd);
     }
     if let (Scope::All, Some(cgroup)) = (scope, &run.cgroup) {
         let _ = cgroup.kill();

@@ -8,10 +8,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 
 use crate::RunId;
 use crate::ledger::record::MAX_TEXT;
+use crate::wait::ready_within;
 
 /// The cgroup of one run.
 #[derive(Debug)]
@@ -118,8 +119,7 @@ impl Cgroup {
                 return true;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let _ = poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&timeout));
+            ready_within(&events, PollFlags::PRI, left);
         }
     }
 

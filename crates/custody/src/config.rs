@@ -62,6 +62,10 @@ impl Config {
         Duration::from_millis(self.cleanup_on_stop_timeout_ms)
     }
 
+    pub(crate) fn poll_interval(&self) -> Duration {
+        Duration::from_millis(self.cleanup_poll_interval_ms)
+    }
+
     pub(crate) fn retry_interval(&self) -> Duration {
         Duration::from_millis(self.cleanup_retry_interval_ms)
     }
@@ -70,7 +74,7 @@ impl Config {
 /// The tier that is asked for. One that cannot be had is an error, never silently a lower one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Containment {
-    /// `Shim`, and `cgroup.kill` besides where a cgroup v2 is ours to make.
+    /// `Shim`, and `cgroup.kill` besides where a cgroup v2 is ours to make; `Group` on systems other than Linux.
     #[default]
     Auto,
     /// A PID namespace per worker: holds even when keeper and shims are stopped and the host is killed.

@@ -3,11 +3,14 @@
 //! Always in this order: open the pidfd, compare, signal through the pidfd. What does not match is let be.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::ledger::record::Process;
+use crate::state::Lock;
+use crate::wait::ready_within;
 use crate::{Pid, RunId, machine};
 
 /// A process that is known to be the recorded one, and cannot become another.
@@ -23,23 +26,28 @@ impl Found {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
-        !ends_within(&self.pidfd, Some(0))
+        !ends_within(&self.pidfd, Duration::ZERO)
+    }
+
+    /// Whether it ends in time. The interval is for systems without pidfds, where it is looked for.
+    pub(crate) fn ends_within(&self, timeout: Duration, _interval: Duration) -> bool {
+        ends_within(&self.pidfd, timeout)
     }
 }
 
-/// Whether the process behind a pidfd has ended, waiting up to so many milliseconds.
-pub(crate) fn ends_within(pidfd: &impl AsFd, timeout_ms: Option<u64>) -> bool {
-    let timeout =
-        timeout_ms.map(|ms| Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000) as i64 * 1_000_000 });
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    loop {
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
-            Ok(ready) => return ready > 0,
-        }
-    }
+/// KILL to the process behind a worker's pidfd.
+pub(crate) fn kill_through(pidfd: &OwnedFd) {
+    let _ = pidfd_send_signal(pidfd, Signal::KILL);
+}
+
+/// Whether the process behind a pidfd has ended, or does so in time.
+pub(crate) fn ends_within(pidfd: &impl AsFd, timeout: Duration) -> bool {
+    ready_within(pidfd, PollFlags::IN, timeout)
 }
 
 /// The identity of the calling process.
@@ -61,6 +69,11 @@ pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> Option<u64> {
 /// The recorded process, if it is still alive. The caller has made sure of boot and PID namespace.
 pub(crate) fn find(recorded: &Process) -> Option<Found> {
     find_if(recorded, |_| true)
+}
+
+/// Whether the host of a run lives; the lock cannot decide it, since a forked copy of the host holds it, too.
+pub(crate) fn host_lives(recorded: &Process, _lock: Lock) -> bool {
+    find(recorded).is_some()
 }
 
 /// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must confirm.

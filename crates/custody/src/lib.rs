@@ -9,25 +9,29 @@
 //! The modules, in the order of a process's life: `spawn` → `order`, `link`, `tender` → `keeper/` (a program of its
 //! own) → `ledger` → `worker` → `barrier` → `reaper`.
 
-#[cfg(windows)]
-compile_error!(
-    "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported"
-);
-#[cfg(all(unix, not(target_os = "linux")))]
-compile_error!(
-    "snakepit's keeper is written for Linux; a keeper of process groups for other Unixes is not built yet"
-);
-
+// `cfg(portable)` is set by build.rs: on every Unix but Linux, and on Linux by `--cfg snakepit_portable`. The five
+// modules with a second path are the difference, besides the keeper itself. Where nothing can be built, as on
+// Windows, build.rs says so in a sentence.
 mod barrier;
+#[cfg_attr(portable, path = "portable/cgroup.rs")]
 mod cgroup;
+#[cfg(portable)]
+#[path = "portable/checked.rs"]
+mod checked;
 mod command;
 mod config;
 mod event;
 mod id;
+#[cfg_attr(portable, path = "portable/identity.rs")]
 mod identity;
 mod ledger;
+#[cfg_attr(portable, path = "portable/link.rs")]
 mod link;
 mod listing;
+#[cfg(portable)]
+#[path = "portable/look.rs"]
+mod look;
+#[cfg_attr(portable, path = "portable/machine.rs")]
 mod machine;
 mod order;
 mod probe;
@@ -37,6 +41,9 @@ mod spawn;
 pub mod startup;
 mod state;
 mod tender;
+#[cfg_attr(portable, path = "portable/tiers.rs")]
+mod tiers;
+mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
 mod worker;

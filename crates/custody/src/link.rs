@@ -3,10 +3,11 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+pub(crate) use std::process::Child;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{
@@ -17,6 +18,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::state::{RunDir, StateDir};
+use crate::wait::ready_within;
 use crate::wire::{Answer, Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
 use crate::{Pid, RunId};
 
@@ -53,8 +55,7 @@ impl Link {
     /// Starts a keeper. The calling thread must live as long as it: in the namespace tier the keeper dies
     /// with the thread that made it.
     pub(crate) fn start(outfit: Outfit<'_>) -> io::Result<(Self, Child)> {
-        let (control, keeper_end) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (control, keeper_end) = packet_pair()?;
         let (pulse, pulse_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut child = launch(&outfit, keeper_end)?;
         let begin = || -> io::Result<Self> {
@@ -114,7 +115,7 @@ impl Link {
                     if left.is_zero() {
                         return Err(Errno::TIMEDOUT.into());
                     }
-                    wait_for(&self.control, PollFlags::OUT, left);
+                    ready_within(&self.control, PollFlags::OUT, left);
                 }
                 Err(errno) => return Err(errno.into()),
             }
@@ -128,20 +129,21 @@ impl Link {
 
     /// Waits for the next message up to `timeout`; `None` when it does not come.
     pub(crate) fn receive_within(&self, timeout: Duration) -> Option<ToHost> {
-        wait_for(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
+        ready_within(&self.control, PollFlags::IN, timeout).then(|| self.receive())?
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 
-    pub(crate) fn pidfd(&self) -> &OwnedFd {
-        &self.pidfd
+    /// Whether the keeper ends in time.
+    pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
+        ready_within(&self.pidfd, PollFlags::IN, timeout)
     }
 
     /// Waits until the keeper and all of its shims are gone.
     pub(crate) fn all_gone_within(&self, timeout: Duration) -> bool {
-        wait_for(&self.pulse, PollFlags::IN, timeout)
+        ready_within(&self.pulse, PollFlags::IN, timeout)
     }
 }
 
@@ -160,7 +162,7 @@ pub(crate) enum Reply {
 
 /// Waits for the answer to a spawn.
 pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
-    if !wait_for(socket, PollFlags::IN, timeout) {
+    if !ready_within(socket, PollFlags::IN, timeout) {
         return Reply::TimedOut;
     }
     match receive(socket) {
@@ -188,20 +190,6 @@ fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
             _ => None,
         });
         return Some((bytes[..length].to_vec(), fd));
-    }
-}
-
-/// Whether a descriptor becomes ready in time.
-pub(crate) fn wait_for(fd: &impl AsFd, flags: PollFlags, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timespec = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(fd, flags)], Some(&timespec)) {
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
-            Ok(ready) => return ready > 0,
-        }
     }
 }
 

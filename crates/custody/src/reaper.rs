@@ -18,7 +18,7 @@ use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
 use crate::{Config, Pid, RunId, WorkerId};
 
 /// How long a keeper that is at work on its own dead run may take before it is ended, too.
-const KEEPER_PATIENCE_MS: u64 = 1000;
+const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a cleanup found and did.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +92,7 @@ pub(crate) fn reap(
     own: Option<RunId>,
 ) -> Result<CleanupReport, StateError> {
     let mut report = CleanupReport::default();
+    state.remove_set_aside();
     for name in state.run_names()? {
         let name = Path::new(&name);
         if is_unborn(name) {
@@ -161,7 +162,7 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
         return if lock == Lock::Held { RunLife::OtherNamespace } else { RunLife::OtherNamespaceOver };
     }
     match &contents.open {
-        Some(open) if identity::find(&open.main).is_some() => RunLife::Live,
+        Some(open) if identity::host_lives(&open.main, lock) => RunLife::Live,
         None if lock == Lock::Held => RunLife::Unreadable,
         Some(_) | None => RunLife::Dead,
     }
@@ -198,7 +199,7 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
         }
         RunLife::OtherBoot | RunLife::OtherNamespaceOver => {}
         RunLife::Dead => {
-            wait_for_keeper(&contents);
+            wait_for_keeper(&contents, config);
             if !dir.exists() {
                 // Its own keeper has cleared it meanwhile.
                 return None;
@@ -206,6 +207,10 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
             let swept = sweep(run, &contents, config);
             reaped.killed = swept.killed;
             reaped.survivors = swept.survivors;
+            #[cfg(portable)]
+            if let Some(doubts) = identity::doubts(&contents) {
+                reaped.trouble = Some(doubts);
+            }
         }
     }
     if reaped.survivors.is_empty() {
@@ -218,10 +223,10 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
 }
 
 /// A keeper whose host has just died is at work already: let it finish, but not for ever.
-fn wait_for_keeper(contents: &Contents) {
+fn wait_for_keeper(contents: &Contents, config: &Config) {
     if let Some(keeper) = contents.keepers.last().and_then(|record| identity::find(&record.main)) {
-        let _ = rustix::process::pidfd_send_signal(&keeper.pidfd, rustix::process::Signal::CONT);
-        identity::ends_within(&keeper.pidfd, Some(KEEPER_PATIENCE_MS));
+        keeper.signal(rustix::process::Signal::CONT);
+        keeper.ends_within(KEEPER_PATIENCE, config.poll_interval());
     }
 }
 
@@ -266,7 +271,7 @@ pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
             .into_iter()
             .filter(|(process, _)| {
                 let left = deadline.saturating_duration_since(Instant::now());
-                !identity::ends_within(&process.pidfd, Some(left.as_millis() as u64))
+                !process.ends_within(left, config.poll_interval())
             })
             .collect();
         vain_rounds = if left.is_empty() && killed.len() > before { 0 } else { vain_rounds + 1 };

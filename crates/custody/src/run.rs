@@ -25,7 +25,7 @@ use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
 use crate::wire::{ToKeeper, WireTier};
 use crate::worker::{Exit, Shared, Worker};
-use crate::{Pid, RunId, WorkerId, identity, probe, reaper, tender};
+use crate::{Pid, RunId, WorkerId, identity, reaper, tender, tiers};
 
 /// How long the keeper may take to end once everybody is gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -148,18 +148,9 @@ impl Run {
             Containment::Auto => Cgroup::create(id).ok(),
             Containment::Namespace | Containment::Shim | Containment::Group => None,
         };
-        let head = |kind, text: Vec<u8>| record::Record {
-            kind,
-            tier: WireTier::from(tier) as u8,
-            key: 0,
-            time: now(),
-            boot: place.boot,
-            pidns: place.pidns,
+        let head = |kind, text| record::Record {
             main: host,
-            shim: record::Process::default(),
-            pgid: 0,
-            status: -1,
-            text,
+            ..record::Record::new(kind, WireTier::from(tier) as u8, place.boot, place.pidns, text)
         };
         let mut heads = vec![head(record::Kind::Open, id.as_bytes().to_vec())];
         if let Some(cgroup) = &cgroup {
@@ -298,17 +289,12 @@ impl Run {
 
 fn choose_tier(containment: Containment) -> Result<Tier, OpenError> {
     let tier = match containment {
-        Containment::Auto | Containment::Shim => Tier::Shim,
+        Containment::Auto => tiers::AUTO,
+        Containment::Shim => Tier::Shim,
         Containment::Namespace => Tier::Namespace,
         Containment::Group => Tier::Group,
     };
-    probe::tier(tier).map(|()| tier).map_err(|reason| OpenError::Tier { tier, reason })
-}
-
-/// The wall clock, for people who read the ledger; nothing is decided by it.
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
+    tiers::check(tier).map(|()| tier).map_err(|reason| OpenError::Tier { tier, reason })
 }
 
 impl Inner {

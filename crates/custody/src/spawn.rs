@@ -185,6 +185,11 @@ pub(crate) fn prepare(
         Some(dir) => current_dir()?.join(dir),
         None => current_dir()?,
     };
+    #[cfg(portable)]
+    if command.oom_score_adj.is_some() {
+        let source = io::Error::from_raw_os_error(libc::ENOTSUP);
+        return Err(SpawnError::Limit { what: "oom_score_adj", source });
+    }
     let (envp, path) = environment(command.inherit_env, command.env, worker, run)?;
     let program = look_up(&command.program, path.or_else(|| std::env::var_os("PATH")), &cwd)?;
     let mut argv = Strings::one(command.program.as_bytes());

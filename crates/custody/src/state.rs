@@ -8,6 +8,7 @@
 //!       ledger          0600: see `ledger`
 //!       lock            0600: locked by host, keeper and shims; free means that none of them lives
 //!     .new-…            not yet a run
+//!     .old              no run any more, and empty: left after a host was killed; the next start removes it
 //! ```
 
 use std::ffi::OsString;
@@ -23,6 +24,8 @@ use crate::RunId;
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
+/// What the keeper calls the directory of a run that is over: see `keeper/ledger.rs`.
+const SET_ASIDE: &str = ".old";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +68,8 @@ pub enum StateError {
     },
 }
 
-fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(Errno) -> StateError {
-    move |errno| StateError::Io { doing, path: path.to_owned(), source: errno.into() }
+fn io_error<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> StateError {
+    move |error| StateError::Io { doing, path: path.to_owned(), source: error.into() }
 }
 
 /// Where runs are recorded unless said otherwise: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
@@ -104,22 +107,14 @@ impl StateDir {
 
     /// Opens it, making what is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
-        let path = std::path::absolute(path).map_err(|source| StateError::Io {
-            doing: "find",
-            path: path.to_owned(),
-            source,
-        })?;
+        let path = std::path::absolute(path).map_err(io_error("find", path))?;
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|source| StateError::Io {
-                doing: "make",
-                path: parent.to_owned(),
-                source,
-            })?;
+            std::fs::create_dir_all(parent).map_err(io_error("make", parent))?;
         }
-        make_dir(rustix::fs::CWD, &path)?;
+        make_dir(rustix::fs::CWD, &path, &path)?;
         let state = open_own_dir(rustix::fs::CWD, &path, &path)?;
         let runs_path = path.join("runs");
-        make_dir(&state, Path::new("runs")).map_err(|error| at_path(error, &runs_path))?;
+        make_dir(&state, Path::new("runs"), &runs_path)?;
         let runs = open_own_dir(&state, Path::new("runs"), &runs_path)?;
         Ok(Self { path: runs_path, state, runs })
     }
@@ -170,14 +165,17 @@ impl StateDir {
         Ok(open()?)
     }
 
-    /// The names of the runs on record, oldest first.
+    /// Where such a program is, for systems that execute paths only.
+    #[cfg(portable)]
+    pub(crate) fn program_path(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    /// The names of the runs on record, oldest first, and of those that are not yet.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
-        let entries = std::fs::read_dir(&self.path).map_err(|source| StateError::Io {
-            doing: "list",
-            path: self.path.clone(),
-            source,
-        })?;
-        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        let entries = std::fs::read_dir(&self.path).map_err(io_error("list", &self.path))?;
+        let mut names: Vec<_> =
+            entries.flatten().map(|entry| entry.file_name()).filter(|name| name != SET_ASIDE).collect();
         names.sort();
         Ok(names)
     }
@@ -207,8 +205,7 @@ impl StateDir {
             rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
                 .map_err(io_error("lock", &path.join("lock")))?;
             let ledger = File::from(create_file(&dir, "ledger", &path)?);
-            let ledger_path = path.join("ledger");
-            fill(&ledger).map_err(|source| StateError::Io { doing: "write", path: ledger_path, source })?;
+            fill(&ledger).map_err(io_error("write", &path.join("ledger")))?;
             rustix::fs::renameat(&self.runs, &unborn, &self.runs, run.to_string())
                 .map_err(io_error("name", &path))?;
             Ok((RunDir { path: path.clone(), dir }, lock))
@@ -217,6 +214,12 @@ impl StateDir {
             let _ = std::fs::remove_dir_all(self.path.join(&unborn));
         }
         made
+    }
+
+    /// Removes what the last keeper has set aside. It is not used again: whoever still has it open, as a reaper
+    /// may, would take the next run for the one that he meant.
+    pub(crate) fn remove_set_aside(&self) {
+        let _ = std::fs::remove_dir_all(self.path.join(SET_ASIDE));
     }
 
     /// Removes what a host left that died while it made its directory. Nothing was ever started from it.
@@ -256,6 +259,7 @@ impl RunDir {
         &self.path
     }
 
+    #[cfg(not(portable))]
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.dir
     }
@@ -315,15 +319,8 @@ impl RunDir {
     }
 }
 
-fn at_path(error: StateError, at: &Path) -> StateError {
-    match error {
-        StateError::Io { doing, source, .. } => StateError::Io { doing, path: at.to_owned(), source },
-        other => other,
-    }
-}
-
-fn make_dir(parent: impl AsFd, path: &Path) -> Result<(), StateError> {
-    match rustix::fs::mkdirat(parent, path, Mode::RWXU) {
+fn make_dir(parent: impl AsFd, name: &Path, path: &Path) -> Result<(), StateError> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(io_error("make", path)(errno)),
     }
@@ -350,7 +347,7 @@ fn open_own_dir(parent: impl AsFd, name: &Path, path: &Path) -> Result<OwnedFd, 
         return Err(StateError::ForeignOwner { path: path.to_owned(), owner: stat.st_uid, own });
     }
     if stat.st_mode & 0o022 != 0 {
-        return Err(StateError::TooOpen { path: path.to_owned(), mode: stat.st_mode & 0o7777 });
+        return Err(StateError::TooOpen { path: path.to_owned(), mode: (stat.st_mode & 0o7777) as u32 });
     }
     Ok(dir)
 }

@@ -2,14 +2,13 @@
 //!
 //! It lives as long as the run, because a keeper of the namespace tier dies with the thread that made it.
 
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use crate::event::Event;
 use crate::ledger::{self, Contents, record};
-use crate::link::{Link, Outfit};
+use crate::link::{Child, Link, Outfit};
 use crate::run::{Inner, Keeper, Table};
 use crate::wire::{Init, ToHost, ToKeeper};
 use crate::worker::Exit;
@@ -17,6 +16,8 @@ use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a keeper may take to end once its socket is closed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait between two vain attempts to replace a keeper.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
@@ -97,6 +98,8 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
         dir: &run.dir,
         lock: std::os::fd::AsFd::as_fd(&run.lock),
         cgroup,
+        #[cfg(portable)]
+        poll_interval: run.config.poll_interval(),
         init: init(run, &run.config, contents.slots),
     };
     let (link, mut child) = Link::start(outfit).map_err(|error| error.to_string())?;
@@ -140,7 +143,7 @@ fn hear_until_gone(run: &Inner, link: &Link, mut child: Child) {
         hear(run, &message);
     }
     // Its socket is closed: it is ending, or must.
-    if !crate::identity::ends_within(link.pidfd(), Some(1000)) {
+    if !link.ends_within(END_PATIENCE) {
         link.signal(rustix::process::Signal::KILL);
     }
     let _ = child.wait();

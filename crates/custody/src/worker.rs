@@ -182,13 +182,14 @@ impl Worker {
         self.shared.pgid
     }
 
-    /// Its shim.
+    /// Its shim; on systems other than Linux its keeper, which is its parent there.
     pub fn shim_pid(&self) -> Pid {
         self.shared.shim
     }
 
     /// A descriptor of its main process, readable once that has ended. What it started may live a moment
-    /// longer: [`Worker::wait`] and [`Worker::exited`] wait for all of it.
+    /// longer: [`Worker::wait`] and [`Worker::exited`] wait for all of it. Where the system has no pidfds, it is a
+    /// socket that the keeper closes then.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.shared.pidfd.as_fd()
     }

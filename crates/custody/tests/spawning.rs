@@ -76,6 +76,7 @@ fn nothing_but_what_was_handed_over_is_open_in_a_worker() {
 }
 
 #[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
 fn limits_niceness_and_oom_score_reach_the_worker() {
     let home = Home::new();
     let run = home.open();
@@ -84,6 +85,40 @@ fn limits_niceness_and_oom_score_reach_the_worker() {
         .nice(5)
         .oom_score_adj(321);
     assert_eq!(output_of(&run, command), "77\n5\n321\n");
+}
+
+#[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
+fn a_workers_oom_score_is_not_its_shims() {
+    let home = Home::new();
+    let run = home.open();
+    let events = run.events().unwrap();
+    let score = |pid| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    let own = score(snakepit_custody::Pid::current());
+    let worker = run.spawn(Command::new("sleep").arg("1000").oom_score_adj(321)).unwrap();
+    // Its shim tells of this only when it has its memory back.
+    worker.signal(libc::SIGSTOP).unwrap();
+    while events.next_within(Duration::from_secs(20)).unwrap().name() != "snakepit.worker.stopped" {}
+    assert_eq!((score(worker.pid()).as_str(), score(worker.shim_pid())), ("321\n", own));
+}
+
+#[test]
+#[cfg_attr(portable, ignore = "only Linux has oom_score_adj; tests/portable.rs has the rest of it")]
+fn limits_bind_the_worker_and_not_its_launch() {
+    let home = Home::new();
+    let run = home.open();
+    // For whoever has these limits already, no descriptor is free any more, and then no memory.
+    let command = shell("ulimit -n; cat /proc/self/oom_score_adj")
+        .rlimit(Rlimit { resource: libc::RLIMIT_NOFILE.cast_signed(), soft: 4, hard: 4 })
+        .oom_score_adj(321);
+    assert_eq!(output_of(&run, command), "4\n321\n");
+    let many = (0..40_000).map(|number| number.to_string());
+    let command = Command::new("true").args(many).rlimit(Rlimit {
+        resource: libc::RLIMIT_DATA.cast_signed(),
+        soft: 1 << 20,
+        hard: 1 << 20,
+    });
+    assert_eq!(run.spawn(command).unwrap().wait().status, ExitStatus::Code(0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! One fault in one tier: what has to be there before, and what must not be left after.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub struct Case {
     bystanders: Vec<Bystander>,
     runs: Vec<String>,
     groups: Vec<i32>,
+    /// Who had left the groups before the fault: where the table forgives those, they survive to a man.
+    left: Option<BTreeSet<i32>>,
     cgroups: Vec<PathBuf>,
     finished: bool,
 }
@@ -77,6 +80,7 @@ impl Case {
             bystanders,
             runs: Vec::new(),
             groups: Vec::new(),
+            left: None,
             cgroups: Vec::new(),
             finished: false,
         }
@@ -146,16 +150,21 @@ impl Case {
         census::wearers(self.tag.path())
     }
 
-    /// Fails unless at least `count` processes wear the tag: a fault that hits nobody proves nothing.
-    pub fn must_be_populated(&self, count: usize) {
+    /// Fails unless exactly `count` processes wear the tag: a fault that hits nobody proves nothing. Notes who
+    /// of them has left the groups.
+    pub fn must_be_populated(&mut self, count: usize) {
         let found = self.wearers();
-        assert!(found.len() >= count, "{count} hostile processes expected before the fault: {found:#?}");
+        assert_eq!(found.len(), count, "hostile processes before the fault: {found:#?}");
+        let left = found.iter().filter(|found| !self.groups.contains(&found.pgid));
+        self.left = Some(left.map(|found| found.pid).collect());
     }
 
     /// Holds the survivors against the table.
     pub fn verdict(&mut self) {
         if self.cell.when == When::NextStart {
             self.next_start();
+            // Its reaper follows the marker, too, unless the keeper was only stopped and comes first.
+            self.left = None;
         }
         self.workers_must_be_gone(Deadline::patient());
         self.custody_must_be_gone(Deadline::patient());
@@ -182,17 +191,33 @@ impl Case {
             }
             assert!(wait_for_one(&guilty, deadline), "survivors: {guilty:#?}");
         }
+        self.who_left_must_survive();
     }
 
     /// Fails unless nobody is left, right now, but those whom the table forgives: for what must be over
     /// before an answer comes.
     pub fn workers_must_be_gone_already(&self) {
         if self.cell.allowed == Allowed::Nobody {
-            assert!(self.tag.is_free(), "survivors: {:#?}", self.wearers());
+            // Whoever reads a process's maps at the moment of its end, as another test's census may, holds its
+            // memory, and the tag in it, a little longer.
+            let free = self.tag.is_free();
+            let found = self.wearers();
+            assert!(free || found.is_empty(), "survivors: {found:#?}");
+            assert!(self.tag.is_free_before(Deadline::patient()), "survivors that no list shows");
         } else {
             let mut guilty = self.wearers();
             guilty.retain(|found| !self.cell.forgives(found, &self.groups));
             assert!(guilty.is_empty(), "survivors: {guilty:#?}");
+            self.who_left_must_survive();
+        }
+    }
+
+    /// The group tier's survivors are exactly those who had left: were it fewer, the table would be wrong.
+    fn who_left_must_survive(&self) {
+        if let (Allowed::WhoLeftTheGroup, Some(left)) = (self.cell.allowed, &self.left) {
+            let found = self.wearers();
+            let survivors: BTreeSet<i32> = found.iter().map(|found| found.pid).collect();
+            assert_eq!(survivors, *left, "who left the groups, and who survives: {found:#?}");
         }
     }
 
@@ -217,6 +242,7 @@ impl Case {
     pub fn forget_runs(&mut self) {
         self.runs.clear();
         self.groups.clear();
+        self.left = None;
     }
 
     /// Notes a group as one that custody made.
@@ -243,20 +269,22 @@ impl Case {
         reply
     }
 
-    /// The run directories that are there.
+    /// The run directories that are there; not the one that a keeper has emptied and set aside.
     pub fn run_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
-        entries.map(|entry| entry.expect("a run directory").path()).collect()
+        let names = entries.map(|entry| entry.expect("a run directory").path());
+        names.filter(|path| !path.ends_with(".old")).collect()
     }
 
     /// Ends those whom the table forgave, breeders included; nobody can wear the tag to breed after this.
-    pub fn end_survivors(&self) {
+    pub fn end_survivors(&mut self) {
         self.tag.halt();
         self.end_survivors_and_go_on();
     }
 
     /// Ends those whom the table forgave in the middle of a case.
-    pub fn end_survivors_and_go_on(&self) {
+    pub fn end_survivors_and_go_on(&mut self) {
+        self.left = None;
         let deadline = Deadline::patient();
         while !self.tag.is_free() {
             for found in self.wearers() {

@@ -26,6 +26,7 @@ const BOOT: std::ops::Range<usize> = 24..40;
 const PID_NAMESPACE: std::ops::Range<usize> = 40..48;
 const KIND_AT: usize = 6;
 const KEY_AT: usize = 8;
+const MAIN_AT: usize = 48;
 const MAIN_PID_AT: usize = 64;
 /// Intent and record.
 const WORKER_KINDS: [u8; 2] = [4, 5];
@@ -54,14 +55,51 @@ pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
         .collect()
 }
 
+/// A process as a record names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Clock ticks from boot to its start.
+    pub start: u64,
+    /// Its inode in pidfs.
+    pub pidfs: u64,
+    /// Its number.
+    pub pid: i32,
+}
+
+impl Identity {
+    /// Of a living process, on a kernel that has pidfs.
+    pub fn of(process: &crate::Process) -> Self {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid())).expect("a living process");
+        let after_name = stat.rsplit_once(')').expect("a name").1;
+        let start = after_name.split_ascii_whitespace().nth(19).and_then(|start| start.parse().ok());
+        let pidfs = rustix::fs::fstat(process).expect("fstat of a pidfd").st_ino;
+        Self { start: start.expect("a start time"), pidfs, pid: process.pid() }
+    }
+}
+
+/// Makes every record of a worker name this process.
+pub fn rename_worker(bytes: &mut [u8], key: u64, identity: Identity) {
+    for slot in bytes.chunks_exact_mut(SLOT).filter(|slot| slot[KEY_AT..KEY_AT + 8] == key.to_le_bytes()) {
+        slot[MAIN_AT..MAIN_AT + 8].copy_from_slice(&identity.start.to_le_bytes());
+        slot[MAIN_AT + 8..MAIN_PID_AT].copy_from_slice(&identity.pidfs.to_le_bytes());
+        slot[MAIN_PID_AT..MAIN_PID_AT + 4].copy_from_slice(&identity.pid.to_le_bytes());
+        seal(slot);
+    }
+}
+
 fn change(bytes: &mut [u8], place: std::ops::Range<usize>) {
     for slot in bytes.chunks_exact_mut(SLOT) {
         for byte in &mut slot[place.clone()] {
             *byte ^= 0x5A;
         }
-        let crc = crc32(&slot[..CRC_AT]).to_le_bytes();
-        slot[CRC_AT..].copy_from_slice(&crc);
+        seal(slot);
     }
+}
+
+/// Gives a changed record its checksum.
+fn seal(slot: &mut [u8]) {
+    let crc = crc32(&slot[..CRC_AT]).to_le_bytes();
+    slot[CRC_AT..].copy_from_slice(&crc);
 }
 
 /// CRC-32 as zlib has it, written a second time on purpose: the ledger's own must agree with it.

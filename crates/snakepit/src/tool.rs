@@ -129,25 +129,25 @@ impl Tools {
     /// The store of sessions, which workers reach as tools.
     pub(crate) fn add_session_store(&mut self) {
         type Stored<T> = Result<T, pool::StoreError>;
-        self.add("snakepit.session.get".into(), |at: Key, context: ToolContext| async move {
+        self.add("snakepit.session.get".into(), |at: Spot, context: ToolContext| async move {
             Stored::Ok(context.shared.sessions.get(&at.session, &at.key)?.unwrap_or_else(Encoded::nil))
         });
-        self.add("snakepit.session.set".into(), |at: Key, context: ToolContext| async move {
+        self.add("snakepit.session.set".into(), |at: Spot, context: ToolContext| async move {
             let value = at.value.unwrap_or_else(Encoded::nil);
-            Stored::Ok(context.shared.sessions.set(&at.session, at.key, value)?)
+            context.shared.sessions.set(&at.session, at.key, value)
         });
-        self.add("snakepit.session.delete".into(), |at: Key, context: ToolContext| async move {
-            Stored::Ok(context.shared.sessions.delete(&at.session, &at.key)?)
+        self.add("snakepit.session.delete".into(), |at: Spot, context: ToolContext| async move {
+            context.shared.sessions.delete(&at.session, &at.key)
         });
-        self.add("snakepit.session.keys".into(), |at: Key, context: ToolContext| async move {
-            Stored::Ok(context.shared.sessions.keys(&at.session)?)
+        self.add("snakepit.session.keys".into(), |at: Spot, context: ToolContext| async move {
+            context.shared.sessions.keys(&at.session)
         });
     }
 }
 
 /// Where in a session's store.
 #[derive(Deserialize)]
-struct Key {
+struct Spot {
     session: String,
     #[serde(default)]
     key: String,

@@ -42,8 +42,7 @@ impl Keeper {
 
     /// Sees to it that so many shims are unborn or spare. If one cannot be made, the oldest order fails.
     pub(crate) fn provide(&mut self, wanted: usize) {
-        let idle = self.shims.values().filter(|shim| !matches!(shim.role, Role::Ward(_))).count();
-        for _ in idle..wanted {
+        for _ in self.idle()..wanted {
             if self.course != Course::Serving {
                 return;
             }
@@ -142,6 +141,7 @@ impl Keeper {
             let living: Vec<Record> = self
                 .shims
                 .values()
+                .chain(&self.bereaved)
                 .filter_map(|shim| match &shim.role {
                     Role::Ward(ward) => Some(ward.record.clone()),
                     Role::Unborn { .. } | Role::Spare { .. } => None,
@@ -159,11 +159,21 @@ impl Keeper {
         let Some(shim) = self.shims.get_mut(&serial) else { return };
         self.by_key.insert(order.key, serial);
         let fds: Vec<RawFd> = order.fds.iter().map(AsRawFd::as_raw_fd).collect();
-        let sent = shim.gate.as_ref().map_or(Ok(()), |gate| sys::send(gate.as_raw_fd(), &order.packet, &fds));
-        // If it cannot be sent, the process is gone or going, and its shim's end tells the host.
+        let sent = hit("keeper.gate", order.key).and_then(|()| match &shim.gate {
+            Some(gate) => sys::send(gate.as_raw_fd(), &order.packet, &fds),
+            None => Err(Error::from_raw_os_error(sys::EPIPE)),
+        });
         let standing = match sent {
             Ok(()) => Standing::PastTheGate { pidfd },
-            Err(error) => Standing::Failed { stage: Stage::ShimDied, errno: sys::errno(&error) },
+            Err(error) => {
+                // It has no orders, and will get none. Its shim's end tells the host.
+                let _ = sys::pidfd_signal(pidfd.as_raw_fd(), sys::SIGKILL);
+                let stage = match sys::errno(&error) {
+                    sys::EPIPE | sys::ECONNRESET => Stage::ShimDied,
+                    _ => Stage::Request,
+                };
+                Standing::Failed { stage, errno: sys::errno(&error) }
+            }
         };
         let dead_end = matches!(standing, Standing::Failed { .. });
         shim.role = Role::Ward(Ward { key: order.key, record, answer: Some(order.answer), standing });

@@ -27,18 +27,26 @@ fn by_scan() -> String {
         .join(" ")
 }
 
+/// How many deaths are reaped in one go, however many more there are: whoever breeds faster than he can be
+/// reaped must not keep anybody from looking up.
+pub(crate) const REAPED_AT_ONCE: usize = 1000;
+
 /// Kills and reaps until no child is left. What a child leaves behind becomes the caller's child, if the
 /// caller is a subreaper or an init: so at the end no descendant is left.
 ///
-/// Event-driven: each death wakes it, and each new orphan comes with a death. `await_death` is called once,
-/// before anybody is looked for: mostly those whom the caller has killed already were everybody.
+/// Event-driven: each death wakes it, and each new orphan comes with a death. `await_death` is called once, if
+/// nobody has died yet, before anybody is looked for: mostly those whom the caller has killed already were
+/// everybody.
 pub(crate) fn end_all(await_death: impl FnOnce(), mut reaped: impl FnMut(&sys::Waited)) {
     let mut await_death = Some(await_death);
     loop {
         // Reap first: mostly there is nobody to kill.
-        loop {
+        for _ in 0..REAPED_AT_ONCE {
             match sys::wait_child(-1, sys::WNOHANG) {
-                Ok(Some(waited)) => reaped(&waited),
+                Ok(Some(waited)) => {
+                    await_death = None;
+                    reaped(&waited);
+                }
                 Err(error) if sys::errno(&error) == sys::ECHILD => return,
                 Ok(None) | Err(_) => break,
             }

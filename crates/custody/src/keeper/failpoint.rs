@@ -1,7 +1,8 @@
 //! Faults on demand at the steps of a spawn: `step=action;step@key=action`.
 //!
 //! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`, `pause:MS`. `@key` limits a fault to the
-//! n-th spawn of the run. Without the feature `failpoints` this file is one empty function.
+//! n-th spawn of the run. `note=FILE` besides: each fault that comes is written there before it acts, so that a test
+//! knows. Without the feature `failpoints` this file is one empty function.
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature, it can fail")]
@@ -14,7 +15,7 @@ pub(crate) use active::{arm, hit, know_shim};
 
 #[cfg(feature = "failpoints")]
 mod active {
-    use std::io::{Error, Result};
+    use std::io::{Error, Result, Write};
     use std::os::fd::RawFd;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicI32, Ordering};
@@ -24,6 +25,7 @@ mod active {
 
     struct Plan {
         faults: Vec<(String, Option<u64>, String)>,
+        note: Option<String>,
         host: RawFd,
         keeper: RawFd,
     }
@@ -34,6 +36,7 @@ mod active {
     /// Takes the plan. The two pidfds stay open in keeper, shims and workers-to-be.
     pub(crate) fn arm(text: &[u8], host: RawFd, keeper: RawFd) {
         let text = String::from_utf8_lossy(text);
+        let note = text.split(';').find_map(|word| word.strip_prefix("note=")).map(str::to_owned);
         let faults = text.split(';').filter_map(|fault| {
             let (at, action) = fault.split_once('=')?;
             let (step, key) = match at.split_once('@') {
@@ -42,7 +45,7 @@ mod active {
             };
             Some((step.to_owned(), key, action.to_owned()))
         });
-        let _ = PLAN.set(Plan { faults: faults.collect(), host, keeper });
+        let _ = PLAN.set(Plan { faults: faults.collect(), note, host, keeper });
     }
 
     /// Notes the shim of the spawn that is under way.
@@ -56,6 +59,10 @@ mod active {
         for (at, only, action) in &plan.faults {
             if at != step || only.is_some_and(|only| only != key) {
                 continue;
+            }
+            if let Some(note) = &plan.note {
+                let mut file = std::fs::OpenOptions::new().append(true).create(true).open(note)?;
+                file.write_all(format!("{step}\n").as_bytes())?;
             }
             match action.as_str() {
                 "kill-host" => sys::pidfd_signal(plan.host, sys::SIGKILL)?,

@@ -350,7 +350,11 @@ impl Keeper {
             // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
             sys::exit(1);
         }
-        let removed = self.ledger.take().map_or(Ok(()), Ledger::remove);
+        let remove = match self.course {
+            Course::Orphaned => Ledger::remove_soon,
+            Course::Serving | Course::Finishing => Ledger::remove,
+        };
+        let removed = self.ledger.take().map_or(Ok(()), remove);
         sys::exit(i32::from(removed.is_err()))
     }
 }

@@ -38,7 +38,12 @@ pub(crate) struct Ground {
     pub(crate) cgroup: Option<RawFd>,
     /// Orders too large for a packet; kept here, so that the shim frees them when it has its memory back.
     pub(crate) large_orders: OnceCell<Vec<u8>>,
+    /// The shim's own `oom_score_adj`, if the worker has another: the kernel gives one to all who share a memory,
+    /// so the shim has to take its own back.
+    pub(crate) oom_score: OnceCell<Vec<u8>>,
 }
+
+pub(crate) const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 type Failure = (Stage, Error);
 
@@ -114,7 +119,7 @@ fn read_all(fd: OwnedFd) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Everything between the gate and the program. Gives back where the gate is now.
+/// Everything between the gate and the program but its limits. Gives back where the gate is now.
 fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result::Result<RawFd, Failure> {
     at(Stage::Descriptors, hit("worker.descriptors", ground.serial))?;
     let gate = at(Stage::Descriptors, arrange(&orders.targets, fds, ground))?;
@@ -126,16 +131,10 @@ fn prepare(orders: &Orders<'_>, fds: &[OwnedFd], ground: &Ground) -> std::result
     for cwd in orders.cwd.iter() {
         at(Stage::Cwd, sys::change_dir(cwd))?;
     }
-    // It was lowered by nobody but a keeper that could raise it.
-    let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
-    for (resource, soft, hard) in &orders.rlimits {
-        at(Stage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
-    }
-    if let Some(nice) = orders.nice {
-        at(Stage::Nice, sys::set_nice(nice))?;
-    }
     if let Some(adj) = orders.oom_score_adj {
-        at(Stage::OomScore, std::fs::write("/proc/self/oom_score_adj", adj.to_string()))?;
+        let own = at(Stage::OomScore, std::fs::read(OOM_SCORE_ADJ))?;
+        ground.oom_score.get_or_init(|| own);
+        at(Stage::OomScore, std::fs::write(OOM_SCORE_ADJ, adj.to_string()))?;
     }
     Ok(gate)
 }
@@ -156,13 +155,26 @@ fn arrange(targets: &[i32], fds: &[OwnedFd], ground: &Ground) -> Result<RawFd> {
 
 /// Comes back only with a failure.
 fn become_program(orders: &Orders<'_>, ground: &Ground) -> Failure {
-    restore_signals(ground.signals);
-    let error = match (hit("worker.exec", ground.serial), orders.program.iter().next()) {
-        (Err(error), _) => error,
-        (Ok(()), None) => Error::from_raw_os_error(sys::EPROTO),
-        (Ok(()), Some(program)) => sys::exec(program, orders.argv.iter(), orders.envp.iter()),
+    let Some(path) = orders.program.iter().next() else {
+        return (Stage::Exec, Error::from_raw_os_error(sys::EPROTO));
     };
+    let program = sys::Program::new(path, orders.argv.iter(), orders.envp.iter());
+    // From here on nothing is allocated or opened: the limits are the worker's.
+    if let Err(failure) = set_limits(orders, ground) {
+        return failure;
+    }
+    restore_signals(ground.signals);
+    let error = hit("worker.exec", ground.serial).err().unwrap_or_else(|| program.run());
     (Stage::Exec, error)
+}
+
+fn set_limits(orders: &Orders<'_>, ground: &Ground) -> std::result::Result<(), Failure> {
+    // It was lowered by nobody but a keeper that could raise it.
+    let _ = sys::set_rlimit(sys::RLIMIT_NOFILE, ground.nofile.0, ground.nofile.1);
+    for (resource, soft, hard) in &orders.rlimits {
+        at(Stage::Rlimit, sys::set_rlimit(*resource, *soft, *hard))?;
+    }
+    orders.nice.map_or(Ok(()), |nice| at(Stage::Nice, sys::set_nice(nice)))
 }
 
 /// The signals that the keeper, its shims and the processes at the gate ignore.

@@ -1,16 +1,21 @@
 //! The keeper's pen: appends records to the run's ledger, whole or not at all.
 
+use std::ffi::CString;
 use std::fs::File;
-use std::io::Result;
+use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::record::{Kind, Process, Record, SLOT};
+use crate::record::{Kind, Record, SLOT};
 use crate::sys;
 
 /// How many slots the file may have before it is rewritten with the living alone.
 const COMPACT_ABOVE: u64 = 8192;
+
+/// The name of an emptied run directory, which the next start removes; see `state.rs`.
+const SET_ASIDE: &str = ".old";
 
 /// What every record of the run has in common.
 #[derive(Clone)]
@@ -22,25 +27,8 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn record(&self, kind: Kind, key: u64, text: &[u8]) -> Record {
-        Record {
-            kind,
-            tier: self.tier,
-            key,
-            time: now(),
-            boot: self.boot,
-            pidns: self.pidns,
-            main: Process::default(),
-            shim: Process::default(),
-            pgid: 0,
-            status: -1,
-            text: text.to_vec(),
-        }
+        Record { key, ..Record::new(kind, self.tier, self.boot, self.pidns, text.to_vec()) }
     }
-}
-
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 pub(crate) struct Ledger {
@@ -144,11 +132,28 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run.
+    /// Removes the run.
     pub(crate) fn remove(self) -> Result<()> {
-        for name in [c"lock", c"ledger"] {
-            sys::unlink_at(self.dir.as_raw_fd(), name)?;
-        }
+        self.empty()?;
+        self.remove_dir()
+    }
+
+    /// Removes the run, but leaves its emptied directory to the next start under a name that is no run's: the
+    /// removal makes some file systems wait for the disk, and after a `kill -9` that wait would be the last of
+    /// everything. One is enough; whoever finds the place taken removes its own.
+    pub(crate) fn remove_soon(self) -> Result<()> {
+        self.empty()?;
+        let path = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(Error::other);
+        let (own, aside) = (path(self.path.clone())?, path(self.path.with_file_name(SET_ASIDE))?);
+        sys::rename_if_free(&own, &aside).or_else(|_| self.remove_dir())
+    }
+
+    /// The lock goes first: a directory with neither lock nor ledger is no run.
+    fn empty(&self) -> Result<()> {
+        [c"lock", c"ledger"].iter().try_for_each(|name| sys::unlink_at(self.dir.as_raw_fd(), name))
+    }
+
+    fn remove_dir(&self) -> Result<()> {
         // What a compaction left that was killed half-way; mostly there is nothing.
         std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
     }

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::children;
 use crate::failpoint::hit;
 use crate::identity::has_ended;
-use crate::launch::{Ground, InheritedSignals, wait_and_launch};
+use crate::launch::{Ground, InheritedSignals, OOM_SCORE_ADJ, wait_and_launch};
 use crate::sys::{self, Cloned, PollFd, Told};
 use crate::wire::{End, Put, Reach, Stage, Take, WireTier};
 
@@ -186,13 +186,18 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
         loan: loan.as_raw_fd(),
         cgroup: birth.cgroup,
         large_orders: OnceCell::new(),
+        oom_score: OnceCell::new(),
     };
     hit("shim.clone_worker", serial).map_err(cloning)?;
     let borrower = sys::lend_memory_to(wait_and_launch, &ground).map_err(cloning)?;
     // From here on the process at the gate alone holds its end of it: the keeper hears at once when it goes.
     drop((loan, gate));
     await_return(borrower.pid, &returned, lifelines);
-    Ok((borrower.returned(), child_signals))
+    let worker = borrower.returned();
+    if let Some(own) = ground.oom_score.get() {
+        let _ = std::fs::write(OOM_SCORE_ADJ, own);
+    }
+    Ok((worker, child_signals))
 }
 
 /// Waits until the process at the gate runs its program or has ended, and ends it if host or keeper are
@@ -242,6 +247,8 @@ const FIRST_DEATH_MS: i32 = 100;
 /// What the shim has to do next.
 enum Next {
     Watch,
+    /// There is more of the same, but others come first.
+    GoOn,
     EndAll,
 }
 
@@ -249,17 +256,20 @@ impl Shim<'_> {
     fn watch(&self) -> ! {
         let watched = [&self.lifelines.host, &self.lifelines.keeper, &self.socket, &self.child_signals];
         let mut fds = watched.map(|fd| PollFd { fd: fd.as_raw_fd(), events: sys::POLLIN, revents: 0 });
+        let mut more = false;
         loop {
-            let polled = sys::poll_any(&mut fds, -1);
+            let polled = sys::poll_any(&mut fds, if more { 0 } else { -1 });
             let [host, keeper, socket, child] = fds.map(|fd| fd.revents != 0);
             if polled.is_err() || host || keeper {
                 self.end_all();
             }
-            if child {
+            if child || more {
                 sys::drain(&self.child_signals);
-                if let Next::EndAll = self.reap() {
-                    self.end_all();
-                }
+                more = match self.reap() {
+                    Next::Watch => false,
+                    Next::GoOn => true,
+                    Next::EndAll => self.end_all(),
+                };
             }
             if socket && let Next::EndAll = self.hear() {
                 self.end_all();
@@ -292,7 +302,8 @@ impl Shim<'_> {
 
     /// Reaps orphans and notes what the worker does; the worker itself is left for the end.
     fn reap(&self) -> Next {
-        while let Some((pid, told)) = sys::peek_child() {
+        for _ in 0..children::REAPED_AT_ONCE {
+            let Some((pid, told)) = sys::peek_child() else { return Next::Watch };
             match told {
                 Told::Ended if pid == self.worker => return Next::EndAll,
                 Told::Ended => {
@@ -309,7 +320,7 @@ impl Shim<'_> {
                 },
             }
         }
-        Next::Watch
+        Next::GoOn
     }
 
     /// Waits a moment for a child's death.

@@ -15,6 +15,7 @@ pub(crate) const STEPS: &[&str] = &[
     "keeper.identity",
     "keeper.intent",
     "keeper.record_written",
+    "keeper.gate",
     "keeper.gate_opened",
     "worker.gate_passed",
     "worker.descriptors",

@@ -54,6 +54,9 @@ pub(crate) enum Standing {
     Running,
 }
 
+/// Why a start failed whose shim or process was killed.
+const DIED: (Stage, i32) = (Stage::ShimDied, sys::ECHILD);
+
 /// A spawn that waits for a process at the gate.
 pub(crate) struct Order {
     pub(crate) key: u64,
@@ -153,8 +156,12 @@ impl Keeper {
         };
         let gate = shim.gate.take();
         match (&mut shim.role, word) {
-            (Role::Unborn { failure }, Some(word)) => {
-                failure.get_or_insert(word);
+            // What it says itself is truer than that nobody is there who could be looked at.
+            (Role::Unborn { failure }, word) => *failure = word.or(*failure).or(Some(DIED)),
+            (Role::Spare { worker, .. }, word) => {
+                // Its process is gone or going: no order is for it any more.
+                self.dismissed.insert(worker.pid);
+                shim.role = Role::Unborn { failure: Some(word.unwrap_or(DIED)) };
             }
             (Role::Ward(ward), Some((stage, errno))) => ward.standing = Standing::Failed { stage, errno },
             (Role::Ward(ward), None) => {
@@ -172,7 +179,6 @@ impl Keeper {
                     }
                 }
             }
-            (Role::Unborn { .. } | Role::Spare { .. }, _) => {}
         }
         if let Some(gate) = gate {
             self.epoll.remove(gate.as_raw_fd());
@@ -227,13 +233,18 @@ impl Keeper {
 
     /// A shim ended before it had orders. If an order was waiting for it, that one fails.
     pub(crate) fn stillborn(&mut self, failure: Option<(Stage, i32)>) {
-        let idle = self.shims.values().filter(|shim| !matches!(shim.role, Role::Ward(_))).count();
-        if self.orders.len() > idle
+        if self.orders.len() > self.idle()
             && let Some(order) = self.orders.pop_front()
         {
-            let (stage, errno) = failure.unwrap_or((Stage::ShimDied, sys::ECHILD));
+            let (stage, errno) = failure.unwrap_or(DIED);
             fail(&order.answer, stage, errno);
         }
+    }
+
+    /// How many shims are there, or coming, for orders to come.
+    pub(crate) fn idle(&self) -> usize {
+        let idle = |role: &Role| matches!(role, Role::Unborn { failure: None } | Role::Spare { .. });
+        self.shims.values().filter(|shim| idle(&shim.role)).count()
     }
 
     /// Kills whoever outlived a shim; true when there is nobody.
@@ -261,7 +272,7 @@ impl Keeper {
         self.write_end(ward.record, end.status);
         match (ward.standing, ward.answer) {
             (Standing::Failed { stage, errno }, Some(answer)) => fail(&answer, stage, errno),
-            (Standing::PastTheGate { .. }, Some(answer)) => fail(&answer, Stage::ShimDied, sys::ECHILD),
+            (Standing::PastTheGate { .. }, Some(answer)) => fail(&answer, DIED.0, DIED.1),
             (Standing::Running | Standing::Failed { .. } | Standing::PastTheGate { .. }, _) => {
                 self.tell(&ToHost::Exit { key: ward.key, end }, &[]);
             }

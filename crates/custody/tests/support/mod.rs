@@ -63,6 +63,17 @@ pub(crate) fn records(run: &Run) -> Vec<(u8, u64)> {
         .collect()
 }
 
+/// Changes the records of a ledger, and makes their checksums match.
+pub(crate) fn rewrite_records(ledger: &Path, change: impl Fn(&mut [u8; 512])) {
+    let mut bytes = std::fs::read(ledger).unwrap();
+    for slot in bytes.as_chunks_mut::<512>().0 {
+        change(slot);
+        let crc = crc32(&slot[..508]);
+        slot[508..].copy_from_slice(&crc.to_le_bytes());
+    }
+    std::fs::write(ledger, bytes).unwrap();
+}
+
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(
@@ -87,7 +98,7 @@ pub(crate) fn output_of(run: &Run, command: Command) -> String {
 }
 
 /// Starts a command and gives back its lines as they come.
-pub(crate) fn lines_of(run: &Run, command: Command) -> (Worker, impl Iterator<Item = String>) {
+pub(crate) fn lines_of(run: &Run, command: Command) -> (Worker, impl Iterator<Item = String> + use<>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let worker = run.spawn(command.stdin(Stdio::Null).stdout(std::os::fd::OwnedFd::from(writer))).unwrap();
     (worker, BufReader::new(reader).lines().map_while(Result::ok))

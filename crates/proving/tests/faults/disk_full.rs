@@ -33,10 +33,9 @@ fn while_the_run_is_open(case: &mut Case) {
         assert!(refusal.to_lowercase().contains("space"), "the error says what is wrong: {refusal}");
         let found = case.wearers();
         assert_eq!(found.len(), running, "nothing runs unrecorded: {found:#?}");
-        fs::remove_file(&filler).expect("make room");
-        host.spawn(1, "stand");
-        host.kill();
-        case.verdict();
+        super::read_only_state_dir::must_heal(case, &mut host, || {
+            fs::remove_file(&filler).expect("make room");
+        });
         case.end_survivors();
         case.cleanup().expect("the reaper");
         assert!(case.run_dirs().is_empty());

@@ -1,9 +1,8 @@
 //! The system refuses at every step of a spawn: no descriptors, no processes, no memory. The spawn is
-//! refused in turn, nothing is half-born, and the next one works.
+//! refused in turn, or it costs only what was prepared ahead of need; nothing is half-born, and the next one
+//! works.
 
-use std::path::Path;
-
-use snakepit_proving::{Case, Deadline, OpenAs, Reply};
+use snakepit_proving::{Case, Deadline, Fault, OpenAs, Reply};
 
 super::each_tier!(no_descriptors, no_processes, no_memory);
 
@@ -19,25 +18,57 @@ fn no_memory(case: &mut Case) {
     at_every_step(case, libc::ENOMEM);
 }
 
+/// What a fault at a step may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cost {
+    /// The spawn that takes the step.
+    TheSpawn,
+    /// The shim that is being prepared, and the spawn only if it waited for that one already.
+    AtMostTheSpare,
+    /// Nothing: the program runs, or is about to, and nothing can be taken back.
+    Nothing,
+}
+
+fn cost(step: &str) -> Cost {
+    match step {
+        "keeper.request"
+        | "keeper.intent"
+        | "keeper.record_written"
+        | "keeper.gate"
+        | "worker.gate_passed"
+        | "worker.descriptors"
+        | "worker.exec" => Cost::TheSpawn,
+        "keeper.sockets" | "keeper.clone_shim" | "keeper.shim_cloned" | "keeper.identity" | "shim.start"
+        | "shim.setup" | "shim.clone_worker" | "worker.start" | "worker.born" | "worker.gate" => {
+            Cost::AtMostTheSpare
+        }
+        "keeper.gate_opened" | "keeper.spawned" | "shim.running" => Cost::Nothing,
+        _ => panic!("what does a fault at {step} cost?"),
+    }
+}
+
 fn at_every_step(case: &mut Case, errno: i32) {
-    let mut refused = 0;
+    let reason = std::io::Error::from_raw_os_error(errno).to_string();
     for step in snakepit_custody::failpoint_steps() {
-        case.options = OpenAs { failpoints: Some(format!("{step}@1=errno:{errno}")), ..OpenAs::default() };
+        let fault = Fault::at(step, 1, &format!("errno:{errno}"), case.dir());
+        case.options = fault.options();
         let mut host = case.host();
-        match host.ask("spawn 1 stand") {
-            Reply::Ok(told) => drop(host.announced(&told)),
-            Reply::No(_, text) => {
-                refused += 1;
-                assert!(!text.is_empty(), "{step}: a refusal says why");
+        let reply = host.ask("spawn 1 stand");
+        fault.must_have_come();
+        let running = match (cost(step), reply) {
+            (Cost::TheSpawn | Cost::AtMostTheSpare, Reply::No(_, text)) => {
+                assert!(text.contains(&reason), "{step}: a refusal says why: {text}");
                 let free = case.tag().is_free_before(Deadline::patient());
                 assert!(free, "{step}: half-born: {:#?}", case.wearers());
-                must_have_no_living_entry(&case.state(), step);
+                0
             }
-        }
-        let before = case.wearers().len();
+            (Cost::AtMostTheSpare | Cost::Nothing, Reply::Ok(told)) => host.announced(&told).len(),
+            (cost, reply) => panic!("{step} should cost {cost:?}, but: {reply:?}"),
+        };
+        must_be_whole(case, running, step);
         host.spawn(1, "stand");
         case.note(&host);
-        assert_eq!(case.wearers().len(), before + 1, "{step}: the next spawn works");
+        must_be_whole(case, running + 1, step);
         host.ask("stop").expect("stop");
         case.workers_must_be_gone_already();
         host.say("return");
@@ -46,14 +77,14 @@ fn at_every_step(case: &mut Case, errno: i32) {
         case.forget_runs();
     }
     case.options = OpenAs::default();
-    // What fails while a shim is only being prepared costs nobody anything: the next one serves.
-    let steps = snakepit_custody::failpoint_steps().len();
-    assert!(refused * 3 > steps, "only {refused} of {steps} steps refuse the spawn");
 }
 
-fn must_have_no_living_entry(state: &Path, step: &str) {
-    let runs = snakepit_custody::ledger(state).expect("the ledger");
-    for process in runs.iter().flat_map(|run| &run.processes) {
-        assert!(!process.alive, "{step}: {process:?}");
-    }
+/// So many workers run, and these alone are on record as living.
+fn must_be_whole(case: &Case, running: usize, step: &str) {
+    let found = case.wearers();
+    assert_eq!(found.len(), running, "{step}: {found:#?}");
+    let runs = snakepit_custody::ledger(&case.state()).expect("the ledger");
+    let living: Vec<_> = runs.iter().flat_map(|run| &run.processes).collect();
+    assert_eq!(living.len(), running, "{step}: {living:#?}");
+    assert!(living.iter().all(|process| process.alive && !process.at_gate), "{step}: {living:#?}");
 }

@@ -28,6 +28,7 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("kill_host_keeper_and_shims",           [ZERO,      NEXT, SHED_NEXT,  LEFT_NEXT]),
     ("stop_keeper_then_kill_host",           [ZERO,      ZERO, ZERO,       LEFT]),
     ("stop_keeper_and_shims_then_kill_host", [ZERO,      NEXT, NEXT,       LEFT_NEXT]),
+    ("kill_spare",                           [ZERO,      ZERO, ZERO,       ZERO]),
     ("stopped_workers",                      [ZERO,      ZERO, ZERO,       ZERO]),
     ("ignored_signals",                      [ZERO,      ZERO, ZERO,       ZERO]),
     ("double_fork",                          [ZERO,      ZERO, ZERO,       LEFT]),
@@ -55,6 +56,7 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("ledger_torn",                          [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_truncated",                     [ZERO,      NEXT, NEXT,       NEXT]),
     ("ledger_bit_flipped",                   [ZERO,      NEXT, NEXT,       NEXT]),
+    ("ledger_damaged_anywhere",              [ZERO,      ZERO, ZERO,       ZERO]),
     ("two_reapers",                          [ZERO,      NEXT, NEXT,       NEXT]),
     // Undead while frozen, which is reported; gone after the thaw.
     ("frozen_v1",                            [ZERO,      ZERO, ZERO,       ZERO]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snakepit_proving::bystander::Bystander;
 use snakepit_proving::deadline::recheck;
-use snakepit_proving::{Case, Cell, Deadline, GridTier};
+use snakepit_proving::{Case, Cell, Deadline, GridTier, Process};
 
 /// A hostile worker as a careless host would start it: with nothing that holds it.
 fn without_custody(case: &Case, kind: &str, expected: usize) -> Child {
@@ -31,7 +31,7 @@ fn is_caught(case: &Case) -> bool {
 }
 
 fn escape_is_caught(kind: &str, processes: usize, survivors: usize) {
-    let case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
+    let mut case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
     assert!(!is_caught(&case), "nobody is there yet");
     let mut child = without_custody(&case, kind, processes);
     child.kill().expect("kill the worker");
@@ -61,7 +61,7 @@ fn a_child_in_the_group_is_caught() {
 
 #[test]
 fn chains_that_breed_faster_than_a_list_is_read_are_caught() {
-    let case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
+    let mut case = Case::new(&super::programs(), GridTier::Shim, Cell::ZERO);
     let mut child = without_custody(&case, "chains", 2);
     child.kill().expect("kill the worker");
     child.wait().expect("wait for the worker");
@@ -86,6 +86,26 @@ fn only_the_survivors_that_the_table_names_are_forgiven() {
     assert!(is_caught(&case), "whoever carries a marker is not");
     child.kill().expect("kill the worker");
     child.wait().expect("wait for the worker");
+    case.finish();
+}
+
+#[test]
+fn a_survivor_too_few_is_noticed() {
+    let mut case = Case::new(&super::programs(), GridTier::Group, Cell::LEFT);
+    let mut child = without_custody(&case, "daemon", 4);
+    let main = child.id().cast_signed();
+    recheck(Deadline::patient(), "three daemons and nobody between", || {
+        (case.wearers().len() == 4).then_some(())
+    });
+    let group = case.wearers().iter().find(|found| found.pid == main).expect("the worker").pgid;
+    case.note_group(group);
+    case.must_be_populated(4);
+    child.kill().expect("kill the worker");
+    child.wait().expect("wait for the worker");
+    assert!(!is_caught(&case), "the three that left survive");
+    let daemon = case.wearers()[0].pid;
+    Process::of(daemon).end();
+    assert!(is_caught(&case), "one of them was killed");
     case.finish();
 }
 

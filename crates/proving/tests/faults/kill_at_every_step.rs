@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use snakepit_proving::deadline::{let_pass, recheck};
-use snakepit_proving::{Case, Deadline, GridTier, HostProcess, OpenAs, Reply};
+use snakepit_proving::{Case, Deadline, Fault, GridTier, HostProcess, OpenAs, Reply};
 
 super::each_tier!(host_dies, keeper_dies, shim_dies, whoever_takes_the_step_dies);
 
@@ -77,13 +77,16 @@ fn at_every_step(case: &mut Case, action: &str) {
     let steps = snakepit_custody::failpoint_steps();
     assert!(steps.len() > 10, "{steps:?}");
     for step in steps {
-        case.options = OpenAs { failpoints: Some(format!("{step}@2={action}")), ..OpenAs::default() };
+        let fault = Fault::at(step, 2, action, case.dir());
+        case.options = fault.options();
         let mut host = case.host();
         // The keeper prepares the second worker while it serves the first: the fault may come in either.
         let keeper = host.keeper_process();
         let heard = (0..2).map_while(|_| host.try_ask("spawn 1 stand")).count();
-        // A step that nobody takes would prove nothing. From inside a PID namespace nobody outside can be
-        // killed; there the step fails instead, and the kill comes from outside below.
+        // A step that nobody takes would prove nothing.
+        fault.must_have_come();
+        // From inside a PID namespace nobody outside can be killed; there the step fails instead, and the kill
+        // comes from outside below.
         let reaches = case.tier != GridTier::Namespace || step.starts_with("keeper.");
         match action {
             _ if !reaches => {}

@@ -1,6 +1,6 @@
 //! `kill -9` of host, keeper and all shims in one moment: nobody is left to act until the next start.
 
-use snakepit_proving::Case;
+use snakepit_proving::{Allowed, Case};
 
 super::each_tier!(with_marked_descendants, with_descendants_that_shed_the_marker);
 
@@ -9,10 +9,8 @@ pub(super) fn with_marked_descendants(case: &mut Case) {
     case.must_be_populated(9);
     super::kill_all_of_custody(&mut host);
     case.verdict();
-    // All of these carry the marker: outside the group tier nobody at all is left.
-    if case.tier != snakepit_proving::GridTier::Group {
-        assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
-    }
+    // All of these carry the marker, which the next start follows in every tier.
+    assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
 }
 
 fn with_descendants_that_shed_the_marker(case: &mut Case) {
@@ -20,4 +18,7 @@ fn with_descendants_that_shed_the_marker(case: &mut Case) {
     case.must_be_populated(8);
     super::kill_all_of_custody(&mut host);
     case.verdict();
+    // Three of each worker, and all of them where neither a namespace nor a cgroup finds them.
+    let survivors = if case.cell.allowed == Allowed::Nobody { 0 } else { 6 };
+    assert_eq!(case.wearers().len(), survivors, "survivors: {:#?}", case.wearers());
 }

@@ -1,6 +1,6 @@
 //! A worker exits and leaves children: they are gone before `wait` returns.
 
-use snakepit_proving::Case;
+use snakepit_proving::{Case, GridTier};
 
 super::each_tier!(gone_before_wait_returns);
 
@@ -11,6 +11,9 @@ pub(super) fn gone_before_wait_returns(case: &mut Case) {
         case.note(&host);
         let told = host.ask(&format!("wait {}", worker.id)).expect("wait");
         case.workers_must_be_gone_already();
+        // Of its two children one has left the group.
+        let survivors = usize::from(case.tier == GridTier::Group);
+        assert_eq!(case.wearers().len(), survivors, "survivors: {:#?}", case.wearers());
         assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");
         case.end_survivors_and_go_on();
     }

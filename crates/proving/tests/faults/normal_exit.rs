@@ -15,6 +15,7 @@ fn main_returns(case: &mut Case) {
 
 pub(super) fn main_returns_after_a_stop(case: &mut Case) {
     let mut host = case.host_with(3, "family");
+    case.must_be_populated(9);
     let told = host.ask("stop").expect("stop");
     case.workers_must_be_gone_already();
     assert_eq!((told["stopped"].as_str(), told["survivors"].as_str()), ("3", ""), "{told:?}");

@@ -21,6 +21,7 @@ fn out_of_memory(case: &mut Case) {
     assert_eq!(siblings.len(), 9, "the siblings are unaffected: {siblings:#?}");
     host.spawn(1, "family");
     case.note(&host);
+    case.must_be_populated(12);
     host.ask("stop").expect("stop");
     case.workers_must_be_gone_already();
     host.say("return");

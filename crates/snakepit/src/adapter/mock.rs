@@ -150,7 +150,9 @@ impl Handle for MockWorker {
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
         let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
-        running.into_values().for_each(|task| task.abort());
+        for task in running.into_values() {
+            task.abort();
+        }
         futures_util::future::ready(()).boxed()
     }
 }

@@ -82,7 +82,7 @@ impl Waiting {
             id,
             command: Arc::clone(&plan.command),
             input: plan.input,
-            deadline: began.checked_add(plan.timeout),
+            deadline: Some(after(began, plan.timeout)),
             extras: plan.extras,
             ticket: Arc::clone(&ticket),
             key,
@@ -119,7 +119,7 @@ impl Waiting {
     ) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
         let end = poll_fn(|context| {
-            let end = self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context));
+            let end = self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end);
             if let Some(progress) = self.ticket.take_progress() {
                 watcher(progress);
             }
@@ -135,8 +135,7 @@ impl Waiting {
     pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
         let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context)))
-                .await;
+            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
         match end {
             Ok(end) => self.conclude(end).await,
             Err(late) => Err(late.explain().await),
@@ -148,8 +147,7 @@ impl Waiting {
     pub(crate) async fn values(&mut self) -> Result<Encoded, (CallError, Option<usize>)> {
         let mut timer = pin!(self.timer());
         let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, |ticket, context| ticket.poll_end(context)))
-                .await;
+            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
         match end {
             Ok(end) => {
                 let started = match end {
@@ -178,7 +176,7 @@ impl Waiting {
 
     /// A timer for [`Waiting::poll_event`]: first for the queue, later for the deadline.
     pub(crate) fn timer(&self) -> Sleep {
-        tokio::time::sleep_until(self.began + self.queue_timeout)
+        tokio::time::sleep_until(after(self.began, self.queue_timeout))
     }
 
     fn poll<T>(
@@ -203,7 +201,7 @@ impl Waiting {
                     }
                     Whereabouts::With(_) | Whereabouts::Nowhere => {
                         self.phase = Phase::Running;
-                        timer.as_mut().reset(self.began + self.timeout);
+                        timer.as_mut().reset(after(self.began, self.timeout));
                     }
                 },
                 Phase::Running | Phase::Over => {
@@ -302,6 +300,12 @@ impl Drop for TimeIsUp {
     fn drop(&mut self) {
         abandon(&self.pool, self.call, &self.ticket);
     }
+}
+
+/// A time as long as `Duration::MAX` is no overflow, only late.
+fn after(began: Instant, time: Duration) -> Instant {
+    const LATE: Duration = Duration::from_hours(24 * 365 * 10);
+    began + time.min(LATE)
 }
 
 /// The error of a call whose worker is gone.

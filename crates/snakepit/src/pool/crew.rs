@@ -140,7 +140,9 @@ impl Roster {
                 () = wait_until(paused_until) => self.pause_until = None,
                 () = tokio::time::sleep_until(sessions_at) => {
                     let (ended, next) = self.shared.sessions.expire();
-                    ended.into_iter().for_each(|session| tell_of_session_end(&self.shared, &session));
+                    for session in ended {
+                        tell_of_session_end(&self.shared, &session);
+                    }
                     sessions_at = Instant::now() + next.max(Duration::from_millis(10));
                 }
             }
@@ -236,31 +238,26 @@ impl Roster {
 
     async fn stop(mut self, grace: Duration, mut news: mpsc::UnboundedReceiver<News>) {
         let waiting = self.shared.scheduler().close();
-        waiting.into_iter().for_each(|call| call.fail(CallError::Stopped));
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
         if let Some(first) = self.first.take() {
             drop(first);
         }
-        let deadline = Instant::now() + grace;
-        self.serving.values().for_each(|berth| berth.order(Order::Retire(Reason::Stopped)));
-        let mut ended = grace.is_zero();
-        if ended {
-            self.end_all();
+        // What is under way finishes first, the nested calls that it makes included: until then all workers serve.
+        let idle = until_idle(Arc::clone(&self.shared));
+        if !grace.is_zero() && tokio::time::timeout(grace, idle).await.is_err() {
+            tracing::warn!(pool = %self.shared.name, ?grace, "calls were cut short: they did not finish in time");
         }
+        self.end_all();
         loop {
             tokio::select! {
-                Some(heard) = news.recv() => {
-                    if let News::Serving(berth) = heard {
-                        self.serving.insert(berth.post, Arc::clone(&berth));
-                        berth.order(Order::End(Reason::Stopped));
-                    }
+                Some(News::Serving(berth)) = news.recv() => {
+                    berth.order(Order::End(Reason::Stopped));
                 }
                 left = self.tasks.join_next() => if left.is_none() {
                     return;
                 },
-                () = tokio::time::sleep_until(deadline), if !ended => {
-                    ended = true;
-                    self.end_all();
-                }
             }
         }
     }
@@ -274,6 +271,22 @@ async fn wait_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Until no worker holds a call.
+async fn until_idle(shared: Arc<Shared>) {
+    loop {
+        let berths: Vec<Arc<Berth>> = {
+            let scheduler = shared.scheduler();
+            if scheduler.held() + scheduler.depth() == 0 {
+                return;
+            }
+            scheduler.berths().cloned().collect()
+        };
+        for berth in berths {
+            berth.holds_at_most(0).await;
+        }
     }
 }
 

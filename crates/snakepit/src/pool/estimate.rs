@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn hours_are_not_short() {
         let estimate = Estimate::default();
-        estimate.learn(Duration::from_secs(3600));
+        estimate.learn(Duration::from_hours(1));
         assert!(!may_wait_at_worker(0, estimate.nanos()));
         assert_eq!(estimate.fits_into(Duration::from_millis(2)), 1);
     }

@@ -152,7 +152,7 @@ impl Shared {
 
     pub(crate) fn command_names(&self) -> Vec<String> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<String> = known.keys().map(|name| name.to_string()).collect();
+        let mut names: Vec<String> = known.keys().map(std::string::ToString::to_string).collect();
         names.sort_unstable();
         names
     }
@@ -167,14 +167,10 @@ impl Shared {
     }
 
     pub(crate) fn submit_to(self: &Arc<Self>, call: Call, wish: Wish, limit: Limit) -> Result<(), CallError> {
-        let session = call.extras.as_ref().and_then(|extras| extras.session.clone());
         let placed = self.scheduler().offer(call, wish, limit);
         match placed {
             Placed::Now(call) => {
-                if let (Some(session), Some(slot)) = (session, &call.slot) {
-                    self.sessions.served_by(&session, slot.berth());
-                }
-                hand_over(call);
+                self.hand_over(call);
                 Ok(())
             }
             Placed::Queued => Ok(()),
@@ -215,7 +211,7 @@ impl Shared {
     pub(crate) fn requeue(self: &Arc<Self>, call: Call) {
         let placed = self.scheduler().requeue(call);
         match placed {
-            Placed::Now(call) => hand_over(call),
+            Placed::Now(call) => self.hand_over(call),
             Placed::Closed(call) => call.fail(CallError::Stopped),
             Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
         }
@@ -268,12 +264,39 @@ impl Shared {
             let next = self.scheduler().next_for(post);
             match next {
                 None => return,
-                Some(call) => {
-                    if let (Some(session), Some(slot)) = (call.session(), &call.slot) {
-                        self.sessions.served_by(session, slot.berth());
-                    }
-                    hand_over(call);
-                }
+                Some(call) => self.hand_over(call),
+            }
+        }
+    }
+
+    /// Gives a call to the worker that was chosen for it.
+    fn hand_over(&self, mut call: Call) {
+        let Some(slot) = &call.slot else { return };
+        let berth = Arc::clone(slot.berth());
+        if let Some(owner) = self.other_owner(&call, &berth) {
+            // Two calls of a new session were under way at the same time, and the other one came first.
+            drop(call.slot.take());
+            let placed = self.scheduler().offer(call, Wish::Only(owner.post), Limit::Waived);
+            return match placed {
+                Placed::Now(call) => self.hand_over(call),
+                Placed::Closed(call) => call.fail(CallError::Stopped),
+                Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
+            };
+        }
+        berth.calls.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&berth.handle).execute(call);
+    }
+
+    /// The worker that a call's session belongs to, if that is another one.
+    fn other_owner(&self, call: &Call, berth: &Arc<Berth>) -> Option<Arc<Berth>> {
+        let session = call.session()?;
+        match self.config.affinity {
+            Affinity::Hint => {
+                self.sessions.served_by(session, berth);
+                None
+            }
+            Affinity::StrictQueue | Affinity::StrictFailFast => {
+                self.sessions.claim(session, berth, |owner| self.scheduler().serves(owner))
             }
         }
     }
@@ -285,10 +308,7 @@ impl Shared {
             scheduler.next_for(load.post)
         };
         if let Some(call) = next {
-            if let (Some(session), Some(slot)) = (call.session(), &call.slot) {
-                self.sessions.served_by(session, slot.berth());
-            }
-            hand_over(call);
+            self.hand_over(call);
             self.feed(load.post);
         }
     }
@@ -297,14 +317,6 @@ impl Shared {
 /// A refused call is answered by the caller itself; its end must not be taken for the pool's.
 fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
-}
-
-fn hand_over(call: Call) {
-    let Some(slot) = &call.slot else { return };
-    let berth = Arc::clone(slot.berth());
-    berth.calls.fetch_add(1, Ordering::Relaxed);
-    let handle = Arc::clone(&berth.handle);
-    handle.execute(call);
 }
 
 /// A call's place at a worker. Dropping it gives the place to the next one.

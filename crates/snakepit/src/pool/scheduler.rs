@@ -197,7 +197,8 @@ impl Scheduler {
 
     /// Finds a worker for a new call, or a place in the queue.
     pub(crate) fn offer(&mut self, call: Call, wish: Wish, limit: Limit) -> Placed {
-        if !self.open {
+        // A pool that closes lets what is under way finish, and nested calls are a part of that.
+        if !self.open && !call.key.is_nested() {
             return Placed::Closed(call);
         }
         match wish {
@@ -226,7 +227,9 @@ impl Scheduler {
                 }
             }
         }
-        if let Some((index, guest)) = self.choose(&call) {
+        // Whoever came earlier is served earlier, even where this one would fit and that one does not.
+        let first = self.queue.first_key_value().is_none_or(|(key, _)| call.key < *key);
+        if first && let Some((index, guest)) = self.choose(&call) {
             return Placed::Now(self.assign(index, call, guest));
         }
         // A nested call is never refused for want of room: those that it holds up are in the queue's way themselves.
@@ -307,10 +310,9 @@ impl Scheduler {
         let any = self.queue.first_key_value();
         let (call, bound) = match (own, any) {
             (None, None) => return None,
-            (Some((_, call)), None) => (call, true),
             (None, Some((_, call))) => (call, false),
             (Some((mine, _)), Some((key, call))) if key < mine => (call, false),
-            (Some((_, call)), Some(_)) => (call, true),
+            (Some((_, call)), _) => (call, true),
         };
         let guest = match self.room(post, call) {
             Room::None => return None,

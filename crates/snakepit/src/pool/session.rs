@@ -3,7 +3,7 @@
 //! The store lives here, in the host: it survives the worker, and ends with the session. A session ends when nobody has
 //! visited it for its time to live, or when it is ended by hand; then every worker that has served it is told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,8 +35,6 @@ struct Session {
     /// The workers that have served it, to be told of its end.
     served_by: Vec<Weak<Berth>>,
     visited: Instant,
-    /// Which entry in `by_age` is its own.
-    stamp: u64,
     store: BTreeMap<String, Encoded>,
     stored: usize,
 }
@@ -44,8 +42,8 @@ struct Session {
 #[derive(Debug, Default)]
 struct Table {
     sessions: HashMap<Arc<str>, Session>,
-    by_age: BTreeMap<u64, Arc<str>>,
-    next_stamp: u64,
+    /// When each session may expire at the earliest, and which; looked at again then, so that a visit costs nothing.
+    by_age: VecDeque<(Instant, Arc<str>)>,
 }
 
 /// All sessions of a pool.
@@ -79,6 +77,17 @@ pub(crate) struct Ended {
     pub(crate) served_by: Vec<Weak<Berth>>,
 }
 
+impl Session {
+    fn note(&mut self, berth: &Arc<Berth>) {
+        let this = Arc::downgrade(berth);
+        if !self.served_by.iter().any(|known| known.ptr_eq(&this)) {
+            self.served_by.retain(|known| known.strong_count() > 0);
+            self.served_by.push(this.clone());
+        }
+        self.berth = this;
+    }
+}
+
 impl Sessions {
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
         Self { ttl, limit, table: Mutex::default() }
@@ -90,29 +99,20 @@ impl Sessions {
 
     pub(crate) fn visit(&self, id: &str) -> Visit {
         let mut table = self.table();
-        let stamp = table.next_stamp;
-        table.next_stamp += 1;
         let now = Instant::now();
-        if let Some((key, _)) = table.sessions.get_key_value(id) {
-            let key = Arc::clone(key);
-            let Some(session) = table.sessions.get_mut(id) else { return Visit::New };
-            let berth = session.berth.upgrade();
-            let old = std::mem::replace(&mut session.stamp, stamp);
+        if let Some(session) = table.sessions.get_mut(id) {
             session.visited = now;
-            table.by_age.remove(&old);
-            table.by_age.insert(stamp, key);
-            return berth.map_or(Visit::New, Visit::At);
+            return session.berth.upgrade().map_or(Visit::New, Visit::At);
         }
         if table.sessions.len() >= self.limit {
             return Visit::Refused { limit: self.limit };
         }
         let key: Arc<str> = id.into();
-        table.by_age.insert(stamp, Arc::clone(&key));
+        table.by_age.push_back((now + self.ttl, Arc::clone(&key)));
         let session = Session {
             berth: Weak::new(),
             served_by: Vec::new(),
             visited: now,
-            stamp,
             store: BTreeMap::new(),
             stored: 0,
         };
@@ -120,15 +120,30 @@ impl Sessions {
         Visit::New
     }
 
-    pub(crate) fn served_by(&self, id: &str, berth: &Arc<Berth>) {
+    /// A worker is about to serve a session. With a strict affinity the first one keeps it: if that is another one that
+    /// still lives, says which.
+    pub(crate) fn claim(
+        &self,
+        id: &str,
+        berth: &Arc<Berth>,
+        lives: impl Fn(&Arc<Berth>) -> bool,
+    ) -> Option<Arc<Berth>> {
         let mut table = self.table();
-        let Some(session) = table.sessions.get_mut(id) else { return };
-        let this = Arc::downgrade(berth);
-        if !session.served_by.iter().any(|known| known.ptr_eq(&this)) {
-            session.served_by.retain(|known| known.strong_count() > 0);
-            session.served_by.push(this.clone());
+        let session = table.sessions.get_mut(id)?;
+        if let Some(owner) =
+            session.berth.upgrade().filter(|owner| !Arc::ptr_eq(owner, berth) && lives(owner))
+        {
+            return Some(owner);
         }
-        session.berth = this;
+        session.note(berth);
+        None
+    }
+
+    /// A worker is about to serve a session, whoever has served it before.
+    pub(crate) fn served_by(&self, id: &str, berth: &Arc<Berth>) {
+        if let Some(session) = self.table().sessions.get_mut(id) {
+            session.note(berth);
+        }
     }
 
     pub(crate) fn berth(&self, id: &str) -> Option<Arc<Berth>> {
@@ -147,9 +162,7 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, id: &str) -> Option<Ended> {
-        let mut table = self.table();
-        let (id, session) = table.sessions.remove_entry(id)?;
-        table.by_age.remove(&session.stamp);
+        let (id, session) = self.table().sessions.remove_entry(id)?;
         Some(Ended { id, served_by: session.served_by })
     }
 
@@ -159,18 +172,18 @@ impl Sessions {
         let now = Instant::now();
         let mut ended = Vec::new();
         loop {
-            let Some((&stamp, id)) = table.by_age.first_key_value() else { return (ended, self.ttl) };
-            let id = Arc::clone(id);
-            let idle = table
-                .sessions
-                .get(&id)
-                .map_or(self.ttl, |session| now.saturating_duration_since(session.visited));
-            if idle < self.ttl {
-                return (ended, self.ttl - idle);
+            let Some((when, _)) = table.by_age.front() else { return (ended, self.ttl) };
+            if *when > now {
+                return (ended, *when - now);
             }
-            table.by_age.remove(&stamp);
-            if let Some(session) = table.sessions.remove(&id) {
-                ended.push(Ended { id, served_by: session.served_by });
+            let Some((_, id)) = table.by_age.pop_front() else { return (ended, self.ttl) };
+            match table.sessions.get(&id).map(|session| session.visited + self.ttl) {
+                None => {} // It was ended by hand.
+                Some(later) if later > now => table.by_age.push_back((later, id)),
+                Some(_) => {
+                    let over = table.sessions.remove(&id).map(|session| session.served_by);
+                    ended.extend(over.map(|served_by| Ended { id, served_by }));
+                }
             }
         }
     }

@@ -41,14 +41,14 @@ pub(crate) struct Signals {
     pub(crate) cancel: Option<i32>,
 }
 
-/// The options of a HOST_CALL.
+/// The options of a `HOST_CALL`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct HostCallOptions {
     pub(crate) stream: Option<u32>,
 }
 
-/// A HOST_CALL: with or without options.
+/// A `HOST_CALL`: with or without options.
 pub(crate) fn read_host_call(
     payload: &Encoded,
 ) -> Result<(u64, String, Encoded, HostCallOptions), ValueError> {
@@ -73,7 +73,9 @@ pub(crate) fn write_call(outbox: &mut Outbox, call: &Call) -> Result<(), ValueEr
                 Input::One(args) => out.extend_from_slice(args.head()),
                 Input::Many(inputs) => {
                     write::array_header(out, inputs.len() as u32);
-                    inputs.iter().for_each(|args| out.extend_from_slice(args.head()));
+                    for args in inputs {
+                        out.extend_from_slice(args.head());
+                    }
                 }
             }
             write_call_tail(out, call, remaining);

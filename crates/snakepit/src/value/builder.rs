@@ -14,8 +14,6 @@ pub(crate) struct Builder {
     pub(crate) head: Vec<u8>,
     parts: Vec<Part>,
     bodies_len: u32,
-    /// A value that was encoded already and is all there is so far.
-    whole: Option<Encoded>,
 }
 
 impl Builder {
@@ -35,12 +33,9 @@ impl Builder {
 
     /// Adds a value that is encoded already; its bodies come along without being copied.
     pub(crate) fn encoded(&mut self, value: &Encoded) -> Result<(), ValueError> {
+        value.verify_once()?;
         let head = value.head();
         if !value.has_bodies() {
-            if self.head.is_empty() {
-                self.whole = Some(value.clone());
-                return Ok(());
-            }
             self.head.extend_from_slice(head);
             return Ok(());
         }
@@ -80,19 +75,14 @@ impl Builder {
     }
 
     pub(crate) fn finish(self) -> Encoded {
-        if let Some(whole) = self.whole {
-            return whole;
-        }
         Encoded::from_parts(Bytes::from(self.head), Bodies::from_parts(self.parts))
     }
 
     /// Gives the head's memory back for the next value. For small heads one copy is less than what an allocation
     /// grows through on its way.
     pub(super) fn finish_copied(self) -> (Encoded, Vec<u8>) {
-        let encoded = self.whole.unwrap_or_else(|| {
-            Encoded::from_parts(Bytes::copy_from_slice(&self.head), Bodies::from_parts(self.parts))
-        });
-        (encoded, self.head)
+        let head = Bytes::copy_from_slice(&self.head);
+        (Encoded::from_parts(head, Bodies::from_parts(self.parts)), self.head)
     }
 }
 

@@ -19,6 +19,8 @@ use super::{Value, ValueError};
 pub struct Encoded {
     head: Bytes,
     bodies: Bodies,
+    /// The head was written here or looked at: it is exactly one value. What came in a frame may be anything.
+    verified: bool,
 }
 
 /// The byte strings beside a head.
@@ -102,22 +104,23 @@ impl Encoded {
     /// Takes the payload of a frame; `has_bodies` is the frame's flag. The value is looked at when it is decoded.
     pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
         if !has_bodies {
-            return Ok(Self { head: payload, bodies: Bodies::None });
+            return Ok(Self { head: payload, bodies: Bodies::None, verified: false });
         }
         let cut_short = || ValueError::malformed("the payload ends inside its head");
         let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
         let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
         let end = end.ok_or_else(cut_short)?;
-        Ok(Self { head: payload.slice(4..end), bodies: Bodies::Joined(payload.slice(end..)) })
+        let bodies = Bodies::Joined(payload.slice(end..));
+        Ok(Self { head: payload.slice(4..end), bodies, verified: false })
     }
 
     pub(super) fn from_parts(head: Bytes, bodies: Bodies) -> Self {
-        Self { head, bodies }
+        Self { head, bodies, verified: true }
     }
 
-    /// A part of this value, whose bytes are `head`.
+    /// A part of this value, whose bytes are `head`: one value, as the caller has seen.
     pub(super) fn part(&self, head: &[u8]) -> Self {
-        Self { head: self.head.slice_ref(head), bodies: self.bodies.clone() }
+        Self { head: self.head.slice_ref(head), bodies: self.bodies.clone(), verified: true }
     }
 
     /// Decodes into a type of the caller's.
@@ -180,7 +183,7 @@ impl Encoded {
 
     /// The value of nothing.
     pub fn nil() -> Self {
-        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None }
+        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None, verified: true }
     }
 
     /// Encodes the arguments of a call: `()` is none.
@@ -189,7 +192,17 @@ impl Encoded {
     }
 
     pub(super) fn empty_map() -> Self {
-        Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None }
+        Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None, verified: true }
+    }
+
+    /// Before the head becomes a part of something else: bytes behind the value would be read as what follows it.
+    pub(super) fn verify_once(&self) -> Result<(), ValueError> {
+        if self.verified {
+            return Ok(());
+        }
+        let mut decoder = Decoder::new(self);
+        decoder.skip()?;
+        decoder.finish()
     }
 
     pub(super) fn is_nil(&self) -> bool {

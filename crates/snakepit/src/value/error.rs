@@ -59,6 +59,12 @@ impl ValueError {
         Self::new(ValueErrorKind::Unsendable, message)
     }
 
+    /// What would be malformed if it were sent.
+    pub(super) fn into_unsendable(mut self) -> Self {
+        self.0.kind = ValueErrorKind::Unsendable;
+        self
+    }
+
     /// What kind of trouble it is.
     pub fn kind(&self) -> ValueErrorKind {
         self.0.kind

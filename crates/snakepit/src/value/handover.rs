@@ -43,11 +43,16 @@ pub(super) fn receive<R>(give: impl FnOnce() -> R) -> (R, Option<Handed>) {
 
 /// Gives to the codec that waits; without one nothing is given and the answer is `false`.
 pub(super) fn give(what: impl FnOnce() -> Handed) -> bool {
-    let open = SLOT.with_borrow(|slot| matches!(slot, Slot::Open));
+    let open = is_open();
     if open {
         SLOT.set(Slot::Filled(what()));
     }
     open
+}
+
+/// Whether our codec waits, and not that of another format.
+pub(super) fn is_open() -> bool {
+    SLOT.with_borrow(|slot| matches!(slot, Slot::Open))
 }
 
 /// Leaves something for the visitor that is called next.

@@ -30,7 +30,12 @@ impl Map {
         if entries.len() > FEW {
             return Self { entries: without_doubles(entries) };
         }
-        let mut map = Self { entries: Vec::with_capacity(entries.len()) };
+        let unique =
+            |index: usize| entries[..index].iter().all(|(key, _)| Key(key) != Key(&entries[index].0));
+        if (1..entries.len()).all(unique) {
+            return Self { entries };
+        }
+        let mut map = Self::new();
         for (key, value) in entries {
             map.insert(key, value);
         }

@@ -27,6 +27,8 @@ mod encoded;
 mod error;
 mod foreign;
 mod handover;
+#[cfg(feature = "jiff")]
+mod jiff;
 mod map;
 mod read;
 #[cfg(test)]

@@ -66,7 +66,11 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
             match &ending {
                 Reason::Stubborn(_) => Ending::Told,
                 _ => Ending::Untold(
-                    berth.autopsy.borrow().as_ref().map_or_else(String::new, |autopsy| autopsy.to_string()),
+                    berth
+                        .autopsy
+                        .borrow()
+                        .as_ref()
+                        .map_or_else(String::new, std::string::ToString::to_string),
                 ),
             }
         }

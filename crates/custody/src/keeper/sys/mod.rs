@@ -16,6 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const ECHILD: i32 = 10;
 pub(crate) const EMFILE: i32 = 24;
+pub(crate) const EPIPE: i32 = 32;
 pub(crate) const EPROTO: i32 = 71;
 pub(crate) const ECONNRESET: i32 = 104;
 
@@ -159,6 +160,20 @@ pub(crate) fn open_at(dir: RawFd, path: &CStr, flags: c_int) -> Result<OwnedFd> 
 pub(crate) fn rename_at(dir: RawFd, from: &CStr, to: &CStr) -> Result<()> {
     // SAFETY: NUL-terminated strings and integers.
     check(unsafe { renameat(dir, from.as_ptr(), dir, to.as_ptr()) })?;
+    Ok(())
+}
+
+/// Gives a directory another name in the same place, unless that name is taken.
+pub(crate) fn rename_if_free(from: &CStr, to: &CStr) -> Result<()> {
+    const AT_FDCWD: c_int = -100;
+    const RENAME_NOREPLACE: c_uint = 1;
+    #[cfg(target_arch = "x86_64")]
+    const SYS_RENAMEAT2: c_long = 316;
+    #[cfg(not(target_arch = "x86_64"))]
+    const SYS_RENAMEAT2: c_long = 276;
+    let (from, to) = (from.as_ptr(), to.as_ptr());
+    // SAFETY: NUL-terminated strings that live through the call, and integers.
+    check_long(unsafe { syscall(SYS_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) })?;
     Ok(())
 }
 

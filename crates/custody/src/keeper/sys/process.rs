@@ -339,17 +339,30 @@ pub(crate) fn take_terminal(terminal: RawFd) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program in place of this one; comes back only with an error.
-pub(crate) fn exec<'a>(
-    program: &CStr,
-    argv: impl Iterator<Item = &'a CStr>,
-    envp: impl Iterator<Item = &'a CStr>,
-) -> Error {
-    let argv: Vec<*const c_char> = argv.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
-    let envp: Vec<*const c_char> = envp.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
-    // SAFETY: both arrays end with null and point to strings that live through the call.
-    unsafe { execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    Error::last_os_error()
+/// A program with its arguments and its environment, ready to run.
+pub(crate) struct Program<'a> {
+    path: &'a CStr,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn new(
+        path: &'a CStr,
+        argv: impl Iterator<Item = &'a CStr>,
+        envp: impl Iterator<Item = &'a CStr>,
+    ) -> Self {
+        let argv = argv.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+        let envp = envp.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
+        Self { path, argv, envp }
+    }
+
+    /// Runs it in place of this one; comes back only with an error.
+    pub(crate) fn run(&self) -> Error {
+        // SAFETY: both arrays end with null and point to strings that live as long as this does.
+        unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        Error::last_os_error()
+    }
 }
 
 pub(crate) const CLONE_NEWNS: u64 = 0x2_0000;
@@ -410,7 +423,8 @@ pub(crate) struct Borrower {
 /// uninterruptible sleep: it could not be stopped, and would count as load.
 ///
 /// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate:
-/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place.
+/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place. What the
+/// kernel keeps per memory and not per process, such as `oom_score_adj`, is the caller's, too.
 pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower> {
     const CLONE_VM: c_int = 0x100;
     const PROT_READ_WRITE: c_int = 1 | 2;

@@ -72,6 +72,7 @@ pub(crate) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<()> {
     const MSG_DONTWAIT_NOSIGNAL: c_int = 0x40 | 0x4000;
     // Eight-byte units keep the control buffer aligned as a cmsghdr must be.
     let mut control = [0u64; 2 + 128];
+    assert!(fds.len() <= 256, "more descriptors than a packet takes");
     let payload = fds.len() * 4;
     let mut iov = Iovec { base: bytes.as_ptr().cast_mut().cast(), len: bytes.len() };
     let mut msg = Msghdr {
@@ -86,7 +87,7 @@ pub(crate) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<()> {
     if !fds.is_empty() {
         control[0] = (CMSG_HEADER + payload) as u64;
         control[1] = u64::from(SOL_SOCKET as u32) | (u64::from(SCM_RIGHTS as u32) << 32);
-        // SAFETY: the buffer holds the header and up to 256 descriptors; messages have at most MAX_FDS.
+        // SAFETY: the buffer holds the header and up to 256 descriptors.
         unsafe { std::ptr::copy_nonoverlapping(fds.as_ptr(), control.as_mut_ptr().add(2).cast(), fds.len()) };
         msg.control = control.as_mut_ptr().cast();
         msg.controllen = CMSG_HEADER + payload.next_multiple_of(8);

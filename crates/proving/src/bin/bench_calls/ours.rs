@@ -61,7 +61,9 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
         Codec::Msgspec => "msgspec",
         Codec::Own => "python",
     };
-    let worker = PythonWorker::new(Python::script("worker.py")).interpreter(python.path()).env("SNAKEPIT_CODEC", codec);
+    let worker = PythonWorker::new(Python::script("worker.py"))
+        .interpreter(python.path())
+        .env("SNAKEPIT_CODEC", codec);
     let pool = Pool::python(worker).workers(shape.workers).queue_limit(1 << 20);
     let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
@@ -131,7 +133,8 @@ impl Ours for Engine {
             }
             if expected == items as u64 { Sent::Ok(()) } else { Err("items are missing".into()) }
         };
-        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
     }
 
     fn map(&mut self, calls: usize) -> Outcome<()> {
@@ -147,7 +150,8 @@ impl Ours for Engine {
             }
             if expected == calls as u64 + 1 { Sent::Ok(()) } else { Err("values are missing".into()) }
         };
-        self.runtime.block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
     }
 
     fn worker_pids(&self) -> Outcome<Vec<i32>> {

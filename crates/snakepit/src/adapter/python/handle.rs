@@ -23,7 +23,7 @@ impl SocketHandle {
         process: custody::Worker,
         connection: Arc<Connection>,
         stacks: StackPipe,
-        ready: ReadyMessage,
+        ready: &ReadyMessage,
     ) -> Self {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
         let introduction = Introduction {

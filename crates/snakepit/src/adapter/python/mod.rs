@@ -162,7 +162,7 @@ impl Adapter for SocketAdapter {
                 reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
             };
             match first {
-                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, ready)) as Arc<dyn Handle>),
+                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, &ready)) as Arc<dyn Handle>),
                 Some(Ready::Failed(error)) => {
                     Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
                 }

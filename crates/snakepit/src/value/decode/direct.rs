@@ -7,7 +7,7 @@ use crate::value::read::{Ext, Reader, Token};
 use crate::value::{BODY_THRESHOLD, BigInt, Map, Value, ValueError};
 
 /// Room for so many entries is made at once; more only for entries that are really there.
-const FIRST_ROOM: usize = 1024;
+const FIRST_ROOM: usize = 256;
 
 impl<'de> Decoder<'de> {
     pub(in crate::value) fn value(&mut self) -> Result<Value, ValueError> {

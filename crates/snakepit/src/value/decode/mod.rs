@@ -40,6 +40,10 @@ impl<'de> Decoder<'de> {
         Self { keys: Keys::LastCounts, ..Self::new(source) }
     }
 
+    pub(super) fn skip(&mut self) -> Result<(), ValueError> {
+        self.reader.skip()
+    }
+
     pub(super) fn finish(&self) -> Result<(), ValueError> {
         match self.reader.rest.len() {
             0 => Ok(()),

@@ -126,9 +126,7 @@ impl ser::SerializeMap for Compound<'_, '_> {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), ValueError> {
         self.key = self.encoder.builder.head.len();
         key.serialize(&mut *self.encoder)?;
-        Reader::new(&self.encoder.builder.head[self.key..])
-            .check_key()
-            .map_err(|error| ValueError::unsendable(error.message()))
+        Reader::new(&self.encoder.builder.head[self.key..]).check_key().map_err(ValueError::into_unsendable)
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {

@@ -14,9 +14,12 @@ use super::{BODY_THRESHOLD, BigInt, MAX_DEPTH, ValueError, ext, write};
 pub(super) struct Encoder<'b> {
     builder: &'b mut Builder,
     depth: usize,
-    /// The next byte string is the data of this extension, not a value.
+    /// The next byte string is the data of this extension, or [`RAW`], and not a value.
     extension: Option<i8>,
 }
+
+/// No extension: bytes of values that are encoded already.
+const RAW: i8 = i8::MIN;
 
 impl<'b> Encoder<'b> {
     /// `depth` lists and maps are open around the value.
@@ -83,6 +86,16 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
+    /// A value that is encoded already may be as deep as a value of its own.
+    fn check_depth(&self, head: &[u8]) -> Result<(), ValueError> {
+        if self.depth == 0 {
+            return Ok(());
+        }
+        Reader::new(head)
+            .skip_within(MAX_DEPTH - self.depth, |_, _| Ok(()))
+            .map_err(ValueError::into_unsendable)
+    }
+
     /// One of our own types, which gives itself whole if it can.
     fn take_over<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
         let start = self.builder.head.len();
@@ -93,10 +106,7 @@ impl<'b> Encoder<'b> {
         match handed {
             Handed::Bytes(bytes) => self.builder.body(bytes),
             Handed::Encoded(encoded) => {
-                if self.depth > 0 {
-                    // It was encoded as a value of its own and may be as deep as one.
-                    Reader::new(encoded.head()).skip_within(MAX_DEPTH - self.depth, |_, _| Ok(()))?;
-                }
+                self.check_depth(encoded.head())?;
                 self.builder.encoded(&encoded)
             }
             Handed::Error(error) => Err(error),
@@ -193,6 +203,11 @@ impl<'e, 'b> ser::Serializer for &'e mut Encoder<'b> {
     fn serialize_bytes(self, value: &[u8]) -> Result<(), ValueError> {
         match self.extension.take() {
             Some(ext::BIG_INT) => self.big_int(&BigInt::from_twos_complement(value)),
+            Some(RAW) => {
+                self.check_depth(value)?;
+                self.head().extend_from_slice(value);
+                Ok(())
+            }
             Some(kind) => self.extension_data(kind, value),
             None => self.byte_string(value),
         }
@@ -230,7 +245,13 @@ impl<'e, 'b> ser::Serializer for &'e mut Encoder<'b> {
         value: &T,
     ) -> Result<(), ValueError> {
         match name {
-            handover::BLOB | handover::ENCODED => return self.take_over(value),
+            handover::BLOB => return self.take_over(value),
+            handover::ENCODED => {
+                self.extension = Some(RAW);
+                let result = self.take_over(value);
+                self.extension = None;
+                return result;
+            }
             handover::BIG_INT => self.extension = Some(ext::BIG_INT),
             handover::DATE_TIME => self.extension = Some(ext::DATE_TIME),
             handover::NAIVE_DATE_TIME => self.extension = Some(ext::NAIVE_DATE_TIME),

@@ -138,3 +138,13 @@ fn a_serialize_that_encodes_something_itself_is_no_trouble() {
     let sent = Encoded::encode(&(Nested, Nested)).expect("sendable");
     assert_eq!(sent.decode(), Ok((4, 4)));
 }
+
+#[test]
+fn what_came_unread_is_looked_at_before_it_becomes_a_part_of_something() {
+    for bytes in [&b""[..], b"\x01\x02", b"\x92\x01", b"\xa1\xff"] {
+        let came = Encoded::from_payload(Bytes::copy_from_slice(bytes), false).expect("a payload");
+        assert!(Encoded::encode(&came).is_err(), "{bytes:?}");
+        assert!(Encoded::encode(&(1, &came)).is_err(), "{bytes:?}");
+        assert!(Builder::default().encoded(&came).is_err(), "{bytes:?}");
+    }
+}

@@ -3,5 +3,9 @@
 mod args;
 mod building;
 mod errors;
+mod hostile;
+mod properties;
+mod shown;
+mod speed;
 mod typed;
 mod vectors;

@@ -1,0 +1,359 @@
+//! The calls that std does not have, with the system's numbers from `numbers`.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::numbers::{
+    CLD_CONTINUED, CLD_STOPPED, CMSG_ALIGN, CMSG_DATA_AT, ControlHeader, EINVAL, F_DUPFD, F_SETFD,
+    FD_CLOEXEC, Id, Limit, MSG_CTRUNC, Message, P_PID, PRIO_PROCESS, PollCount, PollFd, RLIMIT_NOFILE,
+    RSS_UNIT, SCM_RIGHTS, SI_CODE_AT, SI_STATUS_AT, SIG_SETMASK, SIGCHLD, SIGKILL, SOL_SOCKET, SignalInfo,
+    SignalSet, Slice, Usage, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED,
+};
+use crate::wire::{End, MAX_FDS};
+
+unsafe extern "C" {
+    fn fork() -> c_int;
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn _exit(status: c_int) -> !;
+    fn getpid() -> c_int;
+    fn getppid() -> c_int;
+    fn getpgrp() -> c_int;
+    fn setsid() -> c_int;
+    fn setpgid(pid: c_int, group: c_int) -> c_int;
+    fn tcsetpgrp(fd: c_int, group: c_int) -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn waitid(kind: c_uint, id: Id, info: *mut SignalInfo, options: c_int) -> c_int;
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Usage) -> c_int;
+    fn signal(signal: c_int, handler: usize) -> usize;
+    fn sigemptyset(set: *mut SignalSet) -> c_int;
+    fn sigaddset(set: *mut SignalSet, signal: c_int) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+    fn poll(fds: *mut PollFd, count: PollCount, timeout: c_int) -> c_int;
+    fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize;
+    fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
+    fn close(fd: c_int) -> c_int;
+    fn dup2(fd: c_int, target: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+    fn getrlimit(resource: c_int, limit: *mut Limit) -> c_int;
+    fn setrlimit(resource: c_int, limit: *const Limit) -> c_int;
+    fn setpriority(kind: c_int, id: c_int, nice: c_int) -> c_int;
+    fn chdir(path: *const c_char) -> c_int;
+}
+
+fn check(result: c_int) -> Result<c_int> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The number of an error; every one here came from the system.
+pub(crate) fn errno(error: &Error) -> i32 {
+    error.raw_os_error().unwrap_or(EINVAL)
+}
+
+pub(crate) fn not_understood() -> Error {
+    Error::from_raw_os_error(EINVAL)
+}
+
+pub(crate) fn exit(status: c_int) -> ! {
+    // SAFETY: no precondition; skips destructors, which a forked copy must not run.
+    unsafe { _exit(status) }
+}
+
+pub(crate) fn pid() -> c_int {
+    // SAFETY: no precondition.
+    unsafe { getpid() }
+}
+
+pub(crate) fn parent_pid() -> c_int {
+    // SAFETY: no precondition.
+    unsafe { getppid() }
+}
+
+/// Forks. The keeper has one thread, so that the copy may do whatever the original may.
+pub(crate) fn fork_self() -> Result<c_int> {
+    // SAFETY: single-threaded, see above.
+    check(unsafe { fork() })
+}
+
+pub(crate) fn new_session() -> Result<()> {
+    // SAFETY: no precondition.
+    check(unsafe { setsid() }).map(drop)
+}
+
+pub(crate) fn new_group() -> Result<()> {
+    // SAFETY: integers.
+    check(unsafe { setpgid(0, 0) }).map(drop)
+}
+
+/// Makes the caller's group the foreground group of the terminal on standard input.
+pub(crate) fn take_terminal() -> Result<()> {
+    // SAFETY: integers.
+    check(unsafe { tcsetpgrp(0, getpgrp()) }).map(drop)
+}
+
+/// What exec is told; made ahead of it, so that nothing is allocated once the limits are the worker's.
+pub(crate) struct Program<'a> {
+    path: &'a CStr,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn new(
+        path: &'a CStr,
+        argv: impl Iterator<Item = &'a CStr>,
+        envp: impl Iterator<Item = &'a CStr>,
+    ) -> Self {
+        let end = [std::ptr::null()];
+        Self {
+            path,
+            argv: argv.map(CStr::as_ptr).chain(end).collect(),
+            envp: envp.map(CStr::as_ptr).chain(end).collect(),
+        }
+    }
+
+    /// Comes back only with a failure.
+    pub(crate) fn run(&self) -> Error {
+        // SAFETY: NUL-terminated strings, alive as long as `self`, in lists that end with a null pointer.
+        unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        Error::last_os_error()
+    }
+}
+
+pub(crate) fn change_dir(path: &CStr) -> Result<()> {
+    // SAFETY: a NUL-terminated string.
+    check(unsafe { chdir(path.as_ptr()) }).map(drop)
+}
+
+/// The group that an unreaped child leads: never 0, never 1, never the keeper's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Group(c_int);
+
+impl Group {
+    pub(crate) fn led_by(child: c_int) -> Option<Self> {
+        // SAFETY: no precondition.
+        let own = unsafe { getpgrp() };
+        (child > 1 && child != own).then_some(Self(child))
+    }
+
+    pub(crate) fn as_raw(self) -> c_int {
+        self.0
+    }
+
+    /// Signals the whole group.
+    pub(crate) fn signal(self, number: c_int) {
+        // SAFETY: its leader is a child that is not reaped, so that the number cannot be another group's.
+        unsafe { kill(-self.0, number) };
+    }
+
+    pub(crate) fn kill(self) {
+        self.signal(SIGKILL);
+    }
+
+    /// Signals the leader alone.
+    pub(crate) fn signal_leader(self, number: c_int) {
+        // SAFETY: a child that is not reaped.
+        unsafe { kill(self.0, number) };
+    }
+}
+
+/// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
+pub(crate) enum Told {
+    Ended,
+    Stopped { signal: c_int },
+    Continued,
+}
+
+/// Asks a child what it has to tell; `None` if nothing.
+pub(crate) fn ask_child(pid: c_int) -> Option<Told> {
+    if ask(pid, WEXITED | WNOWAIT).is_some() {
+        return Some(Told::Ended);
+    }
+    // Without WEXITED it never reaps, even if the child has ended meanwhile.
+    let info = ask(pid, WSTOPPED | WCONTINUED)?;
+    let word = |at: usize| i32::from_ne_bytes(info.0[at..at + 4].try_into().unwrap_or_default());
+    match word(SI_CODE_AT) {
+        CLD_STOPPED => Some(Told::Stopped { signal: word(SI_STATUS_AT) }),
+        CLD_CONTINUED => Some(Told::Continued),
+        _ => None,
+    }
+}
+
+fn ask(pid: c_int, options: c_int) -> Option<SignalInfo> {
+    // Zeroed beforehand: not every system does it when there is nothing to tell.
+    let mut info = SignalInfo([0; 128]);
+    // SAFETY: the result has room for any siginfo_t and lives through the call.
+    let answer = unsafe { waitid(P_PID, pid as Id, &raw mut info, options | WNOHANG) };
+    (answer == 0 && info.0[..4] != [0; 4]).then_some(info)
+}
+
+/// Reaps a child that has ended, or waits until it has.
+pub(crate) fn reap(pid: c_int) -> End {
+    let mut status = 0;
+    let mut usage = Usage::default();
+    loop {
+        // SAFETY: both results live through the call.
+        match check(unsafe { wait4(pid, &raw mut status, 0, &raw mut usage) }) {
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return End::LOST,
+        }
+    }
+    End {
+        status,
+        max_rss_kib: usage.max_rss.cast_unsigned() * RSS_UNIT / 1024,
+        user_us: usage.user.in_micros(),
+        system_us: usage.system.in_micros(),
+    }
+}
+
+pub(crate) fn ignore(number: c_int) {
+    // SAFETY: SIG_IGN is 1; no handler of ours is involved.
+    unsafe { signal(number, 1) };
+}
+
+pub(crate) fn restore_default(number: c_int) {
+    // SAFETY: SIG_DFL is 0; no handler of ours is involved.
+    unsafe { signal(number, 0) };
+}
+
+static BELL: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn ring(_signal: c_int) {
+    // SAFETY: write is allowed in a handler, the byte is alive, and the descriptor is open for good. A full
+    // bell rings as well as one with room: it does not block.
+    unsafe { write(BELL.load(Ordering::Relaxed), c"!".as_ptr().cast(), 1) };
+}
+
+/// From now on every change of a child writes a byte to `bell`, which must not block and must stay open.
+pub(crate) fn ring_on_child(bell: RawFd) {
+    BELL.store(bell, Ordering::Relaxed);
+    // SAFETY: the handler does nothing but write.
+    unsafe { signal(SIGCHLD, ring as extern "C" fn(c_int) as usize) };
+}
+
+/// Blocks exactly these signals: bit n-1 for signal n.
+pub(crate) fn set_blocked(bits: u64) {
+    let mut set = SignalSet([0; 128]);
+    // SAFETY: the set has room for any sigset_t and lives through the calls. What is no signal is refused.
+    unsafe {
+        sigemptyset(&raw mut set);
+        for number in (1..=64).filter(|number| bits & (1 << (number - 1)) != 0) {
+            sigaddset(&raw mut set, number);
+        }
+        sigprocmask(SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Waits until a descriptor is ready, a signal comes, or the time is over.
+pub(crate) fn poll_any(fds: &mut [PollFd], timeout_ms: c_int) {
+    // SAFETY: the list lives through the call and has the length that it is told. If it fails, nothing is
+    // marked as ready, as after the time.
+    if unsafe { poll(fds.as_mut_ptr(), fds.len() as PollCount, timeout_ms) } < 0 {
+        for fd in fds {
+            fd.revents = 0;
+        }
+    }
+}
+
+/// Bytes, 0 at the end, and the descriptors beside them: fewer than were sent if there was no room for all.
+pub(crate) type Received = (usize, Option<Vec<OwnedFd>>);
+
+/// Receives what is there.
+pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<Received> {
+    const ROOM: usize = CMSG_DATA_AT + MAX_FDS * size_of::<RawFd>() + CMSG_ALIGN;
+    let mut control = [0u64; ROOM.div_ceil(8)];
+    let mut slice = Slice { at: bytes.as_mut_ptr().cast(), len: bytes.len() };
+    let mut message = Message {
+        name: std::ptr::null_mut(),
+        name_len: 0,
+        slices: &raw mut slice,
+        slice_count: 1,
+        control: control.as_mut_ptr().cast(),
+        control_len: size_of_val(&control) as _,
+        flags: 0,
+    };
+    // SAFETY: everything that the message points to lives through the call, with the lengths that it names.
+    let received = unsafe { recvmsg(socket, &raw mut message, 0) };
+    let received = usize::try_from(received).map_err(|_| Error::last_os_error())?;
+    let filled = (message.control_len as usize).min(size_of_val(&control));
+    // SAFETY: the first `filled` bytes belong to the array, and any bytes are bytes.
+    let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), filled) };
+    let fds = take_descriptors(control);
+    let beside = !fds.is_empty() || message.flags & MSG_CTRUNC != 0;
+    Ok((received, beside.then_some(fds)))
+}
+
+fn take_descriptors(mut control: &[u8]) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    while control.len() >= CMSG_DATA_AT {
+        // SAFETY: long enough, and any bytes are a header; its place need not be aligned.
+        let header = unsafe { control.as_ptr().cast::<ControlHeader>().read_unaligned() };
+        let len = (header.len as u64 as usize).clamp(CMSG_DATA_AT, control.len());
+        if header.level == SOL_SOCKET && header.kind == SCM_RIGHTS {
+            for number in control[CMSG_DATA_AT..len].as_chunks::<4>().0 {
+                let number = RawFd::from_ne_bytes(*number);
+                // SAFETY: the call has just made it for us. Nobody forks between that and the mark.
+                fds.push(unsafe {
+                    fcntl(number, F_SETFD, FD_CLOEXEC);
+                    OwnedFd::from_raw_fd(number)
+                });
+            }
+        }
+        control = &control[len.next_multiple_of(CMSG_ALIGN).min(control.len())..];
+    }
+    fds
+}
+
+/// A copy of a descriptor at or above `from`, close-on-exec.
+pub(crate) fn duplicate_above(fd: RawFd, from: RawFd) -> Result<RawFd> {
+    // SAFETY: integers.
+    let copy = check(unsafe { fcntl(fd, F_DUPFD, from) })?;
+    // SAFETY: integers.
+    check(unsafe { fcntl(copy, F_SETFD, FD_CLOEXEC) })?;
+    Ok(copy)
+}
+
+/// A copy of a descriptor at `target`, which survives exec.
+pub(crate) fn duplicate_to(fd: RawFd, target: RawFd) -> Result<()> {
+    // SAFETY: integers; what `target` was is given up on purpose.
+    check(unsafe { dup2(fd, target) }).map(drop)
+}
+
+/// Closes what the host left open for whomever it starts: from 3 up to the limit, which may be absurd.
+pub(crate) fn close_inherited() {
+    const ENOUGH: u64 = 65_536;
+    let limit = open_files().map_or(ENOUGH, |limit| limit.soft.min(ENOUGH));
+    for fd in 3..limit as RawFd {
+        // SAFETY: called first of all, when nothing from 3 on belongs to this program.
+        unsafe { close(fd) };
+    }
+}
+
+/// How many descriptors may be open.
+pub(crate) fn open_files() -> Result<Limit> {
+    let mut limit = Limit::default();
+    // SAFETY: the result lives through the call.
+    check(unsafe { getrlimit(RLIMIT_NOFILE, &raw mut limit) })?;
+    Ok(limit)
+}
+
+pub(crate) fn set_open_files(limit: Limit) -> Result<()> {
+    set_limit(RLIMIT_NOFILE, limit)
+}
+
+pub(crate) fn set_limit(resource: c_int, limit: Limit) -> Result<()> {
+    // SAFETY: the limit lives through the call.
+    check(unsafe { setrlimit(resource, &raw const limit) }).map(drop)
+}
+
+pub(crate) fn set_nice(nice: c_int) -> Result<()> {
+    // SAFETY: integers.
+    check(unsafe { setpriority(PRIO_PROCESS, 0, nice) }).map(drop)
+}
+
+/// One descriptor to wait for.
+pub(crate) fn waiting(fd: &impl AsRawFd, events: i16) -> PollFd {
+    PollFd { fd: fd.as_raw_fd(), events, revents: 0 }
+}

@@ -1,0 +1,20 @@
+//! Which tiers can be had on systems other than Linux: `group`, and why not the others.
+
+use crate::Tier;
+
+/// What `auto` means.
+pub(crate) const AUTO: Tier = Tier::Group;
+
+/// Whether processes have an identity that is never used again, or why not.
+pub(crate) fn pidfs() -> Result<(), String> {
+    Err("only Linux has pidfs: start times tell processes apart".to_owned())
+}
+
+/// Whether a tier can be had, or why not.
+pub(crate) fn check(tier: Tier) -> Result<(), String> {
+    match tier {
+        Tier::Namespace => Err("only Linux has PID namespaces".to_owned()),
+        Tier::Shim => Err("only Linux has subreapers and pidfds".to_owned()),
+        Tier::Group => Ok(()),
+    }
+}

@@ -1,0 +1,70 @@
+//! Which tiers can be had on this system: found by trying, and a no has its reason.
+
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::wire::Stage;
+use crate::{Tier, identity, link};
+
+/// What `auto` means.
+pub(crate) const AUTO: Tier = Tier::Shim;
+
+/// Whether processes have an identity that is never used again, or why not.
+pub(crate) fn pidfs() -> Result<(), String> {
+    pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+        .ok()
+        .and_then(|pidfd| identity::pidfs_inode(&pidfd))
+        .map(|_| ())
+        .ok_or_else(|| "no pidfs (Linux 6.9 has it): start time and marker tell processes apart".to_owned())
+}
+
+/// Whether a tier can be had, or why not.
+pub(crate) fn check(tier: Tier) -> Result<(), String> {
+    pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(|errno| {
+        format!("the kernel has no pidfd (Linux 5.3 has it): {}", std::io::Error::from(errno))
+    })?;
+    match tier {
+        Tier::Namespace => namespace(),
+        Tier::Shim | Tier::Group => Ok(()),
+    }
+}
+
+/// Lets the keeper's own program try it, with the very calls that a shim makes.
+#[expect(clippy::disallowed_methods, reason = "a trial run of the keeper's program, which ends by itself")]
+fn namespace() -> Result<(), String> {
+    let program = link::program().map_err(|error| error.to_string())?;
+    let mut child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .arg("--probe-namespace")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut lines = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        let _ = stdout.take(4096).read_to_string(&mut lines);
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if matches!(status.code(), Some(0 | 100)) {
+        return Ok(());
+    }
+    let reasons: Vec<String> = lines.lines().filter_map(explain).collect();
+    Err(if reasons.is_empty() { "the trial ended without a word".to_owned() } else { reasons.join("; ") })
+}
+
+/// Words for a line of the trial: user namespace or not, stage, error number.
+fn explain(line: &str) -> Option<String> {
+    let mut numbers = line.split(' ').map(|number| number.parse::<i32>().ok());
+    let (user_namespace, stage, errno) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let step = match Stage::from_byte(u8::try_from(stage).ok()?)? {
+        Stage::UserMap => "mapping the user",
+        Stage::MountProc => "mounting /proc",
+        _ => "making the namespaces",
+    };
+    let way = if user_namespace == 1 { "with a user namespace" } else { "as this user" };
+    Some(format!("{way}, {step}: {}", std::io::Error::from_raw_os_error(errno)))
+}

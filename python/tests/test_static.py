@@ -1,0 +1,73 @@
+"""What can be said of the SDK without running it."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import snakepit
+from harness import ROOT, SDK
+
+PACKAGE = os.path.join(SDK, "snakepit")
+FILES = sorted(name for name in os.listdir(PACKAGE) if name.endswith(".py"))
+
+
+def source(name):
+    with open(os.path.join(PACKAGE, name)) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("name", FILES)
+def each_file_is_python_3_9(name):
+    ast.parse(source(name), feature_version=(3, 9))
+
+
+def each_file_uses_nothing_newer_than_3_9():
+    pytest.importorskip("vermin")
+    command = [sys.executable, "-c", "import vermin; vermin.main()", "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def each_file_fits_a_sitting():
+    for folder in (PACKAGE, os.path.join(SDK, "tests"), os.path.join(SDK, "bench")):
+        for name in os.listdir(folder):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name)) as file:
+                    lines = file.read().count("\n")
+                assert lines <= 500, f"{name} has {lines} lines"
+
+
+def each_file_says_what_it_owns():
+    for name in FILES:
+        assert ast.get_docstring(ast.parse(source(name))), name
+
+
+def the_version_is_the_workspaces():
+    with open(os.path.join(ROOT, "Cargo.toml")) as file:
+        version = re.search(r'\[workspace\.package\].*?^version = "([^"]+)"', file.read(), re.S | re.M).group(1)
+    assert snakepit.__version__ == version
+
+
+def the_types_hold_under_mypy_strict():
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", os.path.join(SDK, "pyproject.toml")],
+                          capture_output=True, text=True, cwd=SDK)
+    assert done.returncode == 0, done.stdout
+
+
+def what_is_exported_exists():
+    for name in snakepit.__all__:
+        assert hasattr(snakepit, name)
+
+
+def a_decorated_function_stays_a_function():
+    def add(a, b):
+        return a + b
+
+    assert snakepit.command(add) is add
+    assert snakepit.command(name="other")(add)(1, 2) == 3
+    with pytest.raises(snakepit.NoCall):
+        snakepit.context()
