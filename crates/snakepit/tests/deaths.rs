@@ -20,7 +20,7 @@ async fn pid_of_only_worker(pit: &Pit) -> u32 {
 async fn a_worker_killed_in_a_call_fails_it_within_milliseconds_and_is_replaced() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let mut times = Vec::new();
-    for round in 0..10 {
+    for round in 0..5 {
         let pid = pid_of_only_worker(&pit).await;
         let path = pit.file(&format!("started-{round}"));
         let call = tokio::spawn(pit.call::<Value>("sleepy", args! { path: path.as_str() }).into_future());
