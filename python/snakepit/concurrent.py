@@ -179,8 +179,19 @@ class Concurrent(Runner):
                     self.queue.append(running)
                     return
                 self.active += 1
-            self.life.slate[0] = running.call
+            self._note_start(running)
         self._launch(running)
+
+    def _note_start(self, running: Running) -> None:
+        """Under the lock."""
+        self.life.slate[1] = 0
+        self.life.slate[0] = running.call
+
+    def note_input(self, running: Running, index: int) -> None:
+        """One of many calls that came together begins. The slate has room for one count: the last one's."""
+        with self.lock:
+            if self.life.slate[0] == running.call:
+                self.life.slate[1] = index + 1
 
     def _launch(self, running: Running) -> None:
         """Hands a call to a thread or to the event loop."""
@@ -229,7 +240,7 @@ class Concurrent(Runner):
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()
-                    self.life.slate[0] = following.call
+                    self._note_start(following)
                 else:
                     self.active -= 1
             ended = self.draining and not self.calls

@@ -165,11 +165,10 @@ class Running:
 
     def _answer_many(self) -> "Answer":
         entries = []
-        slate = self.loop.life.slate
         for index, args in enumerate(self.args):
             try:
                 command = self.check()
-                slate[1] = index + 1
+                self.loop.note_input(self, index)
                 self.unshield()
                 value = command.run(args)
                 self.shield()

@@ -206,7 +206,7 @@ class Task:
         for index, args in enumerate(running.args):
             try:
                 command = running.check()
-                running.loop.life.slate[1] = index + 1
+                running.loop.note_input(running, index)
                 entries.append(running.entry(index, await command.run(args)))
             except BaseException as error:
                 entries.append(b"\x92\xc2" + running.loop.failure(self._reason(error)))

@@ -43,7 +43,8 @@ fn allocations_per_call(workers: usize, sessions: usize) -> f64 {
         let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
         let pit = Snakepit::builder().pool(pool).custody(custody).start().await.expect("an engine");
         for session in 0..sessions {
-            let next: u64 = pit.call("tiny", args! { number: 1 }).session(session.to_string()).await.expect("a call");
+            let next: u64 =
+                pit.call("tiny", args! { number: 1 }).session(session.to_string()).await.expect("a call");
             assert_eq!(next, 2);
         }
         // The first calls fill buffers that are kept.
@@ -65,7 +66,9 @@ fn allocations_per_call(workers: usize, sessions: usize) -> f64 {
 fn a_call_makes_five_allocations_whatever_the_number_of_workers_and_sessions() {
     let alone = allocations_per_call(1, 0);
     let among_many = allocations_per_call(8, 500);
-    println!("allocations per call: {alone:.2} with 1 worker, {among_many:.2} with 8 workers and 500 sessions");
+    println!(
+        "allocations per call: {alone:.2} with 1 worker, {among_many:.2} with 8 workers and 500 sessions"
+    );
     assert!(alone < 5.5, "{alone:.2}");
     assert!((among_many - alone).abs() < 0.5, "{alone:.2} alone, {among_many:.2} among many");
 }

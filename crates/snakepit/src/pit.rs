@@ -273,9 +273,28 @@ impl Snakepit {
         self.stop_within(STOP_GRACE).await;
     }
 
+    /// Until what was under way is finished. A call of one pool may need another pool, so all serve until the last is done.
+    async fn finished(&self) {
+        loop {
+            for pool in &self.0.pools {
+                pool.shared.finished().await;
+            }
+            if self.0.pools.iter().all(|pool| pool.shared.is_done()) {
+                return;
+            }
+        }
+    }
+
     /// As [`Snakepit::stop`], with another time for what is under way.
     pub async fn stop_within(&self, grace: Duration) {
-        futures_util::future::join_all(self.0.pools.iter().map(|pool| pool.crew.stop(grace))).await;
+        let pools = &self.0.pools;
+        for pool in pools {
+            pool.shared.close();
+        }
+        if !grace.is_zero() && tokio::time::timeout(grace, self.finished()).await.is_err() {
+            tracing::warn!(?grace, "calls were cut short: they did not finish in time");
+        }
+        futures_util::future::join_all(pools.iter().map(|pool| pool.crew.stop())).await;
         stop_run(self.0.run.clone()).await;
     }
 }

@@ -1,7 +1,9 @@
 //! Tools: functions of the host that its workers may call while their own call runs.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -160,6 +162,12 @@ fn failed<E: fmt::Display>(error: &E) -> RemoteError {
     RemoteError { type_name: Some(name.into()), ..RemoteError::new("exception", error.to_string()) }
 }
 
+/// A worker waits for an answer, whatever becomes of the tool.
+fn panicked(panic: &(dyn Any + Send)) -> RemoteError {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    RemoteError::new("exception", format!("the tool panicked: {}", text.unwrap_or("it did not say why")))
+}
+
 fn bad_arguments(error: &crate::value::ValueError) -> RemoteError {
     RemoteError::new("bad_argument", error.to_string())
 }
@@ -212,11 +220,14 @@ impl Call {
             Err(error) => futures_util::future::ready(Err(error)).boxed(),
             Ok(run) => async move {
                 let asking = Asking::new(berth);
-                match Arc::clone(&chain).scope(async { run(args, context).await }).await? {
+                let asked = AssertUnwindSafe(async { run(args, context).await }).catch_unwind();
+                match Arc::clone(&chain).scope(asked).await.unwrap_or_else(|panic| Err(panicked(&*panic)))? {
                     ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),
                     // Items are made while they are read: in the same chain, and the call asks until the last.
                     ToolAnswer::Stream(items) => {
-                        let items = chain.scope_stream(items).inspect(move |_| _ = &asking);
+                        let items = AssertUnwindSafe(items).catch_unwind();
+                        let items = items.map(|item| item.unwrap_or_else(|panic| Err(panicked(&*panic))));
+                        let items = chain.scope_stream(items.boxed()).inspect(move |_| _ = &asking);
                         Ok(ToolAnswer::Stream(items.boxed()))
                     }
                 }

@@ -97,6 +97,8 @@ pub struct Spawner {
     max_frame: usize,
     output: Arc<Output>,
     process: Arc<OnceLock<custody::Worker>>,
+    /// Gone when nobody waits for the process any more.
+    wanted: Arc<()>,
 }
 
 impl Spawner {
@@ -107,7 +109,16 @@ impl Spawner {
         (concurrency, max_frame): (usize, usize),
         output: Arc<Output>,
     ) -> Self {
-        Self { run, worker, pool, concurrency, max_frame, output, process: Arc::default() }
+        Self {
+            run,
+            worker,
+            pool,
+            concurrency,
+            max_frame,
+            output,
+            process: Arc::default(),
+            wanted: Arc::default(),
+        }
     }
 
     /// The worker's name.
@@ -163,9 +174,18 @@ impl Spawner {
             .stdin(custody::Stdio::Null)
             .stdout(out_writer)
             .stderr(err_writer);
-        let spawned = tokio::task::spawn_blocking(move || run.spawn(command)).await;
+        let (noted, wanted) = (Arc::clone(&self.process), Arc::downgrade(&self.wanted));
+        let spawned = tokio::task::spawn_blocking(move || {
+            let process = run.spawn(command)?;
+            let _ = noted.set(process.clone());
+            // Whoever wanted it has lost patience meanwhile, and may have looked for it before it was noted.
+            if wanted.strong_count() == 0 {
+                let _ = process.kill();
+            }
+            Ok::<_, StartError>(process)
+        });
+        let spawned = spawned.await;
         let process = spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))??;
-        let _ = self.process.set(process.clone());
         self.output.capture(out_reader, "stdout");
         self.output.capture(err_reader, "stderr");
         Ok(process)

@@ -55,6 +55,18 @@ impl Options {
         self.extras.get_or_insert_default()
     }
 
+    /// Inside a tool: notes who waits for this, unless too many do.
+    pub(crate) fn note_chain(&mut self) -> Result<(), CallError> {
+        if let (Ok(pool), Some(chain)) = (&self.target, Chain::current()) {
+            if chain.links().len() >= MAX_NESTING {
+                let cycle = format!("{chain}{}.{}", pool.name, self.command.name);
+                return Err(CallError::Cycle { depth: chain.links().len(), cycle });
+            }
+            self.extras.get_or_insert_default().chain = Some(chain);
+        }
+        Ok(())
+    }
+
     pub(crate) fn begin(self, input: Result<Encoded, ValueError>) -> Result<Waiting, CallError> {
         let input = input
             .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })?;
@@ -62,14 +74,8 @@ impl Options {
     }
 
     pub(crate) fn begin_with(mut self, input: Input) -> Result<Waiting, CallError> {
+        self.note_chain()?;
         let pool = self.target?;
-        if let Some(chain) = Chain::current() {
-            if chain.links().len() >= MAX_NESTING {
-                let cycle = format!("{chain}{}.{}", pool.name, self.command.name);
-                return Err(CallError::Cycle { depth: chain.links().len(), cycle });
-            }
-            self.extras.get_or_insert_default().chain = Some(chain);
-        }
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
         let default = if streams { pool.config.stream_timeout } else { pool.config.call_timeout };
         let plan = Plan {

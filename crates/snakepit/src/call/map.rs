@@ -126,6 +126,8 @@ impl<T> Running<T> {
 struct Work<T> {
     job: Arc<Job>,
     inputs: std::iter::Fuse<Inputs>,
+    /// Taken, and not sent yet.
+    next_input: Option<Result<Encoded, ValueError>>,
     chunk: Option<usize>,
     taken: usize,
     running: Running<T>,
@@ -143,7 +145,8 @@ struct Job {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Work<T> {
-    fn new(map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
+    fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
+        map.options.note_chain()?;
         let pool = map.options.target?;
         let job = Job {
             timeout: map.options.timeout.unwrap_or(pool.config.call_timeout),
@@ -155,6 +158,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         Ok(Self {
             job: Arc::new(job),
             inputs: map.inputs.fuse(),
+            next_input: None,
             chunk: map.chunk,
             taken: 0,
             running,
@@ -185,13 +189,20 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         let wanted = 2 * self.job.pool.scheduler().berths().count().max(1);
         while self.running.len() < wanted {
             let size = self.chunk.unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
-            let size = if self.job.pool.takes_many() { size } else { 1 };
+            let size = if self.job.sends_many() { size } else { 1 };
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;
             let first = self.taken;
-            while inputs.len() < size && bytes < CHUNK_BYTES {
-                let Some(input) = self.inputs.next() else { break };
-                bytes += input.as_ref().map_or(0, Encoded::payload_len);
+            let most = CHUNK_BYTES.min(self.job.pool.config.max_frame / 4);
+            while inputs.len() < size && bytes < most {
+                let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
+                let length = input.as_ref().map_or(0, Encoded::payload_len);
+                if length > most && !inputs.is_empty() {
+                    // A large one travels alone: together with others it might be too large.
+                    self.next_input = Some(input);
+                    break;
+                }
+                bytes += length;
                 inputs.push(input);
                 self.taken += 1;
             }
@@ -206,6 +217,12 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
 }
 
 impl Job {
+    /// Whether inputs travel together. Nested calls are served inside others, one at a time.
+    fn sends_many(&self) -> bool {
+        let nested = self.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
+        self.pool.takes_many() && !nested
+    }
+
     async fn run<T: DeserializeOwned>(
         &self,
         inputs: Vec<Result<Encoded, ValueError>>,
@@ -252,14 +269,14 @@ impl Job {
     }
 
     async fn send(&self, mut inputs: Vec<Encoded>) -> Result<Encoded, (CallError, Option<usize>)> {
-        let many = self.pool.takes_many();
+        let many = self.sends_many();
         let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| {
             Box::new(Extras {
                 session: extras.session.clone(),
                 metadata: extras.metadata.clone(),
                 stream: None,
-                chain: None,
+                chain: extras.chain.clone(),
             })
         });
         let plan = Plan {

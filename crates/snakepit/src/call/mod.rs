@@ -30,6 +30,9 @@ use crate::pool::{Command, QueueKey, Slot};
 use crate::value::Encoded;
 use ticket::{End, Progress, Ticket};
 
+/// How often a call may come back from workers that ended before they started it.
+const MAX_RETURNS: u8 = 3;
+
 /// The number of a call, unique in its process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallId(pub(crate) u64);
@@ -81,6 +84,8 @@ pub struct Call {
     pub(crate) key: QueueKey,
     /// The place at a worker that it takes up, once it has one.
     pub(crate) slot: Option<Slot>,
+    /// How often it came back from a worker that had not started it.
+    pub(crate) returns: u8,
 }
 
 impl fmt::Debug for Call {
@@ -177,7 +182,13 @@ impl Call {
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
+    ///
+    /// One that comes back again and again is most likely why its workers end: then it fails with the last one.
     pub fn give_back(mut self) {
+        if self.returns == MAX_RETURNS {
+            return;
+        }
+        self.returns += 1;
         if let Some(slot) = self.slot.take() {
             let pool = Arc::clone(&slot.berth().pool);
             drop(slot);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 use super::ticket::{End, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input};
 use crate::pool::{self, AUTOPSY_PATIENCE, Command, Limit, QueueKey, Whereabouts, Wish};
-use crate::value::Encoded;
+use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
 
 /// What a call is to be.
@@ -22,6 +22,23 @@ pub(crate) struct Plan {
     pub(crate) queue_timeout: Duration,
     pub(crate) priority: i8,
     pub(crate) extras: Option<Box<Extras>>,
+}
+
+impl Plan {
+    /// An upper bound of the bytes that it takes to send it. A worker refuses a longer frame than was agreed, and is lost.
+    fn length(&self) -> usize {
+        /// The header of a text, a number, or the name of an option.
+        const SMALL: usize = 16;
+        let arguments = match &self.input {
+            Input::One(input) => input.payload_len(),
+            Input::Many(inputs) => inputs.iter().map(Encoded::payload_len).sum(),
+        };
+        let extras = self.extras.as_ref().map_or(0, |extras| {
+            let metadata = extras.metadata.iter().map(|(key, value)| key.len() + value.len() + SMALL);
+            metadata.sum::<usize>() + extras.session.as_ref().map_or(0, |session| session.len()) + 6 * SMALL
+        });
+        arguments + self.command.name.len() + extras + 4 * SMALL
+    }
 }
 
 /// What came of one wait.
@@ -73,6 +90,12 @@ impl Waiting {
         plan: Plan,
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
+        let length = plan.length();
+        if length > pool.config.max_frame {
+            let message = format!("they are {length} bytes long, and max_frame is {}", pool.config.max_frame);
+            let source = ValueError::unsendable(message);
+            return Err(CallError::Arguments { command: plan.command.name.to_string(), source });
+        }
         let id = pool::next_call_id();
         let ticket = Arc::new(Ticket::default());
         let began = Instant::now();
@@ -87,6 +110,7 @@ impl Waiting {
             ticket: Arc::clone(&ticket),
             key,
             slot: None,
+            returns: 0,
         };
         submit(&pool, call)?;
         Ok(Self {
@@ -303,7 +327,7 @@ impl Drop for TimeIsUp {
 }
 
 /// A time as long as `Duration::MAX` is no overflow, only late.
-fn after(began: Instant, time: Duration) -> Instant {
+pub(crate) fn after(began: Instant, time: Duration) -> Instant {
     const LATE: Duration = Duration::from_hours(24 * 365 * 10);
     began + time.min(LATE)
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::session::Ended;
 use super::{Health, Shared};
 use crate::adapter::{Handle, Reason, Spawner, StartError};
-use crate::call::CallError;
+use crate::call::waiting::after;
 use crate::custody::{Run, WorkerId};
 use crate::worker::{Berth, Ending, Order, Output, tend};
 
@@ -31,7 +31,7 @@ pub(crate) struct Crew(mpsc::UnboundedSender<Directive>);
 #[derive(Debug)]
 enum Directive {
     Scale(usize),
-    Stop { grace: Duration, done: oneshot::Sender<()> },
+    Stop(oneshot::Sender<()>),
 }
 
 /// What the tasks of the workers report.
@@ -42,14 +42,9 @@ enum News {
 }
 
 /// How a worker's task ended.
-struct Left {
-    post: usize,
-    how: How,
-}
-
-enum How {
+enum Left {
     NotStarted(StartError),
-    Ended { ending: Ending, age: Duration },
+    Ended { berth: Arc<Berth>, ending: Ending },
 }
 
 impl Crew {
@@ -70,6 +65,7 @@ impl Crew {
             tasks: JoinSet::new(),
             starting: 0,
             serving: BTreeMap::new(),
+            leaving: Vec::new(),
             failures: 0,
             pause_until: None,
             trouble: None,
@@ -84,10 +80,10 @@ impl Crew {
         let _ = self.0.send(Directive::Scale(workers));
     }
 
-    /// Lets what is in flight finish for so long, then ends every worker.
-    pub(crate) async fn stop(&self, grace: Duration) {
+    /// Ends every worker.
+    pub(crate) async fn stop(&self) {
         let (done, gone) = oneshot::channel();
-        if self.0.send(Directive::Stop { grace, done }).is_ok() {
+        if self.0.send(Directive::Stop(done)).is_ok() {
             let _ = gone.await;
         }
     }
@@ -102,6 +98,8 @@ struct Roster {
     tasks: JoinSet<Left>,
     starting: usize,
     serving: BTreeMap<usize, Arc<Berth>>,
+    /// Those that finish what they have.
+    leaving: Vec<Arc<Berth>>,
     failures: u32,
     pause_until: Option<Instant>,
     trouble: Option<Arc<str>>,
@@ -114,7 +112,7 @@ impl Roster {
         mut orders: mpsc::UnboundedReceiver<Directive>,
         mut news: mpsc::UnboundedReceiver<News>,
     ) {
-        let mut sessions_at = Instant::now() + self.shared.config.session_ttl;
+        let mut sessions_at = after(Instant::now(), self.shared.config.session_ttl);
         loop {
             self.fill_up();
             self.tell_health();
@@ -122,12 +120,12 @@ impl Roster {
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Directive::Scale(workers)) => self.scale(workers),
-                    Some(Directive::Stop { grace, done }) => {
-                        self.stop(grace, news).await;
+                    Some(Directive::Stop(done)) => {
+                        self.stop(news).await;
                         let _ = done.send(());
                         return;
                     }
-                    None => return self.stop(Duration::ZERO, news).await,
+                    None => return self.stop(news).await,
                 },
                 Some(heard) = news.recv() => self.hear(heard),
                 Some(left) = self.tasks.join_next() => {
@@ -143,7 +141,7 @@ impl Roster {
                     for session in ended {
                         tell_of_session_end(&self.shared, &session);
                     }
-                    sessions_at = Instant::now() + next.max(Duration::from_millis(10));
+                    sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
                 }
             }
         }
@@ -197,16 +195,14 @@ impl Roster {
                     berth.order(Order::Retire(Reason::Stopped));
                 }
             }
-            News::Leaving(post) => {
-                self.serving.remove(&post);
-            }
+            News::Leaving(post) => self.leaving.extend(self.serving.remove(&post)),
         }
     }
 
     fn bury(&mut self, left: Result<Left, tokio::task::JoinError>) {
         let Ok(left) = left else { return };
-        let failure = match left.how {
-            How::NotStarted(error) => {
+        let failure = match left {
+            Left::NotStarted(error) => {
                 self.starting -= 1;
                 let said = error.to_string();
                 tracing::warn!(pool = %self.shared.name, error = %said, "a worker could not be started");
@@ -215,8 +211,13 @@ impl Roster {
                 }
                 Some((said, true))
             }
-            How::Ended { ending, age } => {
-                self.serving.remove(&left.post);
+            Left::Ended { berth, ending } => {
+                // Its index may belong to another one by now.
+                if self.serving.get(&berth.post).is_some_and(|serving| Arc::ptr_eq(serving, &berth)) {
+                    self.serving.remove(&berth.post);
+                }
+                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
+                let age = berth.ready_at.elapsed();
                 match ending {
                     Ending::Told => None,
                     Ending::Untold(autopsy) => {
@@ -236,18 +237,12 @@ impl Roster {
         }
     }
 
-    async fn stop(mut self, grace: Duration, mut news: mpsc::UnboundedReceiver<News>) {
-        let waiting = self.shared.scheduler().close();
-        for call in waiting {
-            call.fail(CallError::Stopped);
-        }
-        if let Some(first) = self.first.take() {
-            drop(first);
-        }
-        // What is under way finishes first, the nested calls that it makes included: until then all workers serve.
-        let idle = until_idle(Arc::clone(&self.shared));
-        if !grace.is_zero() && tokio::time::timeout(grace, idle).await.is_err() {
-            tracing::warn!(pool = %self.shared.name, ?grace, "calls were cut short: they did not finish in time");
+    /// Ends every worker, whatever it has.
+    async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
+        self.shared.shut();
+        drop(self.first.take());
+        while let Ok(heard) = news.try_recv() {
+            self.hear(heard);
         }
         self.end_all();
         loop {
@@ -263,7 +258,8 @@ impl Roster {
     }
 
     fn end_all(&self) {
-        self.serving.values().for_each(|berth| berth.order(Order::End(Reason::Stopped)));
+        let all = self.serving.values().chain(&self.leaving);
+        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
     }
 }
 
@@ -271,22 +267,6 @@ async fn wait_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Until no worker holds a call.
-async fn until_idle(shared: Arc<Shared>) {
-    loop {
-        let berths: Vec<Arc<Berth>> = {
-            let scheduler = shared.scheduler();
-            if scheduler.held() + scheduler.depth() == 0 {
-                return;
-            }
-            scheduler.berths().cloned().collect()
-        };
-        for berth in berths {
-            berth.holds_at_most(0).await;
-        }
     }
 }
 
@@ -306,7 +286,7 @@ async fn life(
         Ok(started) => started,
         Err(error) => {
             shared.scheduler().vacate(post);
-            return Left { post, how: How::NotStarted(error) };
+            return Left::NotStarted(error);
         }
     };
     shared.learn(handle.introduction());
@@ -315,9 +295,8 @@ async fn life(
     let _ = news.send(News::Serving(Arc::clone(&berth)));
     shared.feed(post);
     let grace = shared.config.cancel_grace.terminate;
-    let ready_at = berth.ready_at;
-    let ending = tend(berth, grace, || drop(news.send(News::Leaving(post)))).await;
-    Left { post, how: How::Ended { ending, age: ready_at.elapsed() } }
+    let ending = tend(Arc::clone(&berth), grace, || drop(news.send(News::Leaving(post)))).await;
+    Left::Ended { berth, ending }
 }
 
 async fn start(

@@ -6,16 +6,17 @@
 mod config;
 mod crew;
 mod estimate;
+mod handing;
 mod reference;
 mod scheduler;
 mod session;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::Crew;
@@ -32,6 +33,7 @@ use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::Berth;
 use estimate::Estimate;
+use handing::Handing;
 pub(crate) use scheduler::Wish;
 use scheduler::{Load, Placed, Scheduler};
 use session::{Sessions, Visit};
@@ -98,6 +100,10 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) health: watch::Sender<Health>,
+    /// Somebody may wait for the last call to end.
+    done: Notify,
+    /// Calls that workers hold.
+    in_hand: AtomicUsize,
     takes_many: AtomicBool,
     scheduler: Mutex<Scheduler>,
     commands: RwLock<HashMap<Box<str>, Arc<Command>>>,
@@ -119,6 +125,8 @@ impl Shared {
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
             health: watch::Sender::new(Health::Starting),
+            done: Notify::new(),
+            in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             scheduler: Mutex::new(Scheduler::new(config.concurrency, config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
@@ -217,9 +225,20 @@ impl Shared {
         }
     }
 
+    /// A worker takes no more calls; what only it was to serve goes to the others.
+    pub(crate) fn retire(self: &Arc<Self>, post: usize) {
+        let bound = self.scheduler().retire(post);
+        for call in bound {
+            self.requeue(call);
+        }
+    }
+
     /// Takes back a call that still waits. None: a worker has it, or had it.
     pub(crate) fn withdraw(&self, key: QueueKey) -> Option<Call> {
-        self.scheduler().withdraw(key)
+        let mut scheduler = self.scheduler();
+        let call = scheduler.withdraw(key);
+        self.note_if_done(&scheduler);
+        call
     }
 
     /// Tells a worker that a session it has served is over.
@@ -283,7 +302,12 @@ impl Shared {
                 Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
             };
         }
+        // Its caller went away while it was on its way here.
+        if call.is_abandoned() {
+            return;
+        }
         berth.calls.fetch_add(1, Ordering::Relaxed);
+        let _handing = Handing::begin();
         Arc::clone(&berth.handle).execute(call);
     }
 
@@ -305,11 +329,50 @@ impl Shared {
         let next = {
             let mut scheduler = self.scheduler();
             scheduler.release(berth, load);
-            scheduler.next_for(load.post)
+            self.note_if_done(&scheduler);
+            if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
         };
         if let Some(call) = next {
             self.hand_over(call);
             self.feed(load.post);
+        }
+    }
+
+    /// Gives back what waits, and takes no more calls but nested ones.
+    pub(crate) fn close(&self) {
+        let waiting = self.scheduler().close();
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
+    }
+
+    /// Takes no more calls at all: the workers are about to end.
+    pub(crate) fn shut(&self) {
+        let waiting = self.scheduler().shut();
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
+    }
+
+    /// Whether it was closed and what was under way is finished, at workers that leave, too.
+    pub(crate) fn is_done(&self) -> bool {
+        self.scheduler().is_drained() && self.in_hand.load(Ordering::SeqCst) == 0
+    }
+
+    fn note_if_done(&self, scheduler: &Scheduler) {
+        if scheduler.is_drained() && self.in_hand.load(Ordering::SeqCst) == 0 {
+            self.done.notify_waiters();
+        }
+    }
+
+    /// Until what was under way when it was closed is finished.
+    pub(crate) async fn finished(&self) {
+        loop {
+            let done = self.done.notified();
+            if self.is_done() {
+                return;
+            }
+            done.await;
         }
     }
 }
@@ -329,6 +392,7 @@ pub(crate) struct Slot {
 impl Slot {
     fn new(berth: Arc<Berth>, load: Load) -> Self {
         berth.takes();
+        berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
         Self { berth, load }
     }
 
@@ -340,6 +404,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.berth.puts_down();
+        self.berth.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
         self.berth.pool.release(&self.berth, self.load);
     }
 }
@@ -347,7 +412,8 @@ impl Drop for Slot {
 impl Call {
     /// How long it will take, as far as one can tell.
     pub(crate) fn nanos(&self) -> u32 {
-        let each = self.command.estimate.nanos();
+        // A stream takes as long as its reader does.
+        let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
         match &self.input {
             Input::One(_) => each,
             Input::Many(inputs) => each.saturating_mul(inputs.len() as u32),

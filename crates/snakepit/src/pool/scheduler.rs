@@ -98,6 +98,7 @@ struct Post {
     bound: BTreeMap<QueueKey, Call>,
     condition: Condition,
     listed: [bool; 3],
+    listed_asking: bool,
 }
 
 /// See the module.
@@ -112,7 +113,16 @@ pub(crate) struct Scheduler {
     lists: [VecDeque<usize>; 3],
     /// Posts with calls that wait for a tool; entries may be out of date.
     askers: VecDeque<usize>,
-    open: bool,
+    door: Door,
+}
+
+/// Who may still come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Door {
+    Open,
+    /// What is under way finishes, and nested calls are a part of that.
+    Closing,
+    Shut,
 }
 
 impl Scheduler {
@@ -126,7 +136,7 @@ impl Scheduler {
             vacant: Vec::new(),
             lists: Default::default(),
             askers: VecDeque::new(),
-            open: true,
+            door: Door::Open,
         }
     }
 
@@ -183,22 +193,22 @@ impl Scheduler {
             bound: BTreeMap::new(),
             condition: Condition::Full,
             listed: [false; 3],
+            listed_asking: false,
         });
         self.relist(index);
     }
 
-    /// A worker takes no more calls. What was bound to it goes to the others.
-    pub(crate) fn retire(&mut self, index: usize) -> bool {
-        let Some(post) = self.posts.get_mut(index).and_then(Option::take) else { return false };
+    /// A worker takes no more calls. Gives those that were bound to it, for the others.
+    pub(crate) fn retire(&mut self, index: usize) -> Vec<Call> {
+        let Some(post) = self.posts.get_mut(index).and_then(Option::take) else { return Vec::new() };
+        self.askers.retain(|asker| *asker != index);
         self.bound -= post.bound.len();
-        self.queue.extend(post.bound);
-        true
+        post.bound.into_values().collect()
     }
 
     /// Finds a worker for a new call, or a place in the queue.
     pub(crate) fn offer(&mut self, call: Call, wish: Wish, limit: Limit) -> Placed {
-        // A pool that closes lets what is under way finish, and nested calls are a part of that.
-        if !self.open && !call.key.is_nested() {
+        if !self.admits(&call) {
             return Placed::Closed(call);
         }
         match wish {
@@ -212,10 +222,13 @@ impl Scheduler {
                 if self.has_free_place(index) {
                     return Placed::Now(self.assign(index, call, false));
                 }
+                if call.key.is_nested() && self.lends(index) {
+                    return Placed::Now(self.assign(index, call, true));
+                }
                 if matches!(wish, Wish::OnlyNow(_)) {
                     return Placed::Busy(call);
                 }
-                if limit == Limit::Holds && self.depth() >= self.limit {
+                if limit == Limit::Holds && self.depth() >= self.limit && !call.key.is_nested() {
                     let depth = self.depth();
                     return Placed::Saturated(call, depth);
                 }
@@ -242,8 +255,10 @@ impl Scheduler {
     }
 
     /// A call that its worker never started stands again where it stood.
+    ///
+    /// Nobody waits any more for one whose caller has gone away meanwhile.
     pub(crate) fn requeue(&mut self, call: Call) -> Placed {
-        if !self.open {
+        if !self.admits(&call) || call.ticket.is_abandoned() {
             return Placed::Closed(call);
         }
         if let Some((index, guest)) = self.choose(&call) {
@@ -277,6 +292,7 @@ impl Scheduler {
         let Some(post) = self.own_post(berth) else { return };
         if load.nested {
             post.guests -= 1;
+            self.list_asker(load.post);
         } else {
             post.held -= 1;
             post.nanos -= u64::from(load.nanos);
@@ -288,7 +304,15 @@ impl Scheduler {
     pub(crate) fn asks(&mut self, berth: &Arc<Berth>) {
         if let Some(post) = self.own_post(berth) {
             post.asking += 1;
-            self.askers.push_back(berth.post);
+            self.list_asker(berth.post);
+        }
+    }
+
+    /// A post is listed once, however many of its calls wait for tools.
+    fn list_asker(&mut self, index: usize) {
+        let Some(post) = self.posts[index].as_mut() else { return };
+        if post.guests < post.asking && !std::mem::replace(&mut post.listed_asking, true) {
+            self.askers.push_back(index);
         }
     }
 
@@ -328,10 +352,29 @@ impl Scheduler {
         Some(self.assign(index, call, guest))
     }
 
-    /// No more calls are taken, and those that wait are given back.
+    fn admits(&self, call: &Call) -> bool {
+        match self.door {
+            Door::Open => true,
+            Door::Closing => call.key.is_nested(),
+            Door::Shut => false,
+        }
+    }
+
+    /// No more calls are taken but nested ones, and those that wait are given back.
     pub(crate) fn close(&mut self) -> Vec<Call> {
-        self.open = false;
+        self.door = Door::Closing;
         self.drain()
+    }
+
+    /// No more calls are taken at all.
+    pub(crate) fn shut(&mut self) -> Vec<Call> {
+        self.door = Door::Shut;
+        self.drain()
+    }
+
+    /// Whether it closes and nothing waits.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.door != Door::Open && self.depth() == 0
     }
 
     /// Takes everything out of the queue.
@@ -369,13 +412,19 @@ impl Scheduler {
         }
         if call.key.is_nested() {
             while let Some(index) = self.askers.pop_front() {
-                let Some(post) = self.posts[index].as_ref() else { continue };
-                if post.guests < post.asking {
+                let Some(post) = self.posts[index].as_mut() else { continue };
+                post.listed_asking = false;
+                if self.lends(index) {
                     return Some((index, true));
                 }
             }
         }
         None
+    }
+
+    /// Whether a nested call may have the place of one that waits for a tool.
+    fn lends(&self, index: usize) -> bool {
+        self.post(index).is_some_and(|post| post.guests < post.asking)
     }
 
     fn has_free_place(&self, index: usize) -> bool {
@@ -389,7 +438,8 @@ impl Scheduler {
         if call.key.is_nested() && post.guests < post.asking {
             return Room::Lent;
         }
-        let ahead = post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking == 0;
+        let waits = post.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
+        let ahead = post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking == 0 && !waits;
         if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
     }
 
@@ -405,6 +455,7 @@ impl Scheduler {
         let berth = Arc::clone(&post.berth);
         call.ticket.set_place(Place::With(Arc::clone(&berth)));
         call.slot = Some(super::Slot::new(berth, load));
+        self.list_asker(index);
         self.relist(index);
         call
     }

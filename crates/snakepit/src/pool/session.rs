@@ -15,6 +15,9 @@ use crate::worker::Berth;
 /// The most bytes that one session may keep.
 const STORE_LIMIT: usize = 16 << 20;
 
+/// Longer than this is for ever.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 10);
+
 /// A session, as [`crate::PoolRef::sessions`] shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -90,7 +93,7 @@ impl Session {
 
 impl Sessions {
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
-        Self { ttl, limit, table: Mutex::default() }
+        Self { ttl: ttl.min(NEVER), limit, table: Mutex::default() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -91,6 +91,8 @@ pub(super) struct State {
     /// Who waits for the first answer.
     pub(super) ready: Option<oneshot::Sender<Ready>>,
     closed: bool,
+    /// Nobody will look for answers any more.
+    gave_up: bool,
 }
 
 /// Who sees to the outbox.
@@ -163,6 +165,12 @@ impl Connection {
     /// Sends a call.
     pub(crate) fn execute(&self, call: Call) {
         let mut state = self.state();
+        if state.gave_up {
+            // It was chosen for this worker before the worker's end was known.
+            drop(state);
+            call.give_back();
+            return;
+        }
         let id = call.id().get();
         if let Err(source) = messages::write_call(&mut state.outbox, &call) {
             drop(state);
@@ -174,6 +182,10 @@ impl Connection {
             state.busy_since = Some(Instant::now());
         }
         state.next_turn += 1;
+        if call.is_abandoned() {
+            // Its caller went away before it was here, and could not ask the worker.
+            state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
+        }
         let held = Held { call, turn: state.next_turn, unsent: state.closed };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
@@ -354,6 +366,7 @@ impl Connection {
         let started = if tells_what_it_started { self.slate.started().ok() } else { None };
         let mut state = self.state();
         state.closed = true;
+        state.gave_up = true;
         state.tools.drain().for_each(|(_, tool)| tool.task.abort());
         let last_turn = started.map(|started| {
             let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);

@@ -276,6 +276,15 @@ fn host_call(
 
 fn send_with_id(connection: &Connection, kind: Kind, call: u64, id: u64, value: &Encoded) {
     match messages::with_id(id, value) {
+        // The worker would refuse it, and be lost with all that it has.
+        Ok(payload) if payload.payload_len() > connection.max_frame => {
+            let message = format!(
+                "the tool's answer is {} bytes long, and max_frame is {}",
+                payload.payload_len(),
+                connection.max_frame
+            );
+            send_error(connection, call, id, &RemoteError::new("bad_value", message));
+        }
         Ok(payload) => connection.send(kind, call, &payload),
         Err(error) => send_error(connection, call, id, &RemoteError::new("bad_value", error.to_string())),
     }

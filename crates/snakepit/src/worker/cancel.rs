@@ -40,8 +40,7 @@ async fn escalate(berth: Arc<Berth>, call: CallId, ticket: Arc<Ticket>) {
     }
     tracing::warn!(worker = %berth.id, call = call.get(), "a cancelled call does not end: its worker is replaced");
     berth.order(Order::Retire(Reason::Stopped));
-    // Its neighbours finish first; each has a deadline of its own.
-    berth.holds_at_most(1).await;
+    berth.only_stubborn_ones_left(&ticket).await;
     if !ticket.has_ended() {
         berth.order(Order::End(Reason::Stubborn(call)));
     }

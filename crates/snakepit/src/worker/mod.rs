@@ -21,6 +21,7 @@ pub use output::OutputLine;
 pub(crate) use tend::{Ending, tend};
 
 use crate::adapter::{Handle, Reason};
+use crate::call::ticket::Ticket;
 use crate::custody::{self, WorkerId};
 use crate::pool;
 
@@ -36,6 +37,8 @@ pub(crate) struct Berth {
     pub(crate) calls: AtomicU64,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
+    /// Calls of these that were cancelled and do not end.
+    stubborn: AtomicUsize,
     /// Whether somebody waits for it to put calls down.
     watched: AtomicBool,
     put_down: Notify,
@@ -78,6 +81,7 @@ impl Berth {
             calls: AtomicU64::new(0),
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
+            stubborn: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
             orders: watch::Sender::new(Order::Serve),
@@ -109,6 +113,26 @@ impl Berth {
             }
             put_down.await;
         }
+    }
+
+    /// Until the neighbours of a call that does not end have finished, unless they do not end either. Each has a deadline
+    /// of its own. A worker that does one call at a time has none: those behind it are given to others.
+    pub(crate) async fn only_stubborn_ones_left(&self, call: &Ticket) {
+        if self.pool.config.concurrency == 1 {
+            return;
+        }
+        self.watched.store(true, Ordering::SeqCst);
+        self.stubborn.fetch_add(1, Ordering::SeqCst);
+        self.put_down.notify_waiters();
+        loop {
+            let put_down = self.put_down.notified();
+            if call.has_ended() || self.in_hand.load(Ordering::SeqCst) <= self.stubborn.load(Ordering::SeqCst)
+            {
+                break;
+            }
+            put_down.await;
+        }
+        self.stubborn.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Tells it what to do; an order never gets milder.

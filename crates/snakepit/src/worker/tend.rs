@@ -17,6 +17,9 @@ use crate::pool::AUTOPSY_PATIENCE;
 /// How long a worker may take to say goodbye after its last call, before TERM.
 const GOODBYE: Duration = Duration::from_secs(3);
 
+/// How long a killed process may take to be gone. It is a matter of milliseconds, unless the kernel holds it.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How a worker came to its end.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -40,7 +43,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
                 _ = orders.changed() => {}
             },
             Order::Retire(reason) => {
-                berth.pool.scheduler().retire(berth.post);
+                berth.pool.retire(berth.post);
                 if let Some(leaves) = leaves.take() {
                     leaves();
                 }
@@ -53,7 +56,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
             Order::End(reason) => break reason,
         }
     };
-    berth.pool.scheduler().retire(berth.post);
+    berth.pool.retire(berth.post);
     let outcome = match &ending {
         Reason::Stopped => {
             let _ = tokio::time::timeout(GOODBYE, berth.terminate(ending.clone())).await;
@@ -110,12 +113,14 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
         Reason::Broken(_) if ended => &Reason::Died,
         other => other,
     };
+    if let Some(process) = berth.handle.process().filter(|_| !ended) {
+        // It must not start a call that another one is about to be given.
+        let _ = process.kill();
+        let _ = tokio::time::timeout(KILL_PATIENCE, process.exited()).await;
+    }
     // The calls that it surely did not start go to others now, the rest wait for the autopsy.
     berth.terminate(reason.clone()).await;
     if let Some(process) = berth.handle.process() {
-        if !ended {
-            let _ = process.kill();
-        }
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, berth.output.complete()).await;
     }

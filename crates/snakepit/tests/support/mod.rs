@@ -2,11 +2,15 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use snakepit::custody::Config;
-use snakepit::{Builder, Pool, PythonWorker, Snakepit};
+use snakepit::{Builder, CallError, Pool, PythonWorker, Snakepit};
 use tempfile::TempDir;
+
+/// How long something may take that takes milliseconds on a machine with nothing else to do.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A worker of the tests.
 pub(crate) fn worker(file: &str) -> Pool {
@@ -15,7 +19,23 @@ pub(crate) fn worker(file: &str) -> Pool {
 
 /// The same, to be changed before it becomes a pool.
 pub(crate) fn python(file: &str) -> PythonWorker {
-    PythonWorker::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(file))
+    PythonWorker::new(workers().join(file))
+}
+
+/// A worker without the SDK, which misbehaves in the named way.
+pub(crate) fn raw(mode: &str) -> Pool {
+    let file = workers().join("raw.py").into_os_string();
+    Pool::command(["python3".into(), file, mode.into()]).name("raw").workers(1)
+}
+
+fn workers() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
+}
+
+/// How many rounds a test of a race makes: all, or a twentieth if `SNAKEPIT_QUICK` is set.
+pub(crate) fn rounds(all: usize) -> usize {
+    let quick = std::env::var_os("SNAKEPIT_QUICK").is_some_and(|value| !value.is_empty() && value != "0");
+    if quick { all.div_ceil(20) } else { all }
 }
 
 pub(crate) struct Pit {
@@ -35,15 +55,39 @@ impl Pit {
         Self { pit, home }
     }
 
+    /// A file of its own for what workers write down.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.home.path().join(name).to_string_lossy().into_owned()
+    }
+
     /// Stops it, and proves that nothing is left.
     pub(crate) async fn end(self) {
         self.pit.stop().await;
-        let runs = self.home.path().join("runs");
-        let left: Vec<_> =
-            std::fs::read_dir(&runs).expect("runs").map(|run| run.expect("a run").file_name()).collect();
-        let left: Vec<_> = left.into_iter().filter(|name| !name.to_string_lossy().starts_with('.')).collect();
+        self.prove_nothing_is_left();
+    }
+
+    /// As [`Pit::end`], without time for what is under way.
+    pub(crate) async fn end_now(self) {
+        self.pit.stop_within(Duration::ZERO).await;
+        self.prove_nothing_is_left();
+    }
+
+    pub(crate) fn prove_nothing_is_left(&self) {
+        let left = runs_in(self.home.path());
         assert!(left.is_empty(), "runs are left: {left:?}");
     }
+
+    /// Drops the engine without stopping it, and keeps the directory.
+    pub(crate) fn abandon(self) -> TempDir {
+        self.home
+    }
+}
+
+/// The runs that are recorded in a state directory.
+pub(crate) fn runs_in(home: &Path) -> Vec<String> {
+    let Ok(runs) = std::fs::read_dir(home.join("runs")) else { return Vec::new() };
+    let names = runs.map(|run| run.expect("a run").file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with('.')).collect()
 }
 
 pub(crate) fn config(home: &TempDir) -> Config {
@@ -67,4 +111,54 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+/// Until something holds that no event tells of: the other side is another process, or a counter.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain waited until {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Within the time that everything must be done in.
+pub(crate) async fn soon<F: IntoFuture>(what: &str, work: F) -> F::Output {
+    match tokio::time::timeout(SOON, work.into_future()).await {
+        Ok(output) => output,
+        Err(_) => panic!("{what} takes longer than {SOON:?}"),
+    }
+}
+
+/// Whether a process with this number runs; a zombie does not.
+pub(crate) fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+/// The lines of a file that workers write.
+pub(crate) fn lines(path: &str) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// The words of an error whose worker died.
+pub(crate) fn fault_of(error: &CallError) -> String {
+    match error.autopsy() {
+        Some(autopsy) => autopsy.fault.clone().unwrap_or_else(|| format!("no fault, but {autopsy}")),
+        None => panic!("not a death: {error}"),
+    }
+}
+
+/// Kills a process that a test was told of by its worker.
+pub(crate) fn kill(pid: u32) {
+    signal(pid, rustix::process::Signal::KILL);
+}
+
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+    let pid = Pid::from_raw(pid as i32).expect("a pid");
+    if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
+        let _ = pidfd_send_signal(process, signal);
+    }
 }

@@ -84,13 +84,23 @@ impl Handle for SocketHandle {
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
+            // Done on drop: whoever loses patience with a goodbye drops this, and the calls must not be forgotten.
+            let _calls = GiveUp(self);
             if reason == Reason::Stopped {
                 self.connection.drain();
                 self.connection.closed().await;
             }
-            self.connection.give_up(self.introduction.tells_what_it_started);
         }
         .boxed()
+    }
+}
+
+/// Gives up what a worker holds when it is dropped.
+struct GiveUp<'a>(&'a SocketHandle);
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        self.0.connection.give_up(self.0.introduction.tells_what_it_started);
     }
 }
 

@@ -1,0 +1,77 @@
+"""Commands that are coroutines, beside those that are not."""
+
+import asyncio
+import os
+import signal
+import time
+
+import snakepit
+
+
+def mark(path, key):
+    with open(path, "a") as file:
+        file.write(key + "\n")
+
+
+@snakepit.command
+async def nap(seconds: float):
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+@snakepit.command
+def sleep(seconds: float):
+    time.sleep(seconds)
+    return seconds
+
+
+@snakepit.command
+async def count(n: int):
+    for number in range(n):
+        yield number
+
+
+@snakepit.command
+async def counted(path: str):
+    number = 0
+    try:
+        while True:
+            with open(path, "w") as file:
+                file.write(str(number))
+            yield number
+            number += 1
+            await asyncio.sleep(0)
+    except BaseException as error:
+        mark(path + ".end", type(error).__name__)
+        raise
+
+
+@snakepit.command
+async def patient(path: str):
+    mark(path, "started")
+    try:
+        await asyncio.sleep(600)
+    except BaseException as error:
+        mark(path, type(error).__name__)
+        raise
+
+
+@snakepit.command
+async def ask(tool: str, args: dict):
+    return await snakepit.context().host.call(tool, **args)
+
+
+@snakepit.command
+async def ask_together(tool: str, times: int):
+    host = snakepit.context().host
+    return await asyncio.gather(*(host.call(tool, n=n) for n in range(times)))
+
+
+@snakepit.command
+async def read(tool: str, args: dict):
+    return [item async for item in snakepit.context().host.stream(tool, **args)]
+
+
+@snakepit.command
+async def die():
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,248 @@
+"""Commands that go wrong in every way, for a worker that does one call at a time."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import snakepit
+
+
+@snakepit.command
+def echo(value):
+    return value
+
+
+@snakepit.command
+def pid():
+    return os.getpid()
+
+
+@snakepit.command
+def sleep(seconds: float):
+    time.sleep(seconds)
+    return seconds
+
+
+@snakepit.command
+def mark(path: str, key: str):
+    """Leaves a line: a call that is run twice leaves two."""
+    with open(path, "a") as file:
+        file.write(key + "\n")
+    return key
+
+
+@snakepit.command
+def mark_and_sleep(path: str, key: str, seconds: float):
+    mark(path, key)
+    time.sleep(seconds)
+    return key
+
+
+@snakepit.command
+def mark_and_die(path: str, key: str):
+    mark(path, key)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@snakepit.command
+def mark_or_die(path: str, key: int, fatal: int):
+    mark(path, str(key))
+    if key == fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return key
+
+
+@snakepit.command
+def slam(path: str, key: str, seconds: float):
+    """Closes the socket of the SDK and lives on."""
+    mark(path, key)
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                os.close(int(fd))
+        except OSError:
+            pass
+    time.sleep(seconds)
+
+
+@snakepit.command
+def end(how: str):
+    if how == "sys.exit":
+        sys.exit(5)
+    if how == "os._exit":
+        os._exit(5)
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "abort":
+        os.abort()
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stack overflow":
+        sys.setrecursionlimit(1 << 30)
+        return overflow(0)
+    if how == "recursion":
+        return overflow(0)
+    if how == "MemoryError":
+        return bytearray(1 << 60)
+    if how == "KeyboardInterrupt":
+        raise KeyboardInterrupt
+    raise ValueError(how)
+
+
+class Nest:
+    """Recursion through C code, which uses up the stack of the process."""
+
+    def __getattr__(self, name):
+        return getattr(self, name + "x")
+
+
+def overflow(depth):
+    return getattr(Nest(), "x") if sys.getrecursionlimit() > 1 << 20 else overflow(depth + 1)
+
+
+@snakepit.command
+def family(count: int):
+    """Children in sessions of their own; they outlive everything that is only polite."""
+    sleeper = [sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"]
+    return [subprocess.Popen(sleeper, start_new_session=True).pid for _ in range(count)]
+
+
+@snakepit.command
+def flood(lines: int):
+    for number in range(lines):
+        print(f"line {number} " + "x" * 200)
+        print(f"err {number}", file=sys.stderr)
+    return lines
+
+
+@snakepit.command
+def says(text: str):
+    print(text, flush=True)
+    return os.getpid()
+
+
+@snakepit.command
+def fork_and_return():
+    """The child comes back from the command, too."""
+    return os.fork() == 0
+
+
+@snakepit.command
+def holds_the_gil(seconds: int):
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+@snakepit.command
+def busy(path: str):
+    """Pure Python that never waits; tells how it ended."""
+    mark(path, "started")
+    number = 0
+    try:
+        while True:
+            number += 1
+    except BaseException as error:
+        mark(path, type(error).__name__)
+        raise
+
+
+@snakepit.command
+def sleepy(path: str):
+    mark(path, "started")
+    try:
+        time.sleep(600)
+    except BaseException as error:
+        mark(path, type(error).__name__)
+        raise
+
+
+@snakepit.command
+def watchful(path: str):
+    """Looks at the flag."""
+    mark(path, "started")
+    while not snakepit.context().cancelled:
+        time.sleep(0.001)
+    mark(path, "saw the flag")
+    return "stopped by itself"
+
+
+@snakepit.command
+def waits_for_term(path: str):
+    """Swallows the exception; ends at TERM."""
+
+    def on_term(number, frame):
+        mark(path, "TERM")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, on_term)
+    stubborn_loop(path)
+
+
+@snakepit.command
+def stubborn(path: str):
+    """Swallows everything that can be swallowed."""
+    signal.signal(signal.SIGTERM, lambda number, frame: mark(path, "TERM"))
+    stubborn_loop(path)
+
+
+def stubborn_loop(path):
+    mark(path, "started")
+    while True:
+        try:
+            while True:
+                time.sleep(0.01)
+        except BaseException as error:
+            mark(path, type(error).__name__)
+
+
+@snakepit.command
+def count(n: int):
+    yield from range(n)
+
+
+@snakepit.command
+def counted(path: str):
+    """Without an end; a file shows how far it is."""
+    try:
+        number = 0
+        while True:
+            with open(path, "w") as file:
+                file.write(str(number))
+            yield number
+            number += 1
+    except BaseException as error:
+        mark(path + ".end", type(error).__name__)
+        raise
+
+
+@snakepit.command
+def bad_item(good: int):
+    yield from range(good)
+    yield {"rows": [1, {"price": object()}]}
+    yield "never"
+
+
+@snakepit.command
+def bad_result():
+    return {"rows": [1, {"price": object()}]}
+
+
+@snakepit.command
+def failing_stream(good: int):
+    yield from range(good)
+    raise ValueError("no more")
+
+
+@snakepit.command
+def dying_stream(good: int):
+    yield from range(good)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@snakepit.command
+def memory():
+    """The resident memory of this process, in KiB."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))

@@ -1,0 +1,250 @@
+"""A worker without the SDK, which breaks spec/wire.md in the way that its argument names."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL = 2, 3, 4, 5, 6, 7, 8, 10
+LOG, DRAIN, BYE, CALLS, RESULTS = 17, 22, 23, 24, 25
+
+sock = socket.socket(fileno=int(os.environ["SNAKEPIT_FD"]))
+received = b""
+
+
+def frame(kind, call=0, payload=b"", version=1, flags=0, length=None):
+    length = len(payload) if length is None else length
+    return struct.pack("<IBBHQ", length, version, kind, flags, call) + payload
+
+
+def send(*frames):
+    sock.sendall(b"".join(frames))
+
+
+def read():
+    """The next frame of the host: kind, call, payload. Ends the process with the socket."""
+    global received
+    while True:
+        if len(received) >= 16:
+            length, _, kind, _, call = struct.unpack_from("<IBBHQ", received)
+            if len(received) >= 16 + length:
+                payload, received = received[16 : 16 + length], received[16 + length :]
+                return kind, call, payload
+        more = sock.recv(65536)
+        if not more:
+            os._exit(0)
+        received += more
+
+
+def text(string):
+    raw = string.encode()
+    return bytes([0xD9, len(raw)]) + raw
+
+
+def ready(features=()):
+    """The introduction of a worker with one command, `any`."""
+    message = b"\x85" + text("protocol") + b"\x01" + text("pid") + b"\xce" + struct.pack(">I", os.getpid())
+    message += text("commands") + b"\x91" + text("any") + text("language") + text("raw")
+    message += text("features") + bytes([0x90 + len(features)]) + b"".join(map(text, features))
+    return frame(READY, 0, message)
+
+
+def call():
+    """The next call; other frames are passed over, DRAIN is obeyed."""
+    while True:
+        kind, number, payload = read()
+        if kind == DRAIN:
+            send(frame(BYE))
+            os._exit(0)
+        if kind in (CALL, CALLS):
+            return number, payload
+
+
+def forever():
+    while True:
+        signal.pause()
+
+
+def serve():
+    """From here on it behaves."""
+    while True:
+        number, _ = call()
+        send(frame(RESULT, number, text("ok")))
+
+
+def never_ready():
+    print("loading a very large model", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    forever()
+
+
+def exits_at_once():
+    sys.exit(0)
+
+
+def dies_in_start():
+    print("no memory for this", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def garbage_at_once():
+    sock.sendall(b"Traceback (most recent call last):\n")
+    forever()
+
+
+def another_protocol():
+    send(frame(READY, 0, b"\x81" + text("protocol") + b"\x02"))
+    forever()
+
+
+def ready_twice():
+    send(ready(), ready())
+    forever()
+
+
+def ready_twice_later():
+    send(ready())
+    call()
+    send(ready())
+    forever()
+
+
+# What each answers to its first call, given the call's number. Afterwards it lives on, if it is let.
+ANSWERS = {
+    "garbage": lambda n: b"HTTP/1.1 500 Internal Server Error\r\n\r\n",
+    "zeros": lambda n: bytes(64),
+    "empty_frame": lambda n: frame(RESULT, n),
+    "oversized": lambda n: frame(RESULT, n, b"", length=0xFFFFFFFF),
+    "another_version": lambda n: frame(RESULT, n, text("ok"), version=9),
+    "unknown_kind": lambda n: frame(99, n, text("ok")),
+    "unknown_flags": lambda n: frame(RESULT, n, text("ok"), flags=0x80),
+    "host_frame": lambda n: frame(CALL, n, text("ok")),
+    "unreadable_value": lambda n: frame(RESULT, n, b"\xc1"),
+    "two_values": lambda n: frame(RESULT, n, text("ok") * 2),
+    "deep_value": lambda n: frame(RESULT, n, b"\x91" * 100_000 + b"\xc0"),
+    "long_list_claimed": lambda n: frame(RESULT, n, b"\xdd\xff\xff\xff\xff"),
+    "body_outside": lambda n: frame(RESULT, n, struct.pack("<I", 10) + b"\xd7\x05" + struct.pack("<II", 9, 9), flags=1),
+    "uninvited_item": lambda n: frame(ITEM, n, text("ok")),
+    "error_of_nobody": lambda n: frame(ERROR, 0, b"\x80"),
+    "unreadable_error": lambda n: frame(ERROR, n, b"\x93\x01\x02\x03"),
+    "unreadable_tool_call": lambda n: frame(HOST_CALL, n, b"\xc0"),
+    "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
+}
+
+
+def half_then_ends():
+    send(ready())
+    number, _ = call()
+    sock.sendall(frame(RESULT, number, text("a long answer"))[:-5])
+    os._exit(3)
+
+
+def half_then_waits():
+    send(ready())
+    number, _ = call()
+    sock.sendall(frame(RESULT, number, text("a long answer"))[:-5])
+    forever()
+
+
+def unknown_call():
+    send(ready())
+    while True:
+        number, _ = call()
+        send(frame(RESULT, number + 1000, text("no")), frame(RESULT, number, text("ok")))
+
+
+def twice():
+    send(ready())
+    while True:
+        number, _ = call()
+        send(frame(RESULT, number, text("ok")), frame(RESULT, number, text("no")), frame(END, number))
+
+
+def reversed_order():
+    send(ready())
+    while True:
+        numbers = sorted(call()[0] for _ in range(4))
+        send(*(frame(RESULT, number, text(str(index))) for index, number in reversed(list(enumerate(numbers)))))
+
+
+def closes_and_lives():
+    send(ready())
+    call()
+    sock.close()
+    forever()
+
+
+def ignores_everything():
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    send(ready())
+    while True:
+        read()
+
+
+def deaf():
+    """Gets ready and never reads again."""
+    send(ready())
+    forever()
+
+
+def family():
+    """Starts processes in sessions of their own, then dies."""
+    send(ready())
+    number, _ = call()
+    sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
+    pids = [subprocess.Popen(sleeper, start_new_session=True).pid for _ in range(3)]
+    print(*pids, flush=True)
+    send(frame(LOG, number, b"\x93" + text("info") + text(" ".join(map(str, pids))) + b"\x80"))
+    call()
+    os._exit(1)
+
+
+def poison():
+    """Says that it keeps the slate, and dies of every call without having marked it."""
+    send(ready(["slate"]))
+    call()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def few_results():
+    send(ready())
+    while True:
+        kind, number, _ = read()
+        if kind == DRAIN:
+            send(frame(BYE))
+            os._exit(0)
+        if kind == CALLS:
+            send(frame(RESULTS, number, b"\x91\x92\xc3\x01"))
+        elif kind == CALL:
+            send(frame(RESULT, number, b"\x01"))
+
+
+def says_bye_early():
+    send(ready(), frame(BYE))
+    sock.close()
+    forever()
+
+
+def tool_flood():
+    """Asks for a tool ten thousand times and reads no answer."""
+    send(ready())
+    number, _ = call()
+    for index in range(10_000):
+        send(frame(HOST_CALL, number, b"\x93\xcd" + struct.pack(">H", index) + text("slow") + b"\x80"))
+    send(frame(RESULT, number, text("ok")))
+    serve()
+
+
+def main(mode):
+    assert read()[0] == 1, "HELLO comes first"
+    if mode in ANSWERS:
+        send(ready())
+        send(ANSWERS[mode](call()[0]))
+        forever()
+    globals()[mode]()
+
+
+main(sys.argv[1])
