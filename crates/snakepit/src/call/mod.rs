@@ -176,9 +176,10 @@ impl Call {
         self.end(End::Failed(error));
     }
 
-    fn end(self, end: End) {
+    fn end(mut self, end: End) {
+        // Its place goes to the next call before its caller wakes: whoever has an answer sees it counted no more.
+        drop(self.slot.take());
         self.ticket.end(end);
-        // Dropping it gives its slot back.
     }
 
     /// Hands back a call that its worker never started, to be given to another one.

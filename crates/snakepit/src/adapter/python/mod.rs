@@ -172,6 +172,8 @@ impl Adapter for SocketAdapter {
                 .map_err(|error| spawner.system("a connection", error))?;
             let process = spawner.spawn(command).await?;
             let first = tokio::select! {
+                // One that is ready and then gone has been ready: its end is told like any other.
+                biased;
                 first = first_answer => first.ok(),
                 reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
             };
