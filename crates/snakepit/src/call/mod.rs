@@ -176,9 +176,10 @@ impl Call {
         self.end(End::Failed(error));
     }
 
-    fn end(self, end: End) {
+    fn end(mut self, end: End) {
+        // First: whoever has the answer may call again at once, and finds the place free.
+        drop(self.slot.take());
         self.ticket.end(end);
-        // Dropping it gives its slot back.
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
