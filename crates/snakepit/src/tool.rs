@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, CallId, Chain, Link, RemoteError};
 use crate::pool;
-use crate::value::Encoded;
+use crate::value::{Encoded, ValueError};
 use crate::worker::Berth;
 
 /// What a tool knows about the call that asks it.
@@ -73,7 +73,7 @@ impl Tools {
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
         self.insert(name, move |args, context| {
-            let asked = args.decode::<A>().map(|args| tool(args, context));
+            let asked = arguments::<A>(&args).map(|args| tool(args, context));
             async move {
                 let outcome = asked.map_err(|error| bad_arguments(&error))?.await;
                 let value = outcome.map_err(|error| failed::<E>(&error))?;
@@ -92,7 +92,7 @@ impl Tools {
         S: Stream<Item = Result<R, E>> + Send + 'static,
     {
         self.insert(name, move |args, context| {
-            let answer = args.decode::<A>().map_err(|error| bad_arguments(&error)).map(|args| {
+            let answer = arguments::<A>(&args).map_err(|error| bad_arguments(&error)).map(|args| {
                 let items = tool(args, context).map(|item| {
                     let value = item.map_err(|error| failed::<E>(&error))?;
                     Encoded::encode(&value).map_err(|error| bad_value(&error))
@@ -157,6 +157,14 @@ struct Spot {
     value: Option<Encoded>,
 }
 
+/// No arguments travel as an empty map; a tool that takes none is written with `()`.
+fn arguments<A: DeserializeOwned>(args: &Encoded) -> Result<A, ValueError> {
+    const EMPTY: [&[u8]; 2] = [&[0x80], &[0x90]];
+    args.decode().or_else(|error| {
+        if EMPTY.contains(&args.head()) { Encoded::nil().decode().map_err(|_| error) } else { Err(error) }
+    })
+}
+
 fn failed<E: fmt::Display>(error: &E) -> RemoteError {
     let name = std::any::type_name::<E>();
     RemoteError { type_name: Some(name.into()), ..RemoteError::new("exception", error.to_string()) }
@@ -168,11 +176,11 @@ fn panicked(panic: &(dyn Any + Send)) -> RemoteError {
     RemoteError::new("exception", format!("the tool panicked: {}", text.unwrap_or("it did not say why")))
 }
 
-fn bad_arguments(error: &crate::value::ValueError) -> RemoteError {
+fn bad_arguments(error: &ValueError) -> RemoteError {
     RemoteError::new("bad_argument", error.to_string())
 }
 
-fn bad_value(error: &crate::value::ValueError) -> RemoteError {
+fn bad_value(error: &ValueError) -> RemoteError {
     RemoteError::new("bad_value", error.to_string())
 }
 

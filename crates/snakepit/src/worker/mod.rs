@@ -103,6 +103,11 @@ impl Berth {
         }
     }
 
+    /// Whether it has a call.
+    pub(crate) fn holds_calls(&self) -> bool {
+        self.in_hand.load(Ordering::SeqCst) > 0
+    }
+
     /// Until it holds no more than so many calls.
     pub(crate) async fn holds_at_most(&self, calls: usize) {
         self.watched.store(true, Ordering::SeqCst);

@@ -59,7 +59,11 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
     berth.pool.retire(berth.post);
     let outcome = match &ending {
         Reason::Stopped => {
-            let _ = tokio::time::timeout(GOODBYE, berth.terminate(ending.clone())).await;
+            // One that still has calls was given its time already.
+            let goodbye = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
+            let _ = tokio::time::timeout(goodbye, berth.terminate(ending.clone())).await;
+            // Why is known now; how it ended comes later, and callers do not wait for that.
+            publish_autopsy(&berth, &ending);
             end_process(&berth, stop_grace).await;
             publish_autopsy(&berth, &ending);
             Ending::Told

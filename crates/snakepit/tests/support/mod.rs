@@ -57,7 +57,9 @@ impl Pit {
 
     /// A file of its own for what workers write down.
     pub(crate) fn file(&self, name: &str) -> String {
-        self.home.path().join(name).to_string_lossy().into_owned()
+        let files = self.home.path().join("files");
+        std::fs::create_dir_all(&files).expect("a directory for files");
+        files.join(name).to_string_lossy().into_owned()
     }
 
     /// Stops it, and proves that nothing is left.

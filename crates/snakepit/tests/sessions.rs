@@ -1,0 +1,211 @@
+//! Sessions: who serves them, what they keep, and how they end.
+
+mod support;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use snakepit::{Affinity, CallError, Pool, Snakepit, Value, args};
+use support::{Pit, lines, rounds, soon, until, worker};
+
+type Who = (Option<String>, u32);
+
+fn pool() -> Pool {
+    worker("sessions.py").workers(2)
+}
+
+async fn who(pit: &Pit, session: &str) -> u32 {
+    let (id, pid): Who = soon("who", pit.call("who", args! {}).session(session)).await.expect("who");
+    assert_eq!(id.as_deref(), Some(session));
+    pid
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_id_and_the_metadata_reach_python() {
+    let pit = Pit::start(pool()).await;
+    who(&pit, "s-1").await;
+    let (id, _): Who = soon("who", pit.call("who", args! {})).await.expect("who");
+    assert_eq!(id, None);
+    let call = pit.call::<Value>("metadata", args! {}).metadata("trace", "42").metadata("user", "ü");
+    let metadata = soon("metadata", call).await.expect("a map");
+    assert_eq!((metadata["trace"].as_str(), metadata["user"].as_str()), (Some("42"), Some("ü")));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_keeps_a_session_at_its_worker_while_that_is_free() {
+    let pit = Pit::start(pool()).await;
+    let first = who(&pit, "a").await;
+    for _ in 0..20 {
+        assert_eq!(who(&pit, "a").await, first);
+    }
+    // While its worker is busy, another one serves it.
+    let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 1.0 }).session("a").into_future());
+    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    assert_ne!(who(&pit, "a").await, first);
+    assert_eq!(soon("the busy one", busy).await.expect("no panic").expect("who").1, first);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_session_waits_for_its_worker() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
+    let first = who(&pit, "a").await;
+    let call =
+        || tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 0.2 }).session("a").into_future());
+    let calls: Vec<_> = (0..4).map(|_| call()).collect();
+    for call in calls {
+        assert_eq!(soon("a call", call).await.expect("no panic").expect("who").1, first);
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_session_has_one_worker_from_its_first_two_calls_on() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
+    for round in 0..rounds(200) {
+        let session = format!("s-{round}");
+        let call = || pit.call::<Who>("who", args! {}).session(session.as_str()).into_future();
+        let calls = (0..4).map(|_| tokio::spawn(call()));
+        let mut pids = HashSet::new();
+        for call in calls.collect::<Vec<_>>() {
+            pids.insert(soon("a call", call).await.expect("no panic").expect("who").1);
+        }
+        assert_eq!(pids.len(), 1, "session {session} was served by {pids:?}");
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_session_that_must_not_wait_fails_at_once() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictFailFast)).await;
+    let first = who(&pit, "a").await;
+    let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 1.0 }).session("a").into_future());
+    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    let error = soon("the call", pit.call::<Who>("who", args! {}).session("a")).await.expect_err("busy");
+    assert!(matches!(&error, CallError::SessionBusy { session, .. } if session == "a"), "{error}");
+    assert_ne!(who(&pit, "b").await, first);
+    assert_eq!(soon("the busy one", busy).await.expect("no panic").expect("who").1, first);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_answered_is_no_obstacle_for_the_next() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictFailFast)).await;
+    let first = who(&pit, "a").await;
+    for _ in 0..rounds(5000) {
+        assert_eq!(who(&pit, "a").await, first);
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_bound_to_a_worker_that_leaves_go_to_the_others_at_once() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
+    let pool = pit.pools()[0].clone();
+    let first = who(&pit, "a").await;
+    let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 2.0 }).session("a").into_future());
+    until("it is busy", || pool.status().in_flight == 1).await;
+    // The idle one leaves first; with one worker, the bound calls have nobody else.
+    let bound: Vec<_> =
+        (0..3).map(|_| tokio::spawn(pit.call::<Who>("who", args! {}).session("a").into_future())).collect();
+    until("they wait", || pool.status().queued == 3).await;
+    support::kill(first);
+    let error = soon("the busy one", busy).await.expect("no panic").expect_err("a death");
+    assert!(error.autopsy().is_some(), "{error}");
+    let mut pids = HashSet::new();
+    for call in bound {
+        pids.insert(soon("a bound call", call).await.expect("no panic").expect("who").1);
+    }
+    assert!(pids.len() == 1 && !pids.contains(&first), "{pids:?}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_call_of_a_strict_session_is_served_inside() {
+    let pits = std::sync::Arc::new(std::sync::OnceLock::<Snakepit>::new());
+    let inner = std::sync::Arc::clone(&pits);
+    let builder = Snakepit::builder()
+        .pool(worker("sessions.py").workers(1).affinity(Affinity::StrictQueue))
+        .tool("again", move |(): (), _| {
+            let pit = inner.get().expect("a pit").clone();
+            async move { pit.call::<Who>("who", args! {}).session("a").await.map(|who| who.1) }
+        });
+    let pit = Pit::build(builder).await;
+    assert!(pits.set((*pit).clone()).is_ok());
+    let call = pit.call::<u32>("ask", args! { tool: "again" }).session("a");
+    let served = soon("the nested call", call.timeout(Duration::from_secs(5))).await;
+    assert_eq!(served.expect("served"), who(&pit, "a").await);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_survives_the_worker_and_the_local_memory_does_not() {
+    let pit = Pit::start(worker("sessions.py").workers(1)).await;
+    let call =
+        |name: &str, args: snakepit::value::Args| pit.call::<Value>(name, args).session("a").into_future();
+    soon("put", call("put", args! { key: "x", value: vec![1, 2] })).await.expect("kept");
+    soon("put", call("put", args! { key: "y", value: "gone" })).await.expect("kept");
+    soon("remember", call("remember", args! { value: 7 })).await.expect("remembered");
+    assert_eq!(soon("recall", call("recall", args! {})).await.expect("a value").as_i64(), Some(7));
+    soon("die", call("die", args! {})).await.expect_err("a death");
+    assert!(soon("recall", call("recall", args! {})).await.expect("a value").is_nil());
+    assert_eq!(soon("get", call("get", args! { key: "x" })).await.expect("a value")[1].as_i64(), Some(2));
+    let deleted = soon("delete", call("delete", args! { key: "y" })).await.expect("deleted");
+    assert_eq!(deleted.as_bool(), Some(true));
+    assert_eq!(soon("keys", call("keys", args! {})).await.expect("keys").as_list().map(<[_]>::len), Some(1));
+    // Another session has a store of its own.
+    let other = pit.call::<Value>("keys", args! {}).session("b");
+    assert_eq!(soon("keys", other).await.expect("keys").as_list().map(<[_]>::len), Some(0));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_session_is_told_to_its_worker() {
+    let pit = Pit::start(worker("sessions.py").workers(1)).await;
+    let path = pit.file("ends");
+    let _: Value = soon("log", pit.call("log_ends", args! { path: path.as_str() })).await.expect("logged");
+    let _: Value =
+        soon("remember", pit.call("remember", args! { value: 7 }).session("a")).await.expect("remembered");
+    let pool = &pit.pools()[0];
+    assert_eq!(pool.sessions().len(), 1);
+    assert!(pool.end_session("a"));
+    assert!(!pool.end_session("a"));
+    until("its end is told", || lines(&path) == ["a 7"]).await;
+    assert!(pool.sessions().is_empty());
+    assert!(
+        soon("recall", pit.call::<Value>("recall", args! {}).session("a")).await.expect("a value").is_nil()
+    );
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_nobody_visits_expires() {
+    let pit = Pit::start(worker("sessions.py").workers(1).session_ttl(Duration::from_millis(500))).await;
+    let path = pit.file("ends");
+    let _: Value = soon("log", pit.call("log_ends", args! { path: path.as_str() })).await.expect("logged");
+    let _: Value =
+        soon("put", pit.call("put", args! { key: "x", value: 1 }).session("a")).await.expect("kept");
+    until("its end is told", || lines(&path) == ["a None"]).await;
+    assert!(pit.pools()[0].sessions().is_empty());
+    let kept: Value = soon("get", pit.call("get", args! { key: "x" }).session("a")).await.expect("a value");
+    assert!(kept.is_nil(), "the store ended with it: {kept}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_sessions_and_not_one_more() {
+    let all = rounds(10_000);
+    let pit = Pit::start(pool().max_sessions(all).queue_limit(all).queue_timeout(support::SOON)).await;
+    let calls = (0..all).map(|n| pit.call::<Who>("who", args! {}).session(format!("s-{n}")).into_future());
+    for answer in soon("the calls", futures_util::future::join_all(calls)).await {
+        answer.expect("who");
+    }
+    assert_eq!(pit.pools()[0].sessions().len(), all);
+    let error = pit.call::<Who>("who", args! {}).session("one more").await.expect_err("too many");
+    assert!(matches!(error, CallError::TooManySessions { limit, .. } if limit == all), "{error}");
+    assert!(error.to_string().contains("max_sessions"), "{error}");
+    assert!(pit.pools()[0].end_session("s-7"));
+    who(&pit, "one more").await;
+    pit.end().await;
+}
