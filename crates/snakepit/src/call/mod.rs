@@ -177,11 +177,7 @@ impl Call {
     }
 
     fn end(mut self, end: End) {
-<<<<<<< HEAD
-        // Its place goes to the next call before its caller wakes: whoever has an answer sees it counted no more.
-=======
         // First: whoever has the answer may call again at once, and finds the place free.
->>>>>>> hostile-calls
         drop(self.slot.take());
         self.ticket.end(end);
     }
