@@ -11,7 +11,15 @@ if not __package__:
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(_here))
 
+# Without its compiled files every start would take twice as long, and where the engine has put this package is its own
+# place: PYTHONDONTWRITEBYTECODE, which containers like to set, is for the files of the worker.
+_asked = sys.dont_write_bytecode
+if not __package__:
+    sys.dont_write_bytecode = False
+
 from snakepit.worker import main
+
+sys.dont_write_bytecode = _asked
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -164,7 +164,7 @@ impl Roster {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
             }
-            Health::Ready
+            Health::Ready(self.target)
         } else if let Some(reason) = &self.trouble {
             Health::Short { serving: self.serving.len(), reason: Arc::clone(reason) }
         } else {

