@@ -10,7 +10,8 @@ use support::{Pit, lines, rounds, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_seconds_of_sleep_in_four_threads_or_tasks_take_about_one() {
-    for (file, command) in [("threads.py", "sleep"), ("asynchronous.py", "nap"), ("asynchronous.py", "sleep")] {
+    for (file, command) in [("threads.py", "sleep"), ("asynchronous.py", "nap"), ("asynchronous.py", "sleep")]
+    {
         let pit = Pit::start(worker(file).workers(1).concurrency(4)).await;
         let began = Instant::now();
         let calls = (0..4).map(|_| pit.call::<Value>(command, args! { seconds: 1.0 }).into_future());
@@ -136,7 +137,8 @@ async fn a_call_whose_caller_left_is_not_given_to_another_worker() {
     let pool = pit.pools()[0].clone();
     until("it is under way", || pool.status().in_flight == 1).await;
     let pid = pool.status().workers[0].pid.expect("a pid").as_raw() as u32;
-    let mut call = Box::pin(pit.call::<Value>("mark", args! { path: path.as_str(), key: "left" }).into_future());
+    let mut call =
+        Box::pin(pit.call::<Value>("mark", args! { path: path.as_str(), key: "left" }).into_future());
     assert!(futures_util::FutureExt::now_or_never(&mut call).is_none());
     println!("{} at the worker", pool.status().in_flight);
     drop(call);

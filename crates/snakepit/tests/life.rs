@@ -113,7 +113,8 @@ async fn a_stop_ends_workers_that_are_leaving_too() {
 async fn a_stop_during_the_start_leaves_nothing() {
     for millis in [0, 1, 5, 20, 50, 100] {
         let home = tempfile::tempdir().expect("a directory");
-        let builder = Snakepit::builder().pool(worker("hostile.py").workers(4)).custody(support::config(&home));
+        let builder =
+            Snakepit::builder().pool(worker("hostile.py").workers(4)).custody(support::config(&home));
         let pit = builder.start_in_background().await.expect("an engine");
         let call = tokio::spawn(pit.call::<Value>("pid", args! {}).into_future());
         tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -145,7 +146,8 @@ fn a_runtime_that_is_dropped_with_its_engine_leaves_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let home = tempfile::tempdir().expect("a directory");
     let pid = runtime.block_on(async {
-        let builder = Snakepit::builder().pool(worker("hostile.py").workers(1)).custody(support::config(&home));
+        let builder =
+            Snakepit::builder().pool(worker("hostile.py").workers(1)).custody(support::config(&home));
         let pit = builder.start().await.expect("an engine");
         let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
         tokio::spawn(async move { pit.call::<Value>("sleep", args! { seconds: 600.0 }).await });
@@ -170,7 +172,8 @@ async fn many_pools_serve_side_by_side() {
         let pool = format!("pool-{}", n % 6);
         pit.call::<u32>("echo", args! { value: n }).pool(&pool).into_future()
     });
-    for (n, answer) in soon("the calls", futures_util::future::join_all(calls)).await.into_iter().enumerate() {
+    for (n, answer) in soon("the calls", futures_util::future::join_all(calls)).await.into_iter().enumerate()
+    {
         assert_eq!(answer.expect("a value"), n as u32);
     }
     assert!(pit.pools().iter().all(|pool| pool.status().workers[0].calls == 10));
@@ -179,7 +182,8 @@ async fn many_pools_serve_side_by_side() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_of_mocks_that_changes_its_size_all_the_time_loses_nobody() {
-    let mock = Mock::new().command("echo", |args| async move { Ok(args.get("value").cloned().unwrap_or_default()) });
+    let mock =
+        Mock::new().command("echo", |args| async move { Ok(args.get("value").cloned().unwrap_or_default()) });
     let pit = Snakepit::builder().pool(Pool::mock(mock).workers(2)).start().await.expect("an engine");
     let pool = pit.pools()[0].clone();
     for round in 0..rounds(2000) {

@@ -52,7 +52,8 @@ async fn each_input_has_its_own_result_or_error() {
 async fn inputs_that_cannot_be_sent_are_named_and_cost_the_others_nothing() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let deep = (0..200).fold(Value::from(1), |inner, _| vec![inner].into());
-    let inputs: Vec<Value> = (0..10).map(|n| if n == 4 { deep.clone() } else { vec![Value::from(n)].into() }).collect();
+    let inputs: Vec<Value> =
+        (0..10).map(|n| if n == 4 { deep.clone() } else { vec![Value::from(n)].into() }).collect();
     let map = pit.map::<Value, _>("echo", inputs).in_order().expect("a map");
     let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
     let Err(error @ CallError::Arguments { .. }) = &outcomes[4] else { panic!("{:?}", outcomes[4]) };
@@ -137,7 +138,10 @@ fn check_runs(path: &str, outcomes: &[Result<usize, CallError>], fatal: usize) {
         match outcome {
             Ok(value) => assert_eq!((*value, count), (key, 1)),
             Err(error) => {
-                assert!(error.autopsy().is_some() && count <= 1, "input {key} was run {count} times: {error}");
+                assert!(
+                    error.autopsy().is_some() && count <= 1,
+                    "input {key} was run {count} times: {error}"
+                );
             }
         }
     }

@@ -57,14 +57,9 @@ async fn frames_that_belong_to_nothing_are_faults() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_cannot_be_read_is_an_error_that_says_so() {
-    for mode in [
-        "empty_frame",
-        "unreadable_value",
-        "two_values",
-        "deep_value",
-        "long_list_claimed",
-        "body_outside",
-    ] {
+    for mode in
+        ["empty_frame", "unreadable_value", "two_values", "deep_value", "long_list_claimed", "body_outside"]
+    {
         let pit = Pit::start(raw(mode)).await;
         let error = soon(mode, pit.call::<Value>("any", args! {})).await.expect_err("not a value");
         let told = match &error {

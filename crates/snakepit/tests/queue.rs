@@ -23,11 +23,7 @@ fn pool(pit: &Pit) -> PoolRef {
 }
 
 /// A call that leaves its key in a file, spawned and seen to be in the queue before this returns.
-async fn enqueue(
-    pit: &Pit,
-    key: &str,
-    priority: i8,
-) -> tokio::task::JoinHandle<Result<Value, CallError>> {
+async fn enqueue(pit: &Pit, key: &str, priority: i8) -> tokio::task::JoinHandle<Result<Value, CallError>> {
     let depth = pool(pit).status().queued;
     let args = args! { path: pit.file("order"), key: key };
     let call = tokio::spawn(pit.call::<Value>("mark", args).priority(priority).into_future());
@@ -65,7 +61,10 @@ async fn saturation_is_an_immediate_error_that_says_the_depth() {
     let error = pit.call::<Value>("pid", args! {}).await.expect_err("saturated");
     println!("saturated after {:?}", began.elapsed());
     assert!(matches!(error, CallError::Saturated { depth: 3, .. }), "{error}");
-    assert!(error.to_string().contains("3 calls wait") && error.to_string().contains("queue_limit"), "{error}");
+    assert!(
+        error.to_string().contains("3 calls wait") && error.to_string().contains("queue_limit"),
+        "{error}"
+    );
     assert!(soon("the first", first).await.expect("no panic").is_ok());
     for call in calls {
         assert!(soon("a call", call).await.expect("no panic").is_ok());
@@ -159,7 +158,8 @@ async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
     until("the short calls flow", || pool.status().workers[0].calls > 2000).await;
     let before = pool.status().workers[0].calls;
     for _ in 0..10 {
-        let call = pit.call::<Value>("mark_and_sleep", args! { path: pit.file("x"), key: "x", seconds: 0.01 });
+        let call =
+            pit.call::<Value>("mark_and_sleep", args! { path: pit.file("x"), key: "x", seconds: 0.01 });
         let _ = soon("the call", call).await.expect("its turn");
     }
     // Those that were there before it go first, and those that the worker held already.

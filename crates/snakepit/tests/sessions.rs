@@ -51,7 +51,8 @@ async fn a_hint_keeps_a_session_at_its_worker_while_that_is_free() {
 async fn a_strict_session_waits_for_its_worker() {
     let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
     let first = who(&pit, "a").await;
-    let call = || tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 0.2 }).session("a").into_future());
+    let call =
+        || tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 0.2 }).session("a").into_future());
     let calls: Vec<_> = (0..4).map(|_| call()).collect();
     for call in calls {
         assert_eq!(soon("a call", call).await.expect("no panic").expect("who").1, first);
@@ -141,7 +142,8 @@ async fn a_nested_call_of_a_strict_session_is_served_inside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_survives_the_worker_and_the_local_memory_does_not() {
     let pit = Pit::start(worker("sessions.py").workers(1)).await;
-    let call = |name: &str, args: snakepit::value::Args| pit.call::<Value>(name, args).session("a").into_future();
+    let call =
+        |name: &str, args: snakepit::value::Args| pit.call::<Value>(name, args).session("a").into_future();
     soon("put", call("put", args! { key: "x", value: vec![1, 2] })).await.expect("kept");
     soon("put", call("put", args! { key: "y", value: "gone" })).await.expect("kept");
     soon("remember", call("remember", args! { value: 7 })).await.expect("remembered");
@@ -171,7 +173,9 @@ async fn the_end_of_a_session_is_told_to_its_worker() {
     assert!(!pool.end_session("a"));
     until("its end is told", || lines(&path) == ["a 7"]).await;
     assert!(pool.sessions().is_empty());
-    assert!(soon("recall", pit.call::<Value>("recall", args! {}).session("a")).await.expect("a value").is_nil());
+    assert!(
+        soon("recall", pit.call::<Value>("recall", args! {}).session("a")).await.expect("a value").is_nil()
+    );
     pit.end().await;
 }
 

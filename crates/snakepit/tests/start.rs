@@ -89,7 +89,10 @@ async fn a_worker_that_is_ready_twice_does_not_serve() {
 async fn a_module_that_raises_on_import_shows_its_traceback() {
     let error = refused(worker("raises.py").workers(1)).await;
     let told = chain(&error);
-    assert!(told.contains("ZeroDivisionError") && told.contains("raises.py") && told.contains("line 8, in never"), "{told}");
+    assert!(
+        told.contains("ZeroDivisionError") && told.contains("raises.py") && told.contains("line 8, in never"),
+        "{told}"
+    );
     assert!(told.contains("1 / 0"), "{told}");
 }
 

@@ -73,9 +73,17 @@ async fn an_item_that_cannot_be_sent_ends_the_stream_and_names_the_place() {
     assert_eq!(items.len(), 4);
     let error = items[3].as_ref().expect_err("an error");
     let remote = error.remote().expect("a remote error");
-    assert_eq!((remote.kind.as_str(), remote.path.as_deref()), ("bad_value", Some("item.rows[1].price")), "{error}");
+    assert_eq!(
+        (remote.kind.as_str(), remote.path.as_deref()),
+        ("bad_value", Some("item.rows[1].price")),
+        "{error}"
+    );
     let error = soon("the call", pit.call::<Value>("bad_result", args! {})).await.expect_err("an error");
-    assert_eq!(error.remote().and_then(|error| error.path.as_deref()), Some("result.rows[1].price"), "{error}");
+    assert_eq!(
+        error.remote().and_then(|error| error.path.as_deref()),
+        Some("result.rows[1].price"),
+        "{error}"
+    );
     pit.end().await;
 }
 

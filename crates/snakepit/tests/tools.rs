@@ -48,9 +48,7 @@ fn with_tools(builder: Builder) -> Builder {
         .tool_stream("numbers", |number: Number, _| {
             futures_util::stream::iter((0..number.n).map(Ok::<_, Infallible>))
         })
-        .tool_stream("breaks", |(): (), _| {
-            futures_util::stream::iter([Ok(1), Ok(2), Err("no third")])
-        })
+        .tool_stream("breaks", |(): (), _| futures_util::stream::iter([Ok(1), Ok(2), Err("no third")]))
 }
 
 async fn pit_of(pool: Pool) -> Pit {
@@ -74,9 +72,8 @@ async fn sync_and_async_commands_call_and_stream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tools_run_at_the_same_time() {
     let pit = pit_of(worker("asynchronous.py").workers(1).concurrency(8)).await;
-    let calls = (0..8).map(|_| {
-        pit.call::<Vec<u64>>("ask_together", args! { tool: "double", times: 200 }).into_future()
-    });
+    let calls = (0..8)
+        .map(|_| pit.call::<Vec<u64>>("ask_together", args! { tool: "double", times: 200 }).into_future());
     for answer in soon("the calls", futures_util::future::join_all(calls)).await {
         assert_eq!(answer.expect("numbers"), (0..200).map(|n| n * 2).collect::<Vec<_>>());
     }
@@ -89,7 +86,8 @@ async fn errors_of_tools_arrive_as_host_errors() {
     let error_of = |tool: &'static str, args: snakepit::value::Args| {
         pit.call::<(String, String, String)>("error_of", args! { tool: tool, args: args }).into_future()
     };
-    let (kind, message) = soon("the call", error_of("fails", args! {})).await.map(|e| (e.1, e.2)).expect("told");
+    let (kind, message) =
+        soon("the call", error_of("fails", args! {})).await.map(|e| (e.1, e.2)).expect("told");
     assert_eq!((kind.as_str(), message.as_str()), ("exception", "the disk is full"));
     let (class, kind, message) = soon("the call", error_of("no_such_tool", args! {})).await.expect("told");
     assert_eq!((class.as_str(), kind.as_str()), ("HostError", "unknown_command"));
@@ -112,13 +110,14 @@ async fn errors_of_tools_arrive_as_host_errors() {
 async fn a_stream_of_a_tool_is_taken_as_slowly_as_it_is_read_and_ends_early() {
     let made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&made);
-    let builder = Snakepit::builder().pool(worker("tools.py").workers(1)).tool_stream("endless", move |(): (), _| {
-        let count = Arc::clone(&count);
-        futures_util::stream::iter(0u64..).map(move |n| {
-            count.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, Infallible>(n)
-        })
-    });
+    let builder =
+        Snakepit::builder().pool(worker("tools.py").workers(1)).tool_stream("endless", move |(): (), _| {
+            let count = Arc::clone(&count);
+            futures_util::stream::iter(0u64..).map(move |n| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(n)
+            })
+        });
     let pit = Pit::build(builder).await;
     let call = pit.call::<Vec<u64>>("read_some", args! { tool: "endless", args: args! {}, items: 10 });
     assert_eq!(soon("the call", call).await.expect("numbers").len(), 10);
@@ -260,7 +259,8 @@ async fn a_tool_ends_with_the_call_that_asked_it() {
         });
         let pit = Pit::build(builder).await;
         let before = (begun.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst));
-        let call = tokio::spawn(pit.call::<Value>("ask", args! { tool: "endless", args: args! {} }).into_future());
+        let call =
+            tokio::spawn(pit.call::<Value>("ask", args! { tool: "endless", args: args! {} }).into_future());
         until("the tool runs", || begun.load(Ordering::SeqCst) > before.0).await;
         call.abort();
         until("the tool is ended", || dropped.load(Ordering::SeqCst) > before.1).await;

@@ -109,7 +109,16 @@ impl Spawner {
         (concurrency, max_frame): (usize, usize),
         output: Arc<Output>,
     ) -> Self {
-        Self { run, worker, pool, concurrency, max_frame, output, process: Arc::default(), wanted: Arc::default() }
+        Self {
+            run,
+            worker,
+            pool,
+            concurrency,
+            max_frame,
+            output,
+            process: Arc::default(),
+            wanted: Arc::default(),
+        }
     }
 
     /// The worker's name.

@@ -131,7 +131,8 @@ impl Berth {
         self.put_down.notify_waiters();
         loop {
             let put_down = self.put_down.notified();
-            if call.has_ended() || self.in_hand.load(Ordering::SeqCst) <= self.stubborn.load(Ordering::SeqCst) {
+            if call.has_ended() || self.in_hand.load(Ordering::SeqCst) <= self.stubborn.load(Ordering::SeqCst)
+            {
                 break;
             }
             put_down.await;
