@@ -3,13 +3,13 @@
 import sys
 
 if not __package__:
-    # Run as a file: its directory would shadow the standard library's modules, and is not where the package is.
-    _here = __file__.rpartition("/")[0] or "."
-    if sys.path and sys.path[0] == _here:
-        del sys.path[0]
+    # Run as a file: its directory would shadow modules of the standard library, and is not where the package is.
     import os
 
-    sys.path.insert(0, os.path.dirname(os.path.abspath(_here)))
+    _here = os.path.dirname(os.path.abspath(__file__))
+    if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(_here):
+        del sys.path[0]
+    sys.path.insert(0, os.path.dirname(_here))
 
 from snakepit.worker import main
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from .writing import Encoded
 
 _encode = Encoder().encode
-_decode = read_small = Decoder(ext_hook=extension).decode
+_decode = Decoder(ext_hook=extension).decode
+# For the arrays of small frames: too few bytes to be nested too deep.
+read_small = Decoder(list, ext_hook=extension).decode
+# For exact scalars. What msgspec cannot write (a big integer, a lone surrogate), `encode` can, or explains.
+write_small = _encode
 
 _SCALARS = frozenset((type(None), bool, int, float, str))
 # No frozenset: as a key, which msgspec would write as an array, it has to be refused.

@@ -29,13 +29,15 @@ class Codec:
         self.encode = writing.encode
         # For payloads that are too small to be nested too deep. Its errors say nothing: ask `decode` for the reason.
         self.read_small: "Callable[[Any], Any]" = values.decode
+        # For None, numbers, and short texts and byte strings.
+        self.write_small: "Callable[[Any], Encoded]" = writing.encode
         if choice == "msgspec":
             self.accelerate()
             if self.name != "msgspec":
                 raise ImportError("SNAKEPIT_CODEC is msgspec, but msgspec cannot be imported")
         elif choice == "auto":
             self.decode = self.read_small = self._counting_decode
-            self.encode = self._counting_encode
+            self.encode = self.write_small = self._counting_encode
         elif choice != "python":
             raise ValueError(f"SNAKEPIT_CODEC is {choice!r}; it can be auto, python or msgspec")
 
@@ -51,12 +53,13 @@ class Codec:
             from . import accelerated
         except ImportError:
             self.decode = self.read_small = values.decode
-            self.encode = writing.encode
+            self.encode = self.write_small = writing.encode
             return
         self.name = "msgspec"
         self.decode = accelerated.decode
         self.read_small = accelerated.read_small
         self.encode = accelerated.encode
+        self.write_small = accelerated.write_small
 
     def _counting_decode(self, payload: "Any", bodies: "Any" = None, depth: int = values.MAX_DEPTH) -> "Any":
         self._left -= 1

@@ -6,7 +6,9 @@ know the wire.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, TypeVar, Union, overload
+    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, TypeVar, overload
+
+    from .signature import Signature
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +39,7 @@ class UnknownCommand(LookupError):
 class Command:
     """A function with its name. `run(args)` checks the arguments and calls it."""
 
-    __slots__ = ("name", "function", "streams", "is_async", "run", "peak")
+    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "checks", "signature")
 
     def __init__(self, name: str, function: "Callable[..., Any]") -> None:
         flags = _flags(function)
@@ -48,12 +50,28 @@ class Command:
         self.run: "Callable[[Any], Any]" = self._first_run
         # How long its calls took lately, in seconds: answers wait only for commands that are known to be quick.
         self.peak = 1.0
+        # For the loop that calls the function itself, without `run` in between: by name, after these checks.
+        self.is_direct = False
+        self.checks: "Tuple[Tuple[str, FrozenSet[type]], ...]" = ()
+        self.signature: "Optional[Signature]" = None
 
     def _first_run(self, args: "Any") -> "Any":
-        from .signature import runner
+        from .signature import prepare
 
-        self.run = runner(self.name, self.function)
+        prepare(self)
         return self.run(args)
+
+    def fit(self, name: str, value: "Any") -> "Any":
+        """The argument, converted if its annotation asks for it; else BadArgument."""
+        assert self.signature is not None
+        return self.signature.fit(name, value)
+
+    def explain(self, error: BaseException, args: "Any") -> BaseException:
+        """The error of a direct call. That no frame of the function was entered means that the arguments do not fit."""
+        if type(error) is TypeError and self.is_direct and type(args) is dict and self.signature is not None:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                return self.signature.problem((), args) or error
+        return error
 
 
 def _flags(function: "Any") -> int:

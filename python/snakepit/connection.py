@@ -23,6 +23,8 @@ BASE_SIZE = 64 * 1024
 KEEP_SIZE = 4 * 1024 * 1024
 CALM = 64
 GATHER = 256
+# Up to here a copy costs less than a write of its own.
+COPIED = 32 * 1024
 DONT_WAIT = MSG_DONTWAIT
 
 
@@ -45,6 +47,9 @@ class Connection:
         self.lock = allocate_lock()
         self.gone: "Callable[[], Any]" = self._nobody
         self.forked = False
+        # Whether another thread than that of the serial loop sends, too. Set before it does so for the first time,
+        # while the loop is not sending; the loop takes the lock from then on.
+        self.is_shared = False
         self._calm = 0
 
     def _nobody(self) -> None:
@@ -110,34 +115,50 @@ class Connection:
     # --- going ---
 
     def post(self, word: int, call: int, encoded: "Encoded") -> None:
-        """Adds a frame to those that wait to go. Large byte strings go at once: their owner may change them."""
+        """Adds a frame to those that wait to go. Very large byte strings go at once: their owner may change them."""
         if type(encoded) is bytes:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
         head = encoded.head  # type: ignore[union-attr]
         length = 4 + len(head) + encoded.size  # type: ignore[union-attr]
         start = pack_header(length, word | 1 << 16, call) + pack_u32(len(head)) + head
+        if length <= COPIED:
+            self.parts.append(b"".join((start, *encoded.raws)))  # type: ignore[union-attr]
+            return
         self.parts.append((start, *encoded.raws))  # type: ignore[union-attr]
         self.flush()
 
     def flush(self) -> None:
         """Sends everything that waits."""
-        parts = self.parts
-        if not parts:
-            return
-        with self.lock:
-            batch = parts[:]
-            del parts[: len(batch)]
-            self.batch += 1
-            try:
-                if tuple not in map(type, batch):
-                    self.socket.sendall(b"".join(batch) if len(batch) != 1 else batch[0])  # type: ignore[arg-type]
-                else:
-                    self._send_large(batch)
+        while self.parts:
+            with self.lock:
+                sent = self._send()
+            if not sent:
+                self.gone()
                 return
-            except OSError:
-                pass
-        self.gone()
+
+    def nudge(self) -> None:
+        """Sends what waits, unless somebody is sending: then they do it. Never waits, so a finalizer may call it."""
+        if self.parts and self.lock.acquire(False):
+            try:
+                self._send()  # if the host is gone, whoever reads or sends next will notice
+            finally:
+                self.lock.release()
+
+    def _send(self) -> bool:
+        """Under the lock. False: the host is gone."""
+        parts = self.parts
+        batch = parts[:]
+        del parts[: len(batch)]
+        self.batch += 1
+        try:
+            if tuple not in map(type, batch):
+                self.socket.sendall(b"".join(batch) if len(batch) != 1 else batch[0])  # type: ignore[arg-type]
+            else:
+                self._send_large(batch)
+        except OSError:
+            return False
+        return True
 
     def _send_large(self, batch: "List[Part]") -> None:
         """Without joining: the kernel gathers the pieces."""
@@ -158,7 +179,7 @@ class Connection:
         """In a forked child: the socket belongs to the parent, so nothing may be read from it or sent on it."""
         self.forked = True
         self.parts = []
-        self.post = self.flush = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
+        self.post = self.flush = self.nudge = self.fill = self.leave_child  # type: ignore[assignment,method-assign]
         os.close(self.socket.detach())
 
     def leave_child(self, *answer: "Any") -> "NoReturn":

@@ -29,7 +29,7 @@ class Postman:
     def watch(self) -> None:
         self.awake = True
         if not self.started:
-            self.started = True
+            self.started = self.connection.is_shared = True
             if sys.getswitchinterval() > PATIENCE:
                 sys.setswitchinterval(PATIENCE)
             start_new_thread(self._run, ())

@@ -93,7 +93,9 @@ class Running:
         return type("Cancelled", (Cancelled,), {"__module__": "snakepit", "__init__": arrive})
 
     def shield(self) -> None:
-        """From here on the SDK works in this thread, and must not be torn apart."""
+        """From here on the SDK works in this thread, and must not be torn apart. Other threads are not interrupted."""
+        if get_ident() != self.thread:
+            return
         with self.lock:
             if self.is_thrown:
                 # It is on its way, and may arrive at any instruction; taken back, it is raised here.
@@ -103,6 +105,8 @@ class Running:
             self.shields += 1
 
     def unshield(self) -> None:
+        if get_ident() != self.thread:
+            return
         with self.lock:
             self.shields -= 1
             if self.shields == 0 and self.is_due:
@@ -311,7 +315,9 @@ class Running:
         finally:
             del self.loop.waiters[number]
             if kind == HOST_ITEM and not self.loop.connection.forked:
-                self.send(HOST_CANCEL, [number])
+                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
+                self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
+                self.loop.connection.nudge()
 
     def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any]":
         """The next answer of a tool; stage 2 of a cancel ends the wait."""

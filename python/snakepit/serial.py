@@ -41,11 +41,16 @@ _RESULTS = word_of(RESULTS)
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
+# What the codec's shortest way may write: these, and texts and byte strings that are short for every frame.
+_NUMBERS = frozenset((type(None), bool, int, float))
+_TEXTS = frozenset((str, bytes))
+SHORT = 1024
 # A payload of so few bytes cannot be nested too deep.
 SMALL = MAX_DEPTH
 QUICK = 0.0001
 PATIENCE = 0.001
 ENOUGH = 32 * 1024
+MOST_PARTS = 512
 _DONE = object()
 
 
@@ -60,15 +65,13 @@ class Serial(Runner):
         self.slate = life.slate
         self.limit = connection.max_frame
         self.postman = Postman(connection)
-        self.finished = 0
         self.draining = False
         self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
         # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction:
         # nothing that must not be torn apart, a write to the socket above all, is done then.
         self.call = 0
         self.arrived = 0.0
-        self.left: "Optional[float]" = None
-        self.options: "Optional[Dict[str, Any]]" = None
+        self.message: "Any" = None
         self.context: "Optional[Context]" = None
         self.stages: "Dict[int, int]" = {}
         self.waits = Waits(self)
@@ -78,9 +81,10 @@ class Serial(Runner):
 
     def run(self) -> None:
         """Serves until the host drains this worker."""
-        while not self.draining:
+        while True:
             try:
                 self._loop()
+                return
             except Cancelled as late:
                 # It was raised just when the call had come to its end, before that was written down.
                 call, self.call, self.waits.busy = self.call, 0, 0
@@ -90,9 +94,12 @@ class Serial(Runner):
                 self.over(call)
 
     def _loop(self) -> None:
-        connection, codec, queue, serve = self.connection, self.codec, self.queue, self.serve
+        connection, codec, queue, stages, slate = self.connection, self.codec, self.queue, self.stages, self.slate
+        plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
+        texts = _TEXTS if max_frame > 4 * SHORT else ()
+        before = 0.0
         while True:
             if queue:
                 word, call, kept, self.arrived = queue.popleft()
@@ -107,34 +114,83 @@ class Serial(Runner):
                 if length <= room:
                     pos += HEADER_SIZE
                     connection.pos = stop = pos + length
-                    payload = connection.view[pos:stop]
-                    if word == _CALL:
-                        try:
-                            message = codec.read_small(payload) if length <= SMALL else None
-                        except Exception:
-                            message = None
-                        if message is None:
-                            self.start(word, call, payload)
-                        elif length != room or parts:
-                            self.serve_among_others(call, message)
-                        else:
-                            # Alone: nothing waits to be sent or to be done, so the answer goes out by itself.
-                            frame = serve(call, message, self.arrived)
-                            if frame is not None:
-                                if parts:
-                                    parts.append(frame)
-                                    continue
-                                with lock:
-                                    try:
-                                        sent = send(frame)
-                                    except OSError:
-                                        sent = 0
-                                    if sent != len(frame):
-                                        parts.insert(0, frame[sent:])
-                    elif word in FROM_HOST:
-                        self.start(word, call, payload)
+                    if word != _CALL or length > SMALL:
+                        if word not in FROM_HOST:
+                            raise Fault(frames.explain(word))
+                        self.start(word, call, connection.view[pos:stop])
+                        before = monotonic()
+                        continue
+                    try:
+                        message = codec.read_small(connection.view[pos:stop])
+                    except Exception:
+                        self.start(word, call, connection.view[pos:stop])
+                        continue
+                    if parts:
+                        self.hold(message)
+                    try:
+                        name, args, left = message
+                        command = plain[name]
+                        if stages or left is not None and self.arrived + left / 1000 <= monotonic():
+                            raise LookupError
+                    except (LookupError, TypeError, ValueError):
+                        self.serve(call, message)
+                        frame = None
                     else:
-                        raise Fault(frames.explain(word))
+                        # What `serve` does, without what a plain call of a known command does not need.
+                        self.message = message
+                        self.context = frame = None
+                        try:
+                            slate[0] = self.call = call
+                            if command.is_direct and type(args) is dict:
+                                for key, accepted in command.checks:
+                                    if key in args and type(args[key]) not in accepted:
+                                        args[key] = command.fit(key, args[key])
+                                value = command.function(**args)
+                            else:
+                                value = command.run(args)
+                            kind = type(value)
+                            encoded = None
+                            if kind in _NUMBERS or kind in texts and len(value) < SHORT:
+                                try:
+                                    encoded = codec.write_small(value)
+                                except Exception:  # a big integer, or text that `encode` explains
+                                    pass
+                            if encoded is None:
+                                encoded = codec.encode(value, "result", max_frame)
+                            self.call = 0
+                        except BaseException as error:
+                            self.call = 0
+                            self.fail(call, command.explain(error, args))
+                        else:
+                            if type(encoded) is bytes:
+                                frame = pack_header(len(encoded), _RESULT, call) + encoded
+                            else:
+                                connection.post(_RESULT, call, encoded)
+                        slate[2] += 1
+                    if length != room:
+                        # More was there when this call began: what it took tells whether answers may wait for it.
+                        now = monotonic()
+                        if now - before > QUICK:
+                            self.took(message, now - before)
+                        before = now
+                        if frame is not None:
+                            parts.append(frame)
+                    elif frame is not None:
+                        if parts:
+                            parts.append(frame)
+                            continue
+                        # Alone: nothing waits to be sent or to be done.
+                        is_shared = connection.is_shared
+                        if is_shared:
+                            lock.acquire()
+                        try:
+                            sent = send(frame)
+                        except OSError:
+                            sent = 0
+                        if sent != len(frame):
+                            parts.insert(0, frame[sent:])
+                        if is_shared:
+                            lock.release()
                     continue
             if self.draining:
                 return
@@ -144,7 +200,7 @@ class Serial(Runner):
                 codec.accelerate()
             if room != -HEADER_SIZE or connection.size != BASE_SIZE:
                 connection.fill()
-                self.arrived = connection.arrived
+                self.arrived = before = connection.arrived
                 continue
             # Everything was consumed, and the buffer has its usual size: `fill` in short.
             try:
@@ -152,12 +208,12 @@ class Serial(Runner):
                 connection.end = receive(connection.view)
             except OSError:
                 pass
-            self.arrived = connection.arrived = monotonic()
+            self.arrived = connection.arrived = before = monotonic()
             if not connection.end:
                 connection.gone()
 
     def start(self, word: int, call: int, payload: memoryview) -> None:
-        """One frame, when more may have come with it."""
+        """One frame that is not a small call, or that was kept while another call ran."""
         kind = word >> 8 & 0xFF
         if kind != CALL and kind != CALLS:
             self.waits.take(word, call, payload)
@@ -170,91 +226,52 @@ class Serial(Runner):
         except BadPayload as bad:
             self.fail(call, bad)
             return
+        if self.connection.parts:
+            self.hold(message)
+        before = monotonic()
         if kind == CALL:
-            self.serve_among_others(call, message)
+            self.serve(call, message)
         else:
-            began = self.before(self.command_of(message))
             self.serve_many(call, message)
-            if monotonic() - began > PATIENCE:
-                self.waits.look()
+        self.took(message, monotonic() - before)
 
-    def serve_among_others(self, call: int, message: "Any") -> None:
-        """One CALL, when answers wait to be sent or more has come."""
-        command = self.command_of(message)
-        began = self.before(command)
-        frame = self.serve(call, message, began)
-        if frame is not None:
-            self.connection.parts.append(frame)
-        took = monotonic() - began
-        if command is not None:
-            peak = command.peak
-            command.peak = took if took > peak else peak - (peak - took) * 0.125
-        if took > PATIENCE:
-            self.waits.look()
-
-    def command_of(self, message: "Any") -> "Optional[Command]":
+    def hold(self, message: "Any") -> None:
+        """Answers wait: they are sent now, unless the next command is known to be quick. The postman watches them."""
+        connection = self.connection
         try:
-            return self.commands.get(message[0])
-        except (TypeError, LookupError):
-            return None
+            command = self.commands[message[0]]
+            is_quick = command.peak <= QUICK
+            if not is_quick:
+                command.peak /= 2  # forgotten step by step, unless it takes long again
+        except (LookupError, TypeError):
+            is_quick = False
+        if not is_quick or len(connection.parts) > MOST_PARTS:
+            connection.flush()
+        elif not self.postman.awake:
+            self.postman.watch()
 
-    def before(self, command: "Optional[Command]") -> float:
-        """Sends what waits, unless the command is known to be quick; then the postman keeps an eye on it."""
-        parts = self.connection.parts
-        if parts:
-            if command is None or command.peak > QUICK or len(parts) > 512:
-                self.connection.flush()
-            elif not self.postman.awake:
-                self.postman.watch()
-        return monotonic()
+    def took(self, message: "Any", seconds: float) -> None:
+        """Keeps in mind how long a command takes. After a long call, looks what has come: it may be a cancel."""
+        try:
+            command = self.commands[message[0]]
+            command.peak = max(seconds, command.peak)
+        except (LookupError, TypeError):
+            pass
+        if seconds > PATIENCE:
+            self.waits.look()
 
     # --- calls ---
 
-    def serve(self, call: int, message: "Any", now: float) -> "Optional[bytes]":
-        """One CALL, from its arguments to its answer: the frame to be sent, or None if it was posted already."""
+    def serve(self, call: int, message: "Any") -> None:
+        """One CALL of any kind, from its arguments to its answer."""
         try:
-            if len(message) == 3:
-                name, args, left = message
-                self.options = options = None
-            else:
-                name, args, left, options = message
-                self.options = options
+            if type(message) is not list:
+                raise TypeError
+            name, args, left, options = message if len(message) == 4 else [*message, None]
             command = self.commands.get(name)
         except (TypeError, ValueError):
             raise Fault("a CALL that is not [command, args, deadline, options]") from None
-        if (
-            command is None
-            or options is not None
-            or command.streams
-            or self.stages
-            or (left is not None and self.arrived + left / 1000 <= now)
-        ):
-            self.serve_special(call, command, name, args, left, options)
-            return None
-        self.left = left
-        self.context = None
-        encoded: "Encoded"
-        try:
-            self.slate[0] = self.call = call
-            encoded = self.codec.encode(command.run(args), "result", self.limit)
-            self.call = 0
-        except BaseException as error:
-            self.call = 0
-            self.fail(call, error)
-            encoded = b""
-        self.finished = finished = self.finished + 1
-        self.slate[2] = finished
-        if type(encoded) is not bytes or self.connection.forked:
-            self.connection.post(_RESULT, call, encoded)
-        elif encoded:
-            return pack_header(len(encoded), _RESULT, call) + encoded
-        return None
-
-    def serve_special(
-        self, call: int, command: "Optional[Command]", name: "Any", args: "Any", left: "Any", options: "Any"
-    ) -> None:
-        """A CALL with options, of a generator, of the engine, of nobody, or one that may be too late."""
-        self.left = left
+        self.message = message
         self.context = None
         stage = self.stages.get(call, 0)
         try:
@@ -274,6 +291,8 @@ class Serial(Runner):
                 encoded = self.codec.encode(command.run(args), "result", self.limit)
                 self.call = 0
                 self.connection.post(_RESULT, call, encoded)
+                if type(encoded) is bytes and len(encoded) > ENOUGH:
+                    self.connection.flush()
         except BaseException as error:
             self.call = 0
             self.fail(call, error)
@@ -283,8 +302,7 @@ class Serial(Runner):
         self.call = 0
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
-        self.finished += 1
-        self.slate[2] = self.finished
+        self.slate[2] += 1
 
     def fail(self, call: int, error: BaseException) -> None:
         """Answers with the error."""
@@ -303,34 +321,30 @@ class Serial(Runner):
         """A CALLS: each of its calls has its own entry, whatever becomes of the others."""
         try:
             name, many, left = message[:3]
-            self.options = message[3] if len(message) > 3 else None
-            self.left = left
-            self.context = None
             count = len(many)
         except (TypeError, ValueError):
             raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
+        self.message = message
+        self.context = None
         self.slate[1] = 0
         self.slate[0] = call
         entries = [b"\xdd" + count.to_bytes(4, "big")]
         encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
-        command = self.commands.get(name) if type(name) is str else None
-        plain = command is not None and not command.streams
         until = None if left is None else self.arrived + left / 1000
-        index = 0
+        command: "Optional[Command]" = None
+        started = 0
         for args in many:
-            index += 1
+            started += 1
             try:
                 if stages and stages.get(call):
                     raise Cancelled("cancelled before it was started")
                 if until is not None and until <= monotonic():
                     raise self.life.too_late()
-                if not plain:
-                    command = self.commands.get(name) or self.life.engine_command(name)
-                    if command.streams:
-                        raise self.life.streaming(name)
-                slate[1] = index
+                if command is None:
+                    command = self.plain_command(name)
+                slate[1] = started
                 self.call = call
-                encoded = encode(command.run(args), "result", limit, False)  # type: ignore[union-attr]
+                encoded = encode(command.run(args), "result", limit, False)
                 self.call = 0
                 entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
             except BaseException as error:
@@ -344,6 +358,13 @@ class Serial(Runner):
         else:
             self.connection.post(_RESULTS, call, answer)
         self.over(call)
+
+    def plain_command(self, name: "Any") -> "Command":
+        """A command that does not stream."""
+        command = self.commands.get(name) or self.life.engine_command(name)
+        if command.streams:
+            raise self.life.streaming(name)
+        return command
 
     # --- streams ---
 
@@ -412,8 +433,9 @@ class Serial(Runner):
 
             return _no_context()
         if self.context is None:
-            deadline = None if self.left is None else self.arrived + self.left / 1000
-            self.context = Context(self, self.call, deadline, self.options)
+            left = self.message[2]
+            deadline = None if left is None else self.arrived + left / 1000
+            self.context = Context(self, self.call, deadline, self.message[3] if len(self.message) > 3 else None)
         return self.context
 
     def tell(self, context: Context, kind: int, value: "Any") -> None:

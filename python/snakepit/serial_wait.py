@@ -4,6 +4,7 @@ Owns everything that arrives while a call runs: cancels, credit, answers of the 
 one thread, so the wait itself reads the socket. Must not know how calls are run; it asks `serial.py` to.
 """
 
+from _thread import get_ident
 
 from .connection import DONT_WAIT
 from .context import Cancelled, HostError
@@ -55,6 +56,7 @@ class Waits:
         self.serial = serial
         self.connection = serial.connection
         self.codec = serial.codec
+        self.thread = get_ident()
         self.busy = 0
         self.waiting = 0
         self.signalled = False
@@ -127,17 +129,15 @@ class Waits:
     def _serve_nested(self, call: int, message: "Any") -> None:
         """A call inside the wait of another one, which is as it was afterwards."""
         serial = self.serial
-        outer = (serial.call, serial.arrived, serial.left, serial.options, serial.context)
+        outer = (serial.call, serial.arrived, serial.message, serial.context)
         busy, self.busy, waiting, self.waiting = self.busy, 0, self.waiting, 0
         serial.arrived = self.connection.arrived
         self.outer.append(serial.call)
-        frame = serial.serve(call, message, serial.arrived)
-        if frame is not None:
-            self.connection.parts.append(frame)
+        serial.serve(call, message)
         self.connection.flush()
         self.outer.pop()
         self.busy, self.waiting = busy, waiting
-        serial.call, serial.arrived, serial.left, serial.options, serial.context = outer
+        serial.call, serial.arrived, serial.message, serial.context = outer
 
     def take(self, word: int, call: int, payload: memoryview) -> None:
         """A frame that is not a call."""
@@ -190,6 +190,8 @@ class Waits:
     def enter(self) -> None:
         if self.connection.forked:
             raise RuntimeError("this process was forked from a worker; only the worker itself can talk to the host")
+        if get_ident() != self.thread:
+            raise RuntimeError("with concurrency 1 only the thread that runs the call can wait for the host")
         self.busy += 1
 
     def exit(self) -> None:
@@ -220,6 +222,8 @@ class Waits:
         self.interrupt()
 
     def stage(self, call: int) -> int:
+        if get_ident() != self.thread:
+            return self.serial.stages.get(call, 0)
         self.enter()
         try:
             self.look()
@@ -228,12 +232,20 @@ class Waits:
             self.exit()
 
     def tell(self, call: int, kind: int, value: "Any") -> None:
-        self.enter()
+        encoded = self.codec.encode(value, "value", self.serial.limit, False)
+        own = get_ident() == self.thread
+        if own:
+            self.enter()
+        else:
+            self.connection.is_shared = True
+            if not self._is_known(call):
+                raise RuntimeError(f"call {call} is over")
         try:
-            self.connection.post(word_of(kind), call, self.codec.encode(value, "value", self.serial.limit, False))
+            self.connection.post(word_of(kind), call, encoded)
             self.connection.flush()
         finally:
-            self.exit()
+            if own:
+                self.exit()
 
     def credit(self, call: int) -> int:
         """Waits until the host takes more items. Asked by the loop, not by the user's code."""
@@ -291,7 +303,9 @@ class Waits:
         finally:
             del self.answers[number]
             if not over and not self.connection.forked:
-                self._send(HOST_CANCEL, call, [number])
+                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
+                self.connection.post(word_of(HOST_CANCEL), call, self.codec.encode([number]))
+                self.connection.nudge()
 
     def _send(self, kind: int, call: int, value: "Any") -> None:
         self.connection.post(word_of(kind), call, self.codec.encode(value))

@@ -11,7 +11,9 @@ from .commands import BadArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from .commands import Command
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
 _NONE = type(None)
@@ -107,26 +109,35 @@ class Signature:
             raise BadArgument(f"{self.name}: the argument {name!r} {error}", name) from None
 
 
-def runner(name: str, function: "Callable[..., Any]") -> "Callable[[Any], Any]":
-    """A function of the call's `args` that checks them and calls the command."""
+def prepare(command: "Command") -> None:
+    """What the first call of a command finds out for all later ones."""
+    function = command.function
     if not hasattr(getattr(function, "__func__", function), "__code__"):
-        return _unchecked(function)
-    signature = Signature(name, function)
+        command.run = _unchecked(function)
+        return
+    command.signature = Signature(command.name, function)
+    command.run = _runner(command.signature, function)
+    command.checks = tuple((key, note.accepted) for key, note in command.signature.annotations.items())
+    command.is_direct = command.signature.positional_only == 0
+
+
+def _runner(signature: Signature, function: "Callable[..., Any]") -> "Callable[[Any], Any]":
+    """A function of the call's `args` that checks them and calls the command."""
     checks = tuple((key, note.accepted) for key, note in signature.annotations.items())
     indexed = tuple(
         (index, key, signature.annotations[key].accepted)
         for index, key in enumerate(signature.names)
         if key in signature.annotations
     )
-    by_name = _by_name_with_positional_only if signature.positional_only else None
+    by_position_only = signature.positional_only > 0
 
     def run(args: "Any") -> "Any":
         if type(args) is dict:
             for key, accepted in checks:
                 if key in args and type(args[key]) not in accepted:
                     args[key] = signature.fit(key, args[key])
-            if by_name is not None:
-                return by_name(signature, function, args)
+            if by_position_only:
+                return _by_name_with_positional_only(signature, function, args)
             try:
                 return function(**args)
             except TypeError as error:
@@ -155,7 +166,9 @@ def _explain(signature: Signature, positional: "Any", named: "Dict[Any, Any]", e
         raise problem from None
 
 
-def _by_name_with_positional_only(signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]") -> "Any":
+def _by_name_with_positional_only(
+    signature: Signature, function: "Callable[..., Any]", args: "Dict[str, Any]"
+) -> "Any":
     """Arguments by name, although the function takes some by position only."""
     problem = signature.problem((), args)
     if problem is not None:

@@ -222,6 +222,12 @@ class Task:
         try:
             async for item in items:
                 await self._send(item)
+        except Cancelled as cancelled:
+            try:
+                await items.athrow(cancelled)
+            except BaseException:  # the reason is the cancel, whatever the clean-up says
+                pass
+            raise
         finally:
             await items.aclose()
 

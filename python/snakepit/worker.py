@@ -33,6 +33,7 @@ def main(arguments: "List[str]") -> None:
     if fd is None:
         _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
     _prepare_streams()
+    sys.argv[:] = arguments  # as a script finds them
     connection = Connection(fd)
     os.register_at_fork(after_in_child=connection.disown)
     life = Life(connection)
@@ -65,7 +66,11 @@ def _descriptor(name: str) -> "int | None":
 
 
 def _prepare_streams() -> None:
-    faulthandler.enable()
+    """A worker may have been started without them; then it does without."""
+    try:
+        faulthandler.enable()
+    except (RuntimeError, AttributeError, ValueError, OSError):
+        pass
     try:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     except AttributeError:
@@ -93,7 +98,10 @@ def _hello(connection: Connection) -> "Dict[str, Any]":
     connection.pos = start + length
     if not isinstance(hello, dict) or hello.get("protocol") != 1:
         raise Fault("a HELLO of another protocol than 1")
-    connection.max_frame = hello.get("max_frame", 64 << 20)
+    max_frame = hello.get("max_frame")
+    if type(max_frame) is not int or max_frame <= 0:
+        raise Fault("a HELLO without max_frame")
+    connection.max_frame = max_frame
     return hello
 
 

@@ -221,11 +221,17 @@ def _write_dict(writer: _Writer, value: "Any", depth: int) -> None:
         raise
 
 
+def _loaded(module: str, name: str) -> "Any":
+    """A class of a module that we do not import ourselves: a value can be of it only if somebody else has.
+
+    Another thread may be in the midst of importing it; then it has no such class yet, and no value is of it.
+    """
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) else ()
+
+
 def _write_key(writer: _Writer, key: "Any", depth: int) -> None:
-    plain = key
-    enum = sys.modules.get("enum")
-    if enum is not None and isinstance(key, enum.Enum):
-        plain = key.value
+    plain = key.value if isinstance(key, _loaded("enum", "Enum")) else key
     if not (plain is None or isinstance(plain, (str, int, float, bytes, tuple))):
         raise BadValue(f"a key of type {type_name(key)} cannot be sent; keys are scalars")
     raws, writer.raws = writer.raws, None  # a key is never a body
@@ -246,13 +252,11 @@ def _step(key: "Any") -> str:
 def _write_other(writer: _Writer, value: "Any", depth: int) -> None:
     """What is not exactly a builtin: subclasses, enums, dataclasses, datetimes, and what is refused."""
     kind = type(value)
-    enum = sys.modules.get("enum")
-    if enum is not None and isinstance(value, enum.Enum):
+    if isinstance(value, _loaded("enum", "Enum")):
         return _write(writer, value.value, depth)
     if hasattr(kind, "__dataclass_fields__"):
         return _write_dataclass(writer, value, depth)
-    datetime = sys.modules.get("datetime")
-    if datetime is not None and isinstance(value, datetime.datetime):
+    if isinstance(value, _loaded("datetime", "datetime")):
         return _write_datetime(writer, value)
     for base, write, plain in _BASES:
         if isinstance(value, base):

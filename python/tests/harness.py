@@ -66,11 +66,12 @@ class Worker:
             environment["SNAKEPIT_STACK_FD"] = str(write)
             inherited.append(write)
         command = [python or sys.executable, *flags]
-        if start == "file":
-            command.append(os.path.join(SDK, "snakepit", "__main__.py"))
-        else:
+        if start == "module":
             environment["PYTHONPATH"] = SDK
             command += ["-m", "snakepit"]
+        else:
+            command.append(os.path.join(SDK, "snakepit", "__main__.py") if start == "file" else start)
+        self.began = time.monotonic()
         self.process = subprocess.Popen(
             [*command, argument or self.path], env=environment, pass_fds=inherited, cwd=cwd or self.directory.name,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -1,7 +1,10 @@
 """Calls and their arguments, of a serial worker and of a concurrent one."""
 
+import random
+import socket
+
 import pytest
-from harness import CallError, Ended, Worker
+from harness import CallError, Ended, Worker, values
 
 SOURCE = """
     import snakepit
@@ -249,6 +252,35 @@ def a_garbled_frame_ends_the_worker_with_a_fault():
                 with pytest.raises(Ended):
                     running.receive()
                 assert running.wait() == 1
+
+
+def no_garbage_hangs_a_worker():
+    """Frames with random damage: each worker serves on, or says FAULT and exits."""
+    rng = random.Random(7)
+    ends = {"FAULT": 0, "served": 0, "ended": 0}
+    for turn in range(30):
+        with Worker(SOURCE, concurrency=1 + turn % 2) as running:
+            running.ready()
+            whole = [("CALL", ["echo", [1], None]), ("CALLS", ["echo", [[1], [2]], None]), ("PING", {"a": 1}),
+                     ("CALL", ["echo", ["x"], 5000, {"stream": 1}]), ("CREDIT", 5), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
+            data = bytearray(b"".join(
+                running.frame(kind, i, value) for i in range(1, 20) for kind, value in (rng.choice(whole),)))
+            for _ in range(rng.randrange(5)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            running.send_bytes(bytes(data) + running.frame("PING", 0, "the end"))
+            running.socket.shutdown(socket.SHUT_WR)
+            try:
+                while True:
+                    try:
+                        frame = running.receive()
+                    except values.BadPayload:  # a PONG gives back what its PING had
+                        continue
+                    if frame.kind == "FAULT" or frame.value == "the end":
+                        ends["FAULT" if frame.kind == "FAULT" else "served"] += 1
+            except Ended:
+                ends["ended"] += 1
+            assert running.wait() in (0, 1)
+    assert ends["ended"] == 30 and ends["FAULT"] > 3 and ends["served"] > 3, ends
 
 
 def a_call_error_carries_its_map(worker):

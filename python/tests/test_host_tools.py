@@ -64,6 +64,25 @@ SOURCE = """
                 context.remaining() is None or 0 < context.remaining() <= 60]
 
     @snakepit.command
+    def from_a_thread():
+        import threading
+        context = snakepit.context()
+        found = []
+
+        def work():
+            context.log("info", "from a thread")
+            found.append(context.cancelled)
+            try:
+                found.append(context.host.call("t"))
+            except RuntimeError as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return found
+
+    @snakepit.command
     def bad_level():
         try:
             snakepit.context().log("loud", "x")
@@ -263,6 +282,18 @@ def a_context_knows_its_call(worker):
         answer = worker.expect("RESULT", call).value
         assert answer == [call, given and "s-1", given is None, given and {"user": "ann"} or {}, False, True, True]
     assert "none of" in worker.call("bad_level")
+
+
+def a_thread_of_the_users_own_may_use_the_context(worker):
+    call = worker.start("from_a_thread")
+    worker.expect("LOG", call)
+    if worker.kind == "serial":
+        found = worker.expect("RESULT", call).value
+        assert found[0] is False and "only the thread that runs the call" in found[1]
+    else:
+        number = worker.expect("HOST_CALL", call).value[0]
+        worker.send("HOST_RESULT", call, [number, "fine"])
+        assert worker.expect("RESULT", call).value == [False, "fine"]
 
 
 def no_context_is_there_outside_a_call(worker):

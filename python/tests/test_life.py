@@ -25,7 +25,8 @@ SOURCE = """
 
     @snakepit.command
     def path():
-        return [__name__, sys.modules[__name__].__dict__ is globals(), sys.path[0], [p for p in sys.path if p.endswith("snakepit")]]
+        shadows = [each for each in sys.path if each.endswith("snakepit")]
+        return [__name__, sys.modules[__name__].__dict__ is globals(), sys.path[0], shadows]
 
     @snakepit.command
     def ask():
@@ -49,11 +50,12 @@ SOURCE = """
 
     @snakepit.command
     def descriptors():
-        return [os.get_inheritable(int(fd)) for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
+        known = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+        return [os.get_inheritable(fd) for fd in known if fd > 2]
 
     @snakepit.command
     def environment():
-        return sorted(name for name in os.environ if name.startswith("SNAKEPIT"))
+        return sorted(name for name in os.environ if name.startswith("SNAKEPIT") and name.endswith("FD"))
 
     @snakepit.command
     def echo(x):
@@ -94,6 +96,14 @@ def an_idle_worker_has_not_imported_what_it_does_not_need():
     assert not (loaded & HEAVY) - set(plain.stdout.split())
 
 
+def a_serial_worker_with_one_call_in_flight_has_one_thread():
+    with Worker(SOURCE) as worker:
+        worker.ready()
+        for i in range(700):
+            worker.call("echo", x=i)
+        assert len(os.listdir(f"/proc/{worker.process.pid}/task")) == 1
+
+
 @pytest.mark.parametrize("start", ["file", "module"])
 @pytest.mark.parametrize("given", ["file", "module"])
 def a_worker_starts_either_way_and_is_loaded_once(start, given):
@@ -104,6 +114,40 @@ def a_worker_starts_either_way_and_is_loaded_once(start, given):
         name, same, first, shadows = worker.call("path")
         assert (name, same, shadows) == ("worker", True, [])
         assert os.path.realpath(first or worker.directory.name) == os.path.realpath(worker.directory.name)
+
+
+@pytest.mark.parametrize("flags", [["-I"], ["-I", "-S"], ["-E", "-s"], ["-O"], ["-OO"], ["-B", "-u"], ["-X", "dev"]])
+def a_worker_starts_under_any_flags_of_python(flags):
+    with Worker(SOURCE, flags=flags) as worker:
+        worker.ready()
+        assert worker.call("echo", x=1) == 1
+        assert worker.error("echo")["parameter"] == "x"
+        worker.drain()
+        assert worker.wait() == 0
+        assert worker.errors() == ""
+
+
+def a_worker_starts_by_a_relative_path_of_the_sdk():
+    """Its own directory must not stay on the path: `concurrent` and `codec` would shadow other modules."""
+    source = """
+        import concurrent.futures
+        import snakepit
+
+        @snakepit.command
+        def where():
+            return concurrent.__file__
+    """
+    program = os.path.join("snakepit", "__main__.py")
+    with Worker(source, cwd=SDK, start=program) as worker:
+        worker.ready()
+        assert SDK not in worker.call("where")
+
+
+def a_worker_without_standard_streams_serves(tmp_path):
+    script = f'exec "{sys.executable}" "$@" >&- 2>&-'
+    with Worker(SOURCE, python="/bin/sh", flags=["-c", script, "sh"]) as worker:
+        worker.ready()
+        assert worker.call("echo", x=1) == 1
 
 
 def a_relative_file_in_another_directory_finds_its_neighbours(tmp_path):
@@ -240,6 +284,33 @@ def the_slate_names_the_call_that_was_started_last():
         worker.send_bytes(worker.frame("CALL", 7, ["die", [], None]) + worker.frame("CALL", 8, ["echo", [1], None]))
         assert worker.wait() == 3
         assert struct.unpack_from("<3Q", os.pread(worker.slate, 24, 0)) == (7, 3, 6)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def a_command_may_use_processes_of_its_own(method, concurrency):
+    source = """
+        import multiprocessing, sys
+        import snakepit
+
+        def square(x):
+            return x * x
+
+        @snakepit.command
+        def squares(method):
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                return pool.map(square, range(5))
+
+        @snakepit.command
+        def arguments():
+            return sys.argv
+    """
+    with Worker(source, concurrency=concurrency) as worker:
+        worker.ready()
+        assert worker.call("squares", method=method) == [0, 1, 4, 9, 16]
+        assert worker.call("arguments") == [worker.path]
+        worker.drain()
+        assert worker.wait() == 0
 
 
 def a_print_is_a_line_at_once():

@@ -26,7 +26,8 @@ def each_file_is_python_3_9(name):
 
 def each_file_uses_nothing_newer_than_3_9():
     pytest.importorskip("vermin")
-    command = [sys.executable, "-c", "import vermin; vermin.main()", "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
+    vermin = [sys.executable, "-c", "import vermin; vermin.main()"]
+    command = [*vermin, "--target=3.9-", "--no-tips", "--violations", "--eval-annotations", PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
@@ -55,6 +56,31 @@ def the_types_hold_under_mypy_strict():
     pytest.importorskip("mypy")
     done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", os.path.join(SDK, "pyproject.toml")],
                           capture_output=True, text=True, cwd=SDK)
+    assert done.returncode == 0, done.stdout
+
+
+def the_types_reach_the_users_code(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "worker.py").write_text(
+        "import snakepit\n"
+        "from typing import Iterator\n\n"
+        "@snakepit.command\n"
+        "def add(a: int, b: int) -> int:\n"
+        "    context = snakepit.context()\n"
+        "    context.progress(0.5, 'half')\n"
+        "    if context.session is not None:\n"
+        "        context.session.store['a'] = context.session.local.get('b')\n"
+        "    return a + b\n\n"
+        "@snakepit.command(name='other')\n"
+        "def count(n: int) -> Iterator[int]:\n"
+        "    yield from range(n)\n\n"
+        "@snakepit.on_start\n"
+        "def begin() -> None: ...\n\n"
+        "total: int = add(1, 2) + sum(count(3))\n"
+        "add('x', 2)  # type: ignore[arg-type]\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "worker.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": SDK})
     assert done.returncode == 0, done.stdout
 
 

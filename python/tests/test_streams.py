@@ -70,6 +70,16 @@ ASYNC = """
             yield i
 
     @snakepit.command
+    async def acleans(path: str):
+        try:
+            while True:
+                yield 1
+        except BaseException as error:
+            with open(path, "w") as file:
+                file.write(type(error).__name__)
+            raise
+
+    @snakepit.command
     async def aplain(x):
         return x
 """
@@ -147,14 +157,16 @@ def a_buffer_that_is_used_again_is_sent_as_it_was(worker):
 
 @pytest.mark.parametrize("stage", [1, 2])
 def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
-    path = str(tmp_path / "cleaned")
-    call = worker.start("cleans", path=path, options={"stream": 5})
-    for _ in range(5):
-        worker.expect("ITEM", call)
-    worker.send("CANCEL", call, stage)
-    frame = worker.expect("ERROR", call)
-    assert frame.value["kind"] == "cancelled"
-    assert open(path).read() == "Cancelled"
+    for name in names(worker, "cleans"):
+        path = str(tmp_path / name)
+        call = worker.start(name, path=path, options={"stream": 5})
+        for _ in range(5):
+            worker.expect("ITEM", call)
+        worker.send("CANCEL", call, stage)
+        frame = worker.expect("ERROR", call)
+        assert frame.value["kind"] == "cancelled"
+        # Stage 2 may find an async generator where it awaits; then it is asyncio that tells it.
+        assert open(path).read() in ("Cancelled", "CancelledError", "GeneratorExit")
 
 
 def a_cancel_ends_a_stream_that_has_credit_for_ever(worker, tmp_path):

@@ -4,12 +4,16 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the program snakepit waits by signalfd and eventfd: it is for Linux, the libraries are not");
 
+mod bench;
+mod call;
 mod cleanup;
 mod doctor;
 mod duration;
 mod exec;
+mod init;
 mod ledger;
 mod say;
+mod signals;
 mod table;
 
 use std::ffi::OsStr;
@@ -34,10 +38,13 @@ else $XDG_STATE_HOME/snakepit (~/.local/state/snakepit).";
 
 #[derive(clap::Subcommand)]
 enum Verb {
+    Call(call::Args),
+    Init(init::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
 }
 
 /// Where a verb finds the records, and how it prints what it found.
@@ -73,10 +80,13 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let status = match cli.verb {
+        Verb::Call(args) => Ok(call::run(&args)),
+        Verb::Init(args) => init::run(&args),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Bench(args) => bench::run(&args),
     };
     ExitCode::from(status.unwrap_or_else(|failure| failure.report()))
 }

@@ -79,7 +79,8 @@ impl Failure {
     }
 }
 
-fn chain(error: &dyn Error) -> String {
+/// An error with the whole chain of its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(error) = next {

@@ -24,6 +24,21 @@ fn the_daemon_of_the_example_is_gone_when_exec_returns() {
 }
 
 #[test]
+fn the_worker_of_the_example_greets_counts_and_naps() {
+    let scene = Scene::new();
+    let example = root().join("examples/hello.py");
+    for (words, said) in [
+        (&["greet", "name=World"][..], "Hello, World!\n"),
+        (&["--stream", "count", "to:=3"], "1\n2\n3\n"),
+        (&["nap", "seconds:=0.01"], "slept 0.01 s\n"),
+    ] {
+        let done = finish(scene.verb("call").arg("-w").arg(&example).args(words));
+        assert_eq!(done.assert_status(0).stdout, said);
+    }
+    scene.assert_clean();
+}
+
+#[test]
 fn the_commands_of_the_readme_are_those_of_the_program() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let rows = readme.lines().filter_map(|line| line.strip_prefix("| `snakepit "));

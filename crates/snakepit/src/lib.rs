@@ -15,6 +15,8 @@
 
 pub mod adapter;
 mod call;
+#[cfg(feature = "config")]
+mod config;
 mod pit;
 mod pool;
 mod tool;
@@ -32,6 +34,8 @@ pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
     MapInOrder, RemoteError, StreamBuilder,
 };
+#[cfg(feature = "config")]
+pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
 pub use tool::{ToolAnswer, ToolContext};

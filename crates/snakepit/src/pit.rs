@@ -288,7 +288,9 @@ impl Snakepit {
     /// As [`Snakepit::stop`], with another time for what is under way.
     pub async fn stop_within(&self, grace: Duration) {
         let pools = &self.0.pools;
-        pools.iter().for_each(|pool| pool.shared.close());
+        for pool in pools {
+            pool.shared.close();
+        }
         if !grace.is_zero() && tokio::time::timeout(grace, self.finished()).await.is_err() {
             tracing::warn!(?grace, "calls were cut short: they did not finish in time");
         }

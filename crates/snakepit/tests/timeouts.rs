@@ -21,7 +21,7 @@ async fn stack_of(pit: &Pit, command: &str, args: impl serde::Serialize) -> Stri
     let CallError::Timeout { stack, after, .. } = &error else { panic!("{error}") };
     assert_eq!(*after, Duration::from_millis(300));
     let stack = stack.clone().unwrap_or_else(|| panic!("no stack: {error}"));
-    assert!(error.to_string().contains(&*stack.trim_end()), "{error}");
+    assert!(error.to_string().contains(stack.trim_end()), "{error}");
     stack
 }
 

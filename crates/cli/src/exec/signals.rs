@@ -12,6 +12,8 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::signals::ignored_at_start;
+
 /// Those that are read; TTOU is blocked besides, so that we may move the terminal while in the background.
 const ANSWERED: [Signal; 9] = [
     Signal::SIGINT,
@@ -112,12 +114,4 @@ pub(super) fn end_by_interrupt() {
     only.add(Signal::SIGINT);
     let _ = kill(Pid::this(), Signal::SIGINT);
     let _ = only.thread_unblock();
-}
-
-/// The signals that whoever started us had set to be ignored.
-fn ignored_at_start() -> SigSet {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    Signal::iterator().filter(|signal| mask & (1 << (*signal as i32 - 1)) != 0).collect()
 }

@@ -5,11 +5,11 @@
 
 pub(crate) mod pty;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -133,9 +133,11 @@ impl Scene {
     }
 
     pub(crate) fn assert_nothing_is_recorded(&self) {
-        let runs: Vec<_> = std::fs::read_dir(self.state_dir().join("runs"))
+        let runs: Vec<OsString> = std::fs::read_dir(self.state_dir().join("runs"))
             .map(|runs| runs.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
+        // A name that begins with a dot is no run.
+        let runs: Vec<_> = runs.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect();
         assert!(runs.is_empty(), "left behind in the state directory: {runs:?}");
     }
 
@@ -159,6 +161,18 @@ impl Drop for Scene {
             send(pid, Signal::KILL);
         }
     }
+}
+
+/// A Python worker of the tests.
+pub(crate) fn worker(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(file)
+}
+
+/// `snakepit call --state-dir … -w worker.py`, without input.
+pub(crate) fn call(scene: &Scene) -> Command {
+    let mut call = scene.verb("call");
+    call.arg("-w").arg(worker("worker.py"));
+    call
 }
 
 /// A program that has ended, and what it said.

@@ -228,7 +228,9 @@ impl Shared {
     /// A worker takes no more calls; what only it was to serve goes to the others.
     pub(crate) fn retire(self: &Arc<Self>, post: usize) {
         let bound = self.scheduler().retire(post);
-        bound.into_iter().for_each(|call| self.requeue(call));
+        for call in bound {
+            self.requeue(call);
+        }
     }
 
     /// Takes back a call that still waits. None: a worker has it, or had it.
@@ -339,13 +341,17 @@ impl Shared {
     /// Gives back what waits, and takes no more calls but nested ones.
     pub(crate) fn close(&self) {
         let waiting = self.scheduler().close();
-        waiting.into_iter().for_each(|call| call.fail(CallError::Stopped));
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
     }
 
     /// Takes no more calls at all: the workers are about to end.
     pub(crate) fn shut(&self) {
         let waiting = self.scheduler().shut();
-        waiting.into_iter().for_each(|call| call.fail(CallError::Stopped));
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
     }
 
     /// Whether it was closed and what was under way is finished, at workers that leave, too.

@@ -180,9 +180,9 @@ fn frame(
 /// An answer to a call that the worker does not hold (any more) is dropped: it was answered, or never asked.
 fn answer(state: &mut State, call: u64, answer: Answer, answers: &mut Vec<(Call, Answer)>) {
     if let Some(call) = Connection::take(state, call) {
-        answers.push((call, answer))
+        answers.push((call, answer));
     } else {
-        tracing::debug!(call, "an answer to an unknown call was dropped")
+        tracing::debug!(call, "an answer to an unknown call was dropped");
     }
 }
 

@@ -1,5 +1,5 @@
 //! An engine with a state directory of its own, which must be empty of runs when the test ends.
-#![allow(dead_code, reason = "every file of tests uses another part of it")]
+#![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -126,10 +126,8 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Within the time that everything must be done in.
 pub(crate) async fn soon<F: IntoFuture>(what: &str, work: F) -> F::Output {
-    match tokio::time::timeout(SOON, work.into_future()).await {
-        Ok(output) => output,
-        Err(_) => panic!("{what} takes longer than {SOON:?}"),
-    }
+    let done = tokio::time::timeout(SOON, work.into_future()).await;
+    done.unwrap_or_else(|_| panic!("{what} takes longer than {SOON:?}"))
 }
 
 /// Whether a process with this number runs; a zombie does not.

@@ -48,6 +48,11 @@ impl PythonWorker {
         Self { worker: worker.into(), interpreter: None, env: Vec::new(), dir: None }
     }
 
+    /// Its file, if that is how it was named, and not by its module.
+    pub fn file(&self) -> Option<PathBuf> {
+        is_file(&self.worker).then(|| self.resolved())
+    }
+
     /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
         self.interpreter = Some(python.into());
@@ -86,16 +91,24 @@ impl Pool {
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
     pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
+        Self::command_in(argv.into_iter().map(Into::into).collect(), Vec::new(), None)
+    }
+
+    /// As [`Pool::command`], with what is added to the environment, and a working directory.
+    pub(crate) fn command_in(
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+        dir: Option<PathBuf>,
+    ) -> Self {
         let program = argv.first().map(Path::new).and_then(Path::file_stem);
         let name = program.map_or_else(|| "command".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(name, SocketAdapter { launch: Launch::Command(argv) })
+        Self::new(name, SocketAdapter { launch: Launch::Command { argv, env, dir } })
     }
 }
 
 enum Launch {
     Python { worker: PythonWorker, found: OnceLock<Found> },
-    Command(Vec<OsString>),
+    Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
 }
 
 /// What all workers of a pool are started with.
@@ -112,8 +125,9 @@ impl Adapter for SocketAdapter {
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         async move {
             let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
-            if is_file(&worker.worker) && !worker.resolved().exists() {
-                let path = worker.resolved();
+            if let Some(path) = worker.file()
+                && !path.exists()
+            {
                 return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
             }
             let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
@@ -158,6 +172,8 @@ impl Adapter for SocketAdapter {
                 .map_err(|error| spawner.system("a connection", error))?;
             let process = spawner.spawn(command).await?;
             let first = tokio::select! {
+                // One that is ready and then gone has been ready: its end is told like any other.
+                biased;
                 first = first_answer => first.ok(),
                 reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
             };
@@ -176,25 +192,27 @@ impl Adapter for SocketAdapter {
 impl SocketAdapter {
     fn command(&self) -> Result<Command, StartError> {
         match &self.launch {
-            Launch::Command(argv) => {
+            Launch::Command { argv, env, dir } => {
                 let (program, args) = argv
                     .split_first()
                     .ok_or_else(|| StartError::Missing("the pool's command is empty".into()))?;
-                Ok(Command::new(program).args(args))
+                Ok(placed(Command::new(program).args(args), env, dir.as_deref()))
             }
             Launch::Python { worker, found } => {
                 let found =
                     found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
-                let mut command = Command::new(&found.interpreter).arg(&found.entry).arg(worker.argument());
-                for (key, value) in &worker.env {
-                    command = command.env(key, value);
-                }
-                Ok(match &worker.dir {
-                    Some(dir) => command.current_dir(dir),
-                    None => command,
-                })
+                let command = Command::new(&found.interpreter).arg(&found.entry).arg(worker.argument());
+                Ok(placed(command, &worker.env, worker.dir.as_deref()))
             }
         }
+    }
+}
+
+fn placed(command: Command, env: &[(OsString, OsString)], dir: Option<&Path>) -> Command {
+    let command = env.iter().fold(command, |command, (key, value)| command.env(key, value));
+    match dir {
+        Some(dir) => command.current_dir(dir),
+        None => command,
     }
 }
 
@@ -205,12 +223,12 @@ impl PythonWorker {
     }
 
     fn argument(&self) -> PathBuf {
-        if is_file(&self.worker) { self.resolved() } else { self.worker.clone() }
+        self.file().unwrap_or_else(|| self.worker.clone())
     }
 }
 
 /// Whether a worker is named by its file; otherwise by its module.
-fn is_file(worker: &Path) -> bool {
+pub(crate) fn is_file(worker: &Path) -> bool {
     worker.extension().is_some_and(|extension| extension == "py") || worker.components().count() > 1
 }
 

@@ -1,0 +1,75 @@
+//! Who is called: a worker named on the command line, or a pool of a configuration.
+
+use std::path::Path;
+
+use snakepit::custody;
+use snakepit::{Config, Pool, PythonWorker};
+
+use super::Args;
+use crate::say::{Failure, USAGE};
+
+/// The configuration that is used when none is named.
+pub(crate) const HOME: &str = "snakepit.toml";
+
+/// Names of workers are bounded; a pool's name is a part of them.
+const LONGEST_NAME: usize = 32;
+
+pub(super) struct Target {
+    pub(super) pool: Pool,
+    pub(super) custody: custody::Config,
+}
+
+impl Target {
+    pub(super) fn find(args: &Args) -> Result<Self, Failure> {
+        let mut target = match (&args.worker, &args.config) {
+            (Some(worker), _) => Self::worker(worker)?,
+            (None, Some(config)) => Self::configured(config, args.pool.as_deref())?,
+            (None, None) if Path::new(HOME).exists() => {
+                Self::configured(Path::new(HOME), args.pool.as_deref())?
+            }
+            (None, None) => {
+                return Err(Failure::plain(format!("there is no {HOME} here, and no worker is named"))
+                    .status(USAGE)
+                    .hint("name a worker with -w worker.py or a configuration with -c FILE; `snakepit init DIR` makes both"));
+            }
+        };
+        if args.state_dir.is_some() {
+            target.custody.state_dir.clone_from(&args.state_dir);
+        }
+        // One call needs one worker.
+        target.pool = target.pool.workers(1);
+        Ok(target)
+    }
+
+    fn worker(worker: &Path) -> Result<Self, Failure> {
+        let python = PythonWorker::new(worker);
+        if python.file().is_some_and(|file| !file.is_file()) {
+            return Err(Failure::plain(format!("there is no worker file {}", worker.display()))
+                .status(USAGE)
+                .hint("-w names a Python file, or a module that can be imported from here"));
+        }
+        let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let name: String = stem.chars().map(plain).take(LONGEST_NAME).collect();
+        let pool = Pool::python(python).name(name);
+        Ok(Self { pool, custody: custody::Config::default() })
+    }
+
+    fn configured(path: &Path, name: Option<&str>) -> Result<Self, Failure> {
+        let config = Config::load(path).map_err(|error| {
+            Failure::of(&error).status(USAGE).hint("`snakepit init DIR` writes a file that lists every key")
+        })?;
+        let pool = match name {
+            Some(name) => config.pool(name),
+            None => config.pools().first(),
+        };
+        let Some(pool) = pool else {
+            let known: Vec<&str> = config.names().collect();
+            let (name, path) = (name.unwrap_or_default(), path.display());
+            return Err(Failure::plain(format!("{path} has no pool {name}"))
+                .status(USAGE)
+                .hint(format!("it has {}", known.join(", "))));
+        };
+        Ok(Self { pool: pool.clone(), custody: config.custody().clone() })
+    }
+}

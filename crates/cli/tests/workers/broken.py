@@ -1,0 +1,3 @@
+"""A worker that cannot be loaded."""
+
+raise RuntimeError("broken on purpose")

@@ -1,0 +1,74 @@
+//! What a call costs its host in memory: few allocations, and no more of them with many workers and sessions.
+//!
+//! A test of its own, for the allocator that counts. One thread runs everything, so that its counter sees it all.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use snakepit::custody::Config;
+use snakepit::{Pool, PythonWorker, Snakepit, args};
+
+struct Counting;
+
+thread_local! {
+    static MADE: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands every call on to the system's allocator unchanged; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = MADE.try_with(|made| made.set(made.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const CALLS: u32 = 2000;
+
+/// The allocations of one call of many, with so many workers and sessions around it.
+fn allocations_per_call(workers: usize, sessions: usize) -> f64 {
+    let home = tempfile::tempdir().expect("a directory");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/bench_calls/python/worker.py");
+        let pool = Pool::python(PythonWorker::new(worker)).workers(workers);
+        let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+        let pit = Snakepit::builder().pool(pool).custody(custody).start().await.expect("an engine");
+        for session in 0..sessions {
+            let next: u64 =
+                pit.call("tiny", args! { number: 1 }).session(session.to_string()).await.expect("a call");
+            assert_eq!(next, 2);
+        }
+        // The first calls fill buffers that are kept.
+        for number in 0..100u64 {
+            let _: u64 = pit.call("tiny", args! { number: number }).await.expect("a call");
+        }
+        let before = MADE.get();
+        for number in 0..u64::from(CALLS) {
+            let next: u64 = pit.call("tiny", args! { number: number }).await.expect("a call");
+            assert_eq!(next, number + 1);
+        }
+        let made = u32::try_from(MADE.get() - before).expect("not millions");
+        pit.stop().await;
+        f64::from(made) / f64::from(CALLS)
+    })
+}
+
+#[test]
+fn a_call_makes_five_allocations_whatever_the_number_of_workers_and_sessions() {
+    let alone = allocations_per_call(1, 0);
+    let among_many = allocations_per_call(8, 500);
+    println!(
+        "allocations per call: {alone:.2} with 1 worker, {among_many:.2} with 8 workers and 500 sessions"
+    );
+    assert!(alone < 5.5, "{alone:.2}");
+    assert!((among_many - alone).abs() < 0.5, "{alone:.2} alone, {among_many:.2} among many");
+}

@@ -1,0 +1,97 @@
+//! What is wrong with a configuration file: which file, which line, which key, and the way out.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// From this likeness on (of 1), a known key is taken for what an unknown one meant.
+const LIKE: f64 = 0.5;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The file says something that it cannot mean.
+    #[error("{}{}: {problem}", .path.display(), Line(*.line))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, counted from 1.
+        line: Option<usize>,
+        /// Which key, what is wrong with it, and what would be right.
+        problem: String,
+    },
+}
+
+struct Line(Option<usize>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+impl ConfigError {
+    pub(super) fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let problem = format!("this is not TOML: {}", one_line(error.message()));
+        Self::Invalid { path: path.to_owned(), line: line(text, error), problem }
+    }
+
+    pub(super) fn content(
+        path: &Path,
+        text: &str,
+        error: &serde_path_to_error::Error<toml::de::Error>,
+    ) -> Self {
+        let cause = error.inner();
+        let problem = match unknown(cause.message()) {
+            Some((key, known)) => unknown_key(&error.path().to_string(), key, &known),
+            None => format!("{}: {}", error.path(), one_line(cause.message())),
+        };
+        Self::Invalid { path: path.to_owned(), line: line(text, cause), problem }
+    }
+
+    pub(super) fn without_pools(path: &Path) -> Self {
+        let problem = "there is no pool: add a table [pool.NAME] with worker = \"worker.py\"".into();
+        Self::Invalid { path: path.to_owned(), line: None, problem }
+    }
+}
+
+fn line(text: &str, error: &toml::de::Error) -> Option<usize> {
+    let before = text.get(..error.span()?.start)?;
+    Some(before.matches('\n').count() + 1)
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().collect::<Vec<_>>().join(", ")
+}
+
+/// The unknown key and the known ones, if that is what serde's message is about: "unknown field `a`, expected one of `b`,
+/// `c`". The names stand between backticks; nothing else of the wording is relied upon.
+pub(super) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    let key = names.next()?;
+    Some((key, names.collect()))
+}
+
+fn unknown_key(path: &str, key: &str, known: &[&str]) -> String {
+    // The path may or may not name the key itself.
+    let place = path.strip_suffix(key).map_or(path, |place| place.trim_end_matches('.'));
+    let place = if place.is_empty() || place == "." { String::new() } else { format!("{place}: ") };
+    let likeness = |name| strsim::normalized_damerau_levenshtein(key, name);
+    match known.iter().map(|name| (likeness(name), name)).max_by(|(one, _), (other, _)| one.total_cmp(other))
+    {
+        Some((likeness, nearest)) if likeness >= LIKE => {
+            format!("{place}unknown key `{key}`; did you mean `{nearest}`?")
+        }
+        _ => format!("{place}unknown key `{key}`; the keys here are {}", known.join(", ")),
+    }
+}

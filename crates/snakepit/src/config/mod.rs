@@ -1,0 +1,87 @@
+//! Engines from a file: `snakepit.toml`, with the keys and defaults that `default.toml` lists.
+//!
+//! Owns the file's form. The defaults are those of [`Pool`] and of [`custody::Config`]; nothing is defaulted twice.
+
+mod error;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::path::Path;
+
+pub use error::ConfigError;
+
+use crate::{Builder, Pool, Snakepit, custody};
+use tables::Root;
+
+/// What a configuration file says.
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = snakepit::Config::load("snakepit.toml")?.builder().start().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pools: Vec<Pool>,
+    custody: custody::Config,
+}
+
+impl Config {
+    /// Every key with its default, and what it means: a file to read, and to copy from.
+    pub const REFERENCE: &str = include_str!("../../default.toml");
+
+    /// Reads a file. Paths inside it are relative to where it is.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file that is, or could be, at `path`.
+    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let root: Root = toml::Deserializer::parse(text)
+            .map_err(|error| ConfigError::syntax(path, text, &error))
+            .and_then(|file| {
+                serde_path_to_error::deserialize(file)
+                    .map_err(|error| ConfigError::content(path, text, &error))
+            })?;
+        if root.pool.is_empty() {
+            return Err(ConfigError::without_pools(path));
+        }
+        let file = std::path::absolute(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let dir = file.parent().unwrap_or(Path::new("/"));
+        let pools = root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
+        Ok(Self { pools, custody: root.custody.into_config(dir) })
+    }
+
+    /// The pools, in the order of the file.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// A pool by its name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// The names of the pools, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pools.iter().map(|pool| pool.name.as_str())
+    }
+
+    /// How processes are kept.
+    pub fn custody(&self) -> &custody::Config {
+        &self.custody
+    }
+
+    /// An engine with all that the file says, to be started or to be given tools first.
+    pub fn builder(self) -> Builder {
+        let builder = Snakepit::builder().custody(self.custody);
+        self.pools.into_iter().fold(builder, Builder::pool)
+    }
+}

@@ -1,0 +1,262 @@
+//! The file's tables, key by key, and what they become.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+use super::units::{Size, Time};
+use crate::adapter::python::is_file;
+use crate::{Affinity, CancelGrace, Pool, PythonWorker, custody};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Root {
+    #[serde(default, deserialize_with = "in_order")]
+    pub(super) pool: Vec<(String, PoolTable)>,
+    #[serde(default)]
+    pub(super) custody: CustodyTable,
+}
+
+/// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.
+fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, PoolTable)>, D::Error> {
+    struct InOrder;
+    impl<'de> Visitor<'de> for InOrder {
+        type Value = Vec<(String, PoolTable)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("tables [pool.NAME]")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut tables: A) -> Result<Self::Value, A::Error> {
+            let mut found = Vec::new();
+            while let Some(entry) = tables.next_entry()? {
+                found.push(entry);
+            }
+            Ok(found)
+        }
+    }
+    deserializer.deserialize_map(InOrder)
+}
+
+/// The keys of `[pool.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolKeys {
+    worker: Option<PathBuf>,
+    command: Option<Vec<String>>,
+    adapter: Option<AdapterName>,
+    interpreter: Option<PathBuf>,
+    current_dir: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    workers: Option<NonZeroUsize>,
+    concurrency: Option<NonZeroUsize>,
+    start_batch: Option<NonZeroUsize>,
+    worker_start_timeout: Option<Time>,
+    queue_limit: Option<usize>,
+    queue_timeout: Option<Time>,
+    call_timeout: Option<Time>,
+    stream_timeout: Option<Time>,
+    affinity: Option<Affinity>,
+    session_ttl: Option<Time>,
+    max_sessions: Option<usize>,
+    #[serde(default)]
+    cancel_grace: CancelKeys,
+    max_frame: Option<Size>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AdapterName {
+    Python,
+    Socket,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelKeys {
+    ask: Option<Time>,
+    raise: Option<Time>,
+    terminate: Option<Time>,
+}
+
+/// A pool's table whose keys fit together.
+#[derive(Deserialize)]
+#[serde(try_from = "PoolKeys")]
+pub(super) struct PoolTable {
+    launch: Launch,
+    keys: PoolKeys,
+}
+
+enum Launch {
+    Python(PathBuf),
+    Command(Vec<String>),
+}
+
+impl TryFrom<PoolKeys> for PoolTable {
+    type Error = &'static str;
+
+    fn try_from(mut keys: PoolKeys) -> Result<Self, Self::Error> {
+        let launch = match (keys.worker.take(), keys.command.take(), keys.adapter) {
+            (Some(_), Some(_), _) => {
+                return Err("it has both `worker` (Python) and `command` (any language): keep one");
+            }
+            (None, None, _) => {
+                return Err(
+                    "it does not say what its workers are: add worker = \"worker.py\", or command = [\"program\"]",
+                );
+            }
+            (Some(_), None, Some(AdapterName::Socket)) => {
+                return Err("the adapter \"socket\" starts a `command`, not a `worker`: leave `adapter` out");
+            }
+            (None, Some(_), Some(AdapterName::Python)) => {
+                return Err("the adapter \"python\" starts a `worker`, not a `command`: leave `adapter` out");
+            }
+            (None, Some(argv), _) if argv.first().is_none_or(String::is_empty) => {
+                return Err("its `command` is empty: write the program and its arguments, each as a string");
+            }
+            (Some(worker), None, _) if worker.as_os_str().is_empty() => {
+                return Err("its `worker` is empty: name a file (worker.py) or a module");
+            }
+            (None, Some(_), _) if keys.interpreter.is_some() => {
+                return Err(
+                    "`interpreter` is for a `worker` in Python: put the interpreter in front of `command`",
+                );
+            }
+            (Some(worker), None, _) => Launch::Python(worker),
+            (None, Some(argv), _) => Launch::Command(argv),
+        };
+        Ok(Self { launch, keys })
+    }
+}
+
+impl PoolTable {
+    pub(super) fn into_pool(self, name: &str, dir: &Path) -> Pool {
+        let Self { launch, keys } = self;
+        let current_dir = keys.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
+        let pool = match launch {
+            Launch::Python(worker) => {
+                let worker = if is_file(&worker) { dir.join(worker) } else { worker };
+                let mut python = PythonWorker::new(worker).current_dir(current_dir);
+                for (key, value) in &keys.env {
+                    python = python.env(key, value);
+                }
+                Pool::python(match &keys.interpreter {
+                    Some(interpreter) => python.interpreter(from(dir, interpreter)),
+                    None => python,
+                })
+            }
+            Launch::Command(mut argv) => {
+                let program = from(dir, Path::new(&argv.remove(0)));
+                let argv = std::iter::once(program.into()).chain(argv.into_iter().map(Into::into)).collect();
+                let env = keys.env.iter().map(|(key, value)| (key.into(), value.into())).collect();
+                Pool::command_in(argv, env, Some(current_dir))
+            }
+        };
+        keys.apply(pool.name(name))
+    }
+}
+
+/// A program: a path is relative to the file, a bare name is looked for in `PATH`.
+fn from(dir: &Path, program: &Path) -> PathBuf {
+    if program.components().count() > 1 { dir.join(program) } else { program.to_owned() }
+}
+
+impl PoolKeys {
+    /// Sets what is said; what is not keeps the pool's own default.
+    fn apply(self, pool: Pool) -> Pool {
+        let usual = CancelGrace::default();
+        let time = |time: Option<Time>, usual| time.map_or(usual, |Time(time)| time);
+        let grace = CancelGrace {
+            ask: time(self.cancel_grace.ask, usual.ask),
+            raise: time(self.cancel_grace.raise, usual.raise),
+            terminate: time(self.cancel_grace.terminate, usual.terminate),
+        };
+        let pool = pool.cancel_grace(grace);
+        let pool = set(pool, self.workers.map(NonZeroUsize::get), Pool::workers);
+        let pool = set(pool, self.concurrency.map(NonZeroUsize::get), Pool::concurrency);
+        let pool = set(pool, self.start_batch.map(NonZeroUsize::get), Pool::start_batch);
+        let pool = set(pool, self.worker_start_timeout.map(|it| it.0), Pool::worker_start_timeout);
+        let pool = set(pool, self.queue_limit, Pool::queue_limit);
+        let pool = set(pool, self.queue_timeout.map(|it| it.0), Pool::queue_timeout);
+        let pool = set(pool, self.call_timeout.map(|it| it.0), Pool::call_timeout);
+        let pool = set(pool, self.stream_timeout.map(|it| it.0), Pool::stream_timeout);
+        let pool = set(pool, self.affinity, Pool::affinity);
+        let pool = set(pool, self.session_ttl.map(|it| it.0), Pool::session_ttl);
+        let pool = set(pool, self.max_sessions, Pool::max_sessions);
+        set(pool, self.max_frame.map(|it| it.0), Pool::max_frame)
+    }
+}
+
+fn set<T>(pool: Pool, value: Option<T>, setter: impl FnOnce(Pool, T) -> Pool) -> Pool {
+    match value {
+        Some(value) => setter(pool, value),
+        None => pool,
+    }
+}
+
+/// The keys of `[custody]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CustodyTable {
+    containment: Option<Containment>,
+    state_dir: Option<PathBuf>,
+    cleanup_on_stop: Option<bool>,
+    cleanup_on_stop_timeout_ms: Option<u64>,
+    process_group_kill: Option<bool>,
+    cleanup_max_retries: Option<u32>,
+    cleanup_retry_interval_ms: Option<u64>,
+    cleanup_poll_interval_ms: Option<u64>,
+    ledger_sync: Option<LedgerSync>,
+    reap_interval: Option<Time>,
+}
+
+/// Custody has no serde; it needs none.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", remote = "custody::Containment")]
+enum ContainmentName {
+    Auto,
+    Namespace,
+    Shim,
+    Group,
+}
+
+#[derive(Deserialize)]
+struct Containment(#[serde(with = "ContainmentName")] custody::Containment);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", remote = "custody::LedgerSync")]
+enum LedgerSyncName {
+    Off,
+    Data,
+}
+
+#[derive(Deserialize)]
+struct LedgerSync(#[serde(with = "LedgerSyncName")] custody::LedgerSync);
+
+impl CustodyTable {
+    pub(super) fn into_config(self, dir: &Path) -> custody::Config {
+        let usual = custody::Config::default();
+        custody::Config {
+            containment: self.containment.map_or(usual.containment, |it| it.0),
+            state_dir: self.state_dir.map(|path| dir.join(path)).or(usual.state_dir),
+            cleanup_on_stop: self.cleanup_on_stop.unwrap_or(usual.cleanup_on_stop),
+            cleanup_on_stop_timeout_ms: self
+                .cleanup_on_stop_timeout_ms
+                .unwrap_or(usual.cleanup_on_stop_timeout_ms),
+            process_group_kill: self.process_group_kill.unwrap_or(usual.process_group_kill),
+            cleanup_max_retries: self.cleanup_max_retries.unwrap_or(usual.cleanup_max_retries),
+            cleanup_retry_interval_ms: self
+                .cleanup_retry_interval_ms
+                .unwrap_or(usual.cleanup_retry_interval_ms),
+            cleanup_poll_interval_ms: self.cleanup_poll_interval_ms.unwrap_or(usual.cleanup_poll_interval_ms),
+            ledger_sync: self.ledger_sync.map_or(usual.ledger_sync, |it| it.0),
+            reap_interval: self.reap_interval.map_or(usual.reap_interval, |it| it.0),
+            session: usual.session,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Files that are read, and files that are not, with what is said about them.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, "/conf/snakepit.toml").map_err(|error| error.to_string())
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).err().unwrap_or_else(|| panic!("this was read:\n{text}"))
+}
+
+/// All that a pool's keys set, but for how its workers are started.
+fn settings(pool: &Pool) -> String {
+    let Pool { workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout, .. } = pool;
+    let Pool { start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, .. } = pool;
+    format!(
+        "{:?}",
+        (
+            (workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout),
+            (start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, pool.max_frame),
+        )
+    )
+}
+
+/// The keys that a table may have, as the refusal of one that it may not have tells.
+fn known_keys(table: &str) -> Vec<String> {
+    let text = format!("{table}\n\"?\" = 1\n");
+    let file = toml::Deserializer::parse(&text).expect("TOML");
+    let error = <Root as serde::Deserialize>::deserialize(file).err().expect("an unknown key");
+    let (_, known) = error::unknown(error.message()).expect("the known keys");
+    known.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_is_the_defaults() {
+    let config = parse(Config::REFERENCE).expect("the reference");
+    let pool = config.pool("example").expect("its pool");
+    assert_eq!(settings(pool), settings(&Pool::python("worker.py")));
+    assert_eq!(format!("{:?}", config.custody()), format!("{:?}", custody::Config::default()));
+}
+
+#[test]
+fn the_reference_mentions_every_key_and_no_other() {
+    let lines: Vec<&str> = Config::REFERENCE.lines().map(|line| line.trim_start_matches('#')).collect();
+    let mut tables = 0;
+    for table in ["[pool.example]", "[custody]"] {
+        let mut keys = known_keys(table);
+        assert!(keys.len() > 5, "{keys:?}");
+        tables += keys.len();
+        keys.retain(|key| !lines.iter().any(|line| line.starts_with(&format!("{key} = "))));
+        assert!(keys.is_empty(), "default.toml does not mention {keys:?} of {table}");
+    }
+    let mentioned = Config::REFERENCE.lines().filter(|line| is_setting(line)).count();
+    assert_eq!(mentioned, tables);
+}
+
+fn is_setting(line: &str) -> bool {
+    let key = line.trim_start_matches('#').split(" = ").next().unwrap_or_default();
+    line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+#[test]
+fn what_the_reference_leaves_out_can_be_said() {
+    // `worker` and `command` exclude each other, and so do `command` and `interpreter`.
+    for leave_out in [&["command"][..], &["worker", "adapter", "interpreter"]] {
+        let kept = |line: &&str| {
+            !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
+        };
+        let said = |line| if is_setting(line) { line.trim_start_matches('#') } else { line };
+        let text: Vec<&str> = Config::REFERENCE.lines().filter(kept).map(said).collect();
+        let config = parse(&text.join("\n")).expect("every key");
+        assert_eq!(config.pools()[0].workers, 4);
+        assert_eq!(config.custody().state_dir.as_deref(), Some(Path::new("/conf/state")));
+    }
+}
+
+#[test]
+fn pools_keep_the_order_of_the_file() {
+    let names = ["zebra", "middle", "ant"];
+    let text: String = names.map(|name| format!("[pool.{name}]\nworker = \"w.py\"\n")).concat();
+    assert_eq!(parse(&text).expect("pools").names().collect::<Vec<_>>(), names);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_file_line_table_and_the_nearest_key() {
+    let said = refusal("[pool.math]\nworker = \"w.py\"\nworkres = 3\n");
+    assert_eq!(said, "/conf/snakepit.toml:3: pool.math: unknown key `workres`; did you mean `workers`?");
+    let said = refusal("[pool.math]\nworker = \"w.py\"\ncancel_grace = { aks = \"1s\" }\n");
+    assert_eq!(said, "/conf/snakepit.toml:3: pool.math.cancel_grace: unknown key `aks`; did you mean `ask`?");
+    let said = refusal("[pools.math]\nworker = \"w.py\"\n");
+    assert_eq!(said, "/conf/snakepit.toml:1: unknown key `pools`; did you mean `pool`?");
+    let said = refusal("[custody]\nxyzzy = 1\n");
+    assert!(said.contains(":2: custody: unknown key `xyzzy`; the keys here are containment, "), "{said}");
+}
+
+#[test]
+fn a_value_that_is_wrong_is_refused_with_its_key_and_a_right_one() {
+    let pool = |line: &str| refusal(&format!("[pool.math]\nworker = \"w.py\"\n{line}\n"));
+    let said = pool("call_timeout = 5");
+    assert_eq!(said, "/conf/snakepit.toml:3: pool.math.call_timeout: 5 has no unit: write \"5s\" or \"5ms\"");
+    let said = pool("call_timeout = \"soon\"");
+    assert!(
+        said.contains(":3: pool.math.call_timeout: \"soon\" is no duration: write it as \"5s\""),
+        "{said}"
+    );
+    assert!(pool("call_timeout = \"-5s\"").contains("is no duration"));
+    assert!(pool("max_frame = \"5 elephants\"").contains("pool.math.max_frame: \"5 elephants\" is no size"));
+    assert!(pool("workers = 0").contains(":3: pool.math.workers: "));
+    assert!(pool("workers = \"many\"").contains(":3: pool.math.workers: "));
+    let said = pool("affinity = \"sticky\"");
+    assert!(said.contains("pool.math.affinity: ") && said.contains("strict_queue"), "no way out: {said}");
+}
+
+#[test]
+fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
+    let said = refusal("\n[pool.math]\nworkers = 1\n");
+    assert!(said.contains(":2: pool.math: ") && said.contains("add worker = \"worker.py\""), "{said}");
+    let said = refusal("[pool.math]\nworker = \"w.py\"\ncommand = [\"w\"]\n");
+    assert!(said.contains(":1: pool.math: ") && said.contains("keep one"), "{said}");
+    let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"socket\"\n");
+    assert!(said.contains("leave `adapter` out"), "{said}");
+    assert!(refusal("[pool.math]\ncommand = []\n").contains("`command` is empty"));
+}
+
+#[test]
+fn a_file_that_is_not_toml_and_one_without_pools_say_so() {
+    let said = refusal("[pool.math]\nworker = \n");
+    assert!(said.starts_with("/conf/snakepit.toml:2: this is not TOML: "), "{said}");
+    assert!(refusal("").contains("there is no pool: add a table [pool.NAME]"));
+    let error = Config::load("/no/such/file.toml").expect_err("no file");
+    assert_eq!(error.to_string(), "cannot read the configuration /no/such/file.toml");
+}
+
+#[test]
+fn sizes_and_durations_carry_their_units() {
+    let text = "[pool.a]\nworker = \"w.py\"\nmax_frame = \"64KiB\"\ncall_timeout = \"1m 30s\"\n";
+    let config = parse(text).expect("a pool");
+    assert_eq!(config.pools()[0].max_frame, 64 << 10);
+    assert_eq!(config.pools()[0].call_timeout, std::time::Duration::from_secs(90));
+}
