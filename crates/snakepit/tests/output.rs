@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use snakepit::{OutputLine, Value, args};
@@ -105,7 +106,7 @@ impl tracing::Subscriber for Log {
         struct Fields<'a>(&'a mut String);
         impl tracing::field::Visit for Fields<'_> {
             fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0.push_str(&format!("{field}={value:?} "));
+                let _ = write!(self.0, "{field}={value:?} ");
             }
         }
         event.record(&mut Fields(&mut self.1.lock().expect("the log")));
@@ -125,8 +126,7 @@ async fn logged(level: tracing::Level) -> String {
     until("it is read", || !output(&pit).0.is_empty()).await;
     pit.end().await;
     drop(guard);
-    let text = log.1.lock().expect("the log").clone();
-    text
+    log.1.lock().expect("the log").clone()
 }
 
 #[tokio::test(flavor = "current_thread")]
