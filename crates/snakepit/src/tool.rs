@@ -185,19 +185,19 @@ fn bad_value(error: &ValueError) -> RemoteError {
 }
 
 /// While it lives, the place of the asking call may serve a nested one.
-struct Asking(Arc<Berth>);
+struct Asking(Arc<Berth>, CallId);
 
 impl Asking {
-    fn new(berth: Arc<Berth>) -> Self {
-        berth.pool.scheduler().asks(&berth);
+    fn new(berth: Arc<Berth>, call: CallId) -> Self {
+        berth.pool.scheduler().asks(&berth, call);
         berth.pool.feed(berth.post);
-        Self(berth)
+        Self(berth, call)
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.pool.scheduler().answered(&self.0);
+        self.0.pool.scheduler().answered(&self.0, self.1);
     }
 }
 
@@ -208,6 +208,7 @@ impl Call {
             return futures_util::future::ready(Err(RemoteError::new("refused", "the call has no worker")))
                 .boxed();
         };
+        let id = self.id;
         let berth = Arc::clone(slot.berth());
         let pool = Arc::clone(&berth.pool);
         let link = Link {
@@ -227,7 +228,7 @@ impl Call {
         match pool.tools.find(tool) {
             Err(error) => futures_util::future::ready(Err(error)).boxed(),
             Ok(run) => async move {
-                let asking = Asking::new(berth);
+                let asking = Asking::new(berth, id);
                 let asked = AssertUnwindSafe(async { run(args, context).await }).catch_unwind();
                 match Arc::clone(&chain).scope(asked).await.unwrap_or_else(|panic| Err(panicked(&*panic)))? {
                     ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),

@@ -7,6 +7,7 @@ mod config;
 mod crew;
 mod estimate;
 mod handing;
+mod queue_key;
 mod reference;
 mod scheduler;
 mod session;
@@ -20,8 +21,8 @@ use tokio::sync::{Notify, watch};
 
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::Crew;
+pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
-pub(crate) use scheduler::QueueKey;
 pub use session::SessionInfo;
 pub(crate) use session::StoreError;
 

@@ -15,35 +15,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::Limit;
 use super::estimate::{MAX_HELD, may_wait_at_worker};
-use crate::call::Call;
+use super::{Limit, QueueKey};
 use crate::call::ticket::Place;
+use crate::call::{Call, CallId};
 use crate::worker::Berth;
-
-/// The order in which queued calls are served: by priority, then by age.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct QueueKey {
-    rank: i16,
-    number: u64,
-}
-
-impl QueueKey {
-    /// Calls that others wait for come before all: they free workers.
-    pub(crate) const NESTED_RANK: i16 = i16::MIN;
-
-    pub(crate) fn new(priority: i8, number: u64) -> Self {
-        Self { rank: -i16::from(priority), number }
-    }
-
-    pub(crate) fn nested(number: u64) -> Self {
-        Self { rank: Self::NESTED_RANK, number }
-    }
-
-    fn is_nested(self) -> bool {
-        self.rank == Self::NESTED_RANK
-    }
-}
 
 /// Which worker a call may go to.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +48,14 @@ pub(crate) enum Placed {
 pub(crate) struct Load {
     pub(crate) post: usize,
     nanos: u32,
-    nested: bool,
+    kind: Kind,
+}
+
+/// Whether a call takes up a place, or stands in for one that waits for a tool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Own,
+    Guest(CallId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,10 +73,10 @@ struct Post {
     held: usize,
     /// How much work that is, as far as it is known.
     nanos: u64,
-    /// Calls of it that wait for a tool of the host.
-    asking: usize,
-    /// Nested calls that it serves in the place of those.
-    guests: usize,
+    /// Calls of it that wait for tools of the host, and for how many.
+    asking: Vec<(CallId, usize)>,
+    /// Nested calls that it serves in the place of those, the latest last.
+    guests: Vec<CallId>,
     /// Calls that only this one may serve.
     bound: BTreeMap<QueueKey, Call>,
     condition: Condition,
@@ -147,7 +130,7 @@ impl Scheduler {
 
     /// How many calls are with workers.
     pub(crate) fn held(&self) -> usize {
-        self.posts.iter().flatten().map(|post| post.held + post.guests).sum()
+        self.posts.iter().flatten().map(|post| post.held + post.guests.len()).sum()
     }
 
     pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
@@ -155,7 +138,7 @@ impl Scheduler {
     }
 
     pub(crate) fn held_by(&self, post: usize) -> usize {
-        self.post(post).map_or(0, |post| post.held + post.guests)
+        self.post(post).map_or(0, |post| post.held + post.guests.len())
     }
 
     fn post(&self, index: usize) -> Option<&Post> {
@@ -188,8 +171,8 @@ impl Scheduler {
             berth,
             held: 0,
             nanos: 0,
-            asking: 0,
-            guests: 0,
+            asking: Vec::new(),
+            guests: Vec::new(),
             bound: BTreeMap::new(),
             condition: Condition::Full,
             listed: [false; 3],
@@ -290,36 +273,42 @@ impl Scheduler {
     pub(crate) fn release(&mut self, berth: &Arc<Berth>, load: Load) {
         // One that has retired is not listed, and another one may have its index.
         let Some(post) = self.own_post(berth) else { return };
-        if load.nested {
-            post.guests -= 1;
-            self.list_asker(load.post);
-        } else {
-            post.held -= 1;
-            post.nanos -= u64::from(load.nanos);
+        match load.kind {
+            Kind::Own => {
+                post.held -= 1;
+                post.nanos -= u64::from(load.nanos);
+            }
+            Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
         }
+        self.list_asker(load.post);
         self.relist(load.post);
     }
 
     /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.
-    pub(crate) fn asks(&mut self, berth: &Arc<Berth>) {
-        if let Some(post) = self.own_post(berth) {
-            post.asking += 1;
-            self.list_asker(berth.post);
+    pub(crate) fn asks(&mut self, berth: &Arc<Berth>, call: CallId) {
+        let Some(post) = self.own_post(berth) else { return };
+        match post.asking.iter_mut().find(|(asker, _)| *asker == call) {
+            Some((_, tools)) => *tools += 1,
+            None => post.asking.push((call, 1)),
         }
+        self.list_asker(berth.post);
+    }
+
+    /// The tool has answered.
+    pub(crate) fn answered(&mut self, berth: &Arc<Berth>, call: CallId) {
+        let Some(post) = self.own_post(berth) else { return };
+        if let Some((_, tools)) = post.asking.iter_mut().find(|(asker, _)| *asker == call) {
+            *tools -= 1;
+        }
+        post.asking.retain(|(_, tools)| *tools > 0);
     }
 
     /// A post is listed once, however many of its calls wait for tools.
     fn list_asker(&mut self, index: usize) {
+        let lends = self.lends(index);
         let Some(post) = self.posts[index].as_mut() else { return };
-        if post.guests < post.asking && !std::mem::replace(&mut post.listed_asking, true) {
+        if lends && !std::mem::replace(&mut post.listed_asking, true) {
             self.askers.push_back(index);
-        }
-    }
-
-    /// The tool has answered.
-    pub(crate) fn answered(&mut self, berth: &Arc<Berth>) {
-        if let Some(post) = self.own_post(berth) {
-            post.asking -= 1;
         }
     }
 
@@ -424,7 +413,15 @@ impl Scheduler {
 
     /// Whether a nested call may have the place of one that waits for a tool.
     fn lends(&self, index: usize) -> bool {
-        self.post(index).is_some_and(|post| post.guests < post.asking)
+        let Some(post) = self.post(index) else { return false };
+        let asks = |call: &CallId| post.asking.iter().any(|(asker, _)| asker == call);
+        match (self.concurrency, post.guests.last()) {
+            (1, None) => !post.asking.is_empty(),
+            // One thread: its calls stand on one another, and only the one on top counts. One below may have its answer,
+            // and cannot go on before those above it have ended.
+            (1, Some(top)) => asks(top),
+            (places, _) => post.held + post.guests.len() < places + post.asking.len(),
+        }
     }
 
     fn has_free_place(&self, index: usize) -> bool {
@@ -435,22 +432,25 @@ impl Scheduler {
         if post.held < self.concurrency {
             return Room::Own;
         }
-        if call.key.is_nested() && post.guests < post.asking {
+        if call.key.is_nested() && self.lends(post.berth.post) {
             return Room::Lent;
         }
         let waits = post.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
-        let ahead = post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking == 0 && !waits;
+        let ahead =
+            post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking.is_empty() && !waits;
         if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
     }
 
     fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
-        let load = Load { post: index, nanos: call.nanos(), nested };
-        if nested {
-            post.guests += 1;
-        } else {
-            post.held += 1;
-            post.nanos += u64::from(load.nanos);
+        let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
+        let load = Load { post: index, nanos: call.nanos(), kind };
+        match kind {
+            Kind::Own => {
+                post.held += 1;
+                post.nanos += u64::from(load.nanos);
+            }
+            Kind::Guest(call) => post.guests.push(call),
         }
         let berth = Arc::clone(&post.berth);
         call.ticket.set_place(Place::With(Arc::clone(&berth)));
