@@ -144,6 +144,20 @@ fn custody_has_no_runtime() {
 }
 
 #[test]
+fn pools_and_workers_know_no_adapter_and_no_protocol() {
+    let rooms = ["crates/snakepit/src/pool/", "crates/snakepit/src/worker/"];
+    let names = ["adapter::python", "adapter::mock", "transport", "PythonWorker", "Mock"];
+    let found = offenders(|source| {
+        if rooms.iter().any(|room| source.path.starts_with(room)) {
+            names.iter().flat_map(|name| lines_with(source, name)).collect()
+        } else {
+            vec![]
+        }
+    });
+    assert_none(&found, "a pool knows workers only through adapter::Handle");
+}
+
+#[test]
 fn the_readme_opens_with_two_commands() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     let block = readme.split("```").nth(1).expect("a code block");

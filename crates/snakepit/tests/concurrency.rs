@@ -49,19 +49,35 @@ fn runs(path: &str) -> HashMap<String, usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_worker_had_not_started_is_run_by_another_exactly_once() {
     let mut sent_ahead = 0;
-    for round in 0..rounds(40) {
+    for round in 0.. {
+        // What is sent ahead depends on how quick the machine is at the time: until some were.
+        if round >= rounds(40) && sent_ahead > 0 {
+            break;
+        }
+        assert!(round < 200, "nothing is sent ahead: the test tests nothing");
         let pit = Pit::start(worker("hostile.py").workers(1)).await;
         let path = pit.file("marks");
         // Learned to be short, so that the next ones are sent ahead.
         for n in 0..40 {
             let args = args! { path: path.as_str(), key: format!("warm-{n}") };
             let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-            let _: Value = soon("a nap", pit.call("sleep", args! { seconds: 0.0 })).await.expect("slept");
+            let _: Value = soon(
+                "a nap",
+                pit.call(
+                    "mark_and_sleep",
+                    args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 },
+                ),
+            )
+            .await
+            .expect("slept");
         }
         // A short one as far as anybody knows, which is not: the others wait behind it, at the worker.
-        let slow = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 60.0 }).into_future());
+        let slow = tokio::spawn(
+            pit.call::<Value>("mark_and_sleep", args! { path: path.as_str(), key: "slow", seconds: 60.0 })
+                .into_future(),
+        );
         let pool = pit.pools()[0].clone();
-        until("it is under way", || pool.status().in_flight == 1).await;
+        until("it is under way", || runs(&path).contains_key("slow")).await;
         let pid = pool.status().workers[0].pid.expect("a pid").as_raw() as u32;
         let calls: Vec<_> = (0..20)
             .map(|n| {
@@ -86,7 +102,6 @@ async fn what_a_dead_worker_had_not_started_is_run_by_another_exactly_once() {
         pit.end().await;
     }
     println!("{sent_ahead} calls were at the worker when it died");
-    assert!(sent_ahead > 0, "nothing was sent ahead: the test tests nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +112,15 @@ async fn a_worker_that_closes_its_socket_and_lives_on_runs_nothing_that_another_
         for n in 0..40 {
             let args = args! { path: path.as_str(), key: format!("warm-{n}") };
             let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-            let _: Value = soon("a nap", pit.call("sleep", args! { seconds: 0.0 })).await.expect("slept");
+            let _: Value = soon(
+                "a nap",
+                pit.call(
+                    "mark_and_sleep",
+                    args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 },
+                ),
+            )
+            .await
+            .expect("slept");
         }
         let nap = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.2 }).into_future());
         let pool = pit.pools()[0].clone();
@@ -131,11 +154,19 @@ async fn a_call_whose_caller_left_is_not_given_to_another_worker() {
     for n in 0..40 {
         let args = args! { path: path.as_str(), key: format!("warm-{n}") };
         let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-        let _: Value = soon("a nap", pit.call("sleep", args! { seconds: 0.0 })).await.expect("slept");
+        let _: Value = soon(
+            "a nap",
+            pit.call("mark_and_sleep", args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 }),
+        )
+        .await
+        .expect("slept");
     }
-    let slow = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 60.0 }).into_future());
+    let slow = tokio::spawn(
+        pit.call::<Value>("mark_and_sleep", args! { path: path.as_str(), key: "slow", seconds: 60.0 })
+            .into_future(),
+    );
     let pool = pit.pools()[0].clone();
-    until("it is under way", || pool.status().in_flight == 1).await;
+    until("it is under way", || runs(&path).contains_key("slow")).await;
     let pid = pool.status().workers[0].pid.expect("a pid").as_raw() as u32;
     let mut call =
         Box::pin(pit.call::<Value>("mark", args! { path: path.as_str(), key: "left" }).into_future());

@@ -26,18 +26,23 @@ def sleep(seconds: float):
     return seconds
 
 
+marks = {}
+
+
 @snakepit.command
 def mark(path: str, key: str):
-    """Leaves a line: a call that is run twice leaves two."""
-    with open(path, "a") as file:
-        file.write(key + "\n")
+    """Leaves a line: a call that is run twice leaves two. Quick, so that the engine sends it ahead."""
+    if path not in marks:
+        marks[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(marks[path], key.encode() + b"\n")
     return key
 
 
 @snakepit.command
 def mark_and_sleep(path: str, key: str, seconds: float):
     mark(path, key)
-    time.sleep(seconds)
+    if seconds:
+        time.sleep(seconds)
     return key
 
 
