@@ -10,16 +10,23 @@ if not __package__:
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(_here):
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(_here))
+    # Without its compiled files every start would take twice as long. Where the engine has put this package is its own
+    # place: PYTHONDONTWRITEBYTECODE, which containers like to set, is for the files of the worker.
+    if sys.dont_write_bytecode and not os.path.exists(f"{_here}/__pycache__/{sys.implementation.cache_tag}.all"):
+        from _frozen_importlib_external import SourceFileLoader
 
-# Without its compiled files every start would take twice as long, and where the engine has put this package is its own
-# place: PYTHONDONTWRITEBYTECODE, which containers like to set, is for the files of the worker.
-_asked = sys.dont_write_bytecode
-if not __package__:
-    sys.dont_write_bytecode = False
+        sys.dont_write_bytecode = False
+        for _file in sorted(os.listdir(_here)):
+            if _file.endswith(".py"):
+                _name = "snakepit." + _file[:-3]
+                SourceFileLoader(_name, f"{_here}/{_file}").get_code(_name)
+        sys.dont_write_bytecode = True
+        try:
+            open(f"{_here}/__pycache__/{sys.implementation.cache_tag}.all", "x").close()
+        except OSError:  # it cannot be written to, or another worker was faster
+            pass
 
 from snakepit.worker import main
-
-sys.dont_write_bytecode = _asked
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -386,3 +386,18 @@ def a_large_buffer_is_given_back():
         assert worker.call("echo", x=body) == body
         worker.call("echo", x=1)
         until(lambda: resident() < before + (30 << 20))
+
+
+def the_engines_copy_keeps_its_compiled_files_and_a_workers_files_obey(tmp_path):
+    """PYTHONDONTWRITEBYTECODE is for the worker's own files."""
+    import shutil
+
+    package = tmp_path / "snakepit"
+    shutil.copytree(os.path.join(SDK, "snakepit"), package, ignore=shutil.ignore_patterns("__pycache__"))
+    with Worker(
+        "import helper", files={"helper.py": ""}, start=str(package / "__main__.py"), env={"PYTHONDONTWRITEBYTECODE": "1"}
+    ) as worker:
+        worker.ready()
+        assert "__pycache__" not in os.listdir(worker.directory.name)
+    compiled = {each.name.partition(".")[0] for each in (package / "__pycache__").glob("*.pyc")}
+    assert compiled == {each.stem for each in package.glob("*.py")}

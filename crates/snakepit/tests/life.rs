@@ -8,6 +8,15 @@ use snakepit::{CallError, CancelGrace, Mock, Pool, Snakepit, Value, args};
 use support::{Pit, lines, rounds, runs_in, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_pool_that_has_stopped_is_told_at_once() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let pool = pit.pools()[0].clone();
+    pit.end().await;
+    let told = soon("the answer", pool.await_ready(std::time::Duration::from_hours(1))).await;
+    assert!(matches!(told, Err(snakepit::CallError::Stopped)), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pool_grows_and_shrinks_while_it_serves() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let pool = pit.pools()[0].clone();

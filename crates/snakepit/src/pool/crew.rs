@@ -251,6 +251,7 @@ impl Roster {
                     berth.order(Order::End(Reason::Stopped));
                 }
                 left = self.tasks.join_next() => if left.is_none() {
+                    self.shared.health.send_replace(Health::Stopped);
                     return;
                 },
             }

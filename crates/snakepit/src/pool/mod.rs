@@ -85,6 +85,8 @@ pub(crate) enum Health {
     Starting,
     /// As many workers serve as were asked for: so many.
     Ready(usize),
+    /// None does any more.
+    Stopped,
     /// Fewer do; why the last one could not be started, or died.
     Short {
         serving: usize,

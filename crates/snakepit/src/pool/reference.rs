@@ -109,14 +109,18 @@ impl PoolRef {
     /// Until as many workers serve as were asked for, by the last [`PoolRef::scale`] if there was one.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
-        let ready = tokio::time::timeout(timeout, health.wait_for(|health| *health == self.wanted())).await;
+        let ready = tokio::time::timeout(
+            timeout,
+            health.wait_for(|health| *health == self.wanted() || *health == Health::Stopped),
+        )
+        .await;
         match ready {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(CallError::Stopped),
+            Ok(Ok(health)) if *health != Health::Stopped => Ok(()),
+            Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
                     Health::Short { reason, .. } => reason.to_string(),
-                    Health::Starting | Health::Ready(_) => {
+                    Health::Starting | Health::Ready(_) | Health::Stopped => {
                         format!("not all workers were ready within {timeout:?}")
                     }
                 };
@@ -129,7 +133,7 @@ impl PoolRef {
     pub fn status(&self) -> PoolStatus {
         let trouble = match &*self.shared.health.borrow() {
             Health::Short { reason, .. } => Some(reason.to_string()),
-            Health::Starting | Health::Ready(_) => None,
+            Health::Starting | Health::Ready(_) | Health::Stopped => None,
         };
         let scheduler = self.shared.scheduler();
         let worker = |berth: &Arc<crate::worker::Berth>| WorkerStatus {

@@ -3,7 +3,7 @@
 //! The store lives here, in the host: it survives the worker, and ends with the session. A session ends when nobody has
 //! visited it for its time to live, or when it is ended by hand; then every worker that has served it is told.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -46,7 +46,16 @@ struct Session {
 struct Table {
     sessions: HashMap<Arc<str>, Session>,
     /// When each session may expire at the earliest, and which; looked at again then, so that a visit costs nothing.
-    by_age: VecDeque<(Instant, Arc<str>)>,
+    by_age: BTreeMap<(Instant, u64), Arc<str>>,
+    /// Tells entries of the same instant apart.
+    next_entry: u64,
+}
+
+impl Table {
+    fn look_again(&mut self, when: Instant, id: Arc<str>) {
+        self.next_entry += 1;
+        self.by_age.insert((when, self.next_entry), id);
+    }
 }
 
 /// All sessions of a pool.
@@ -111,7 +120,7 @@ impl Sessions {
             return Visit::Refused { limit: self.limit };
         }
         let key: Arc<str> = id.into();
-        table.by_age.push_back((now + self.ttl, Arc::clone(&key)));
+        table.look_again(now + self.ttl, Arc::clone(&key));
         let session = Session {
             berth: Weak::new(),
             served_by: Vec::new(),
@@ -175,14 +184,15 @@ impl Sessions {
         let now = Instant::now();
         let mut ended = Vec::new();
         loop {
-            let Some((when, _)) = table.by_age.front() else { return (ended, self.ttl) };
-            if *when > now {
-                return (ended, *when - now);
+            let Some(entry) = table.by_age.first_entry() else { return (ended, self.ttl) };
+            let (when, _) = *entry.key();
+            if when > now {
+                return (ended, when - now);
             }
-            let Some((_, id)) = table.by_age.pop_front() else { return (ended, self.ttl) };
+            let id = entry.remove();
             match table.sessions.get(&id).map(|session| session.visited + self.ttl) {
                 None => {} // It was ended by hand.
-                Some(later) if later > now => table.by_age.push_back((later, id)),
+                Some(later) if later > now => table.look_again(later, id),
                 Some(_) => {
                     let over = table.sessions.remove(&id).map(|session| session.served_by);
                     ended.extend(over.map(|served_by| Ended { id, served_by }));
