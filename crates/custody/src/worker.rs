@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -204,26 +204,12 @@ impl Worker {
         self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach })
     }
 
-    /// Sends a signal to its main process alone, at once: for signals that only that process understands.
+    /// Sends a signal to its main process alone: for signals that only that process understands.
     pub fn signal_main(&self, signal: i32) -> Result<(), SignalError> {
         if !(1..=64).contains(&signal) {
             return Err(SignalError::NoSuchSignal(signal));
         }
-        if !self.run.is_owner() {
-            return Err(SignalError::NotOwner);
-        }
-        // SAFETY: plain numbers; the descriptor is open for as long as `self` is borrowed, and names this process for
-        // ever, so nobody else can be hit.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.shared.pidfd.as_raw_fd(),
-                signal,
-                std::ptr::null::<()>(),
-                0,
-            )
-        };
-        if sent == 0 { Ok(()) } else { Err(SignalError::Ended(self.shared.id.clone())) }
+        self.tell(&ToKeeper::Signal { key: self.shared.key, signal, reach: Reach::Process })
     }
 
     /// Kills it and everything that it started.
