@@ -1,5 +1,5 @@
 //! The benchmarks run here with few rounds. Only what a busy machine cannot excuse fails: memory, and times that
-//! are off by a factor, not by noise. The real numbers are in `docs/bench/`.
+//! are off by a factor, not by noise: the build is not optimized. The real numbers are in `docs/bench/`.
 
 use std::process::Command;
 

@@ -54,9 +54,9 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
 
 fn target(bytes: usize, workers: usize, theirs: Who) -> Target {
     match (bytes, workers, theirs) {
-        (64, 2, Who::MsgspecEcho) => Target::RatioAtLeast { full: 0.3, smoke: 0.05 },
+        (64, 2, Who::MsgspecEcho) => Target::RatioAtLeast { full: 0.3, smoke: 0.01 },
         (64, 2, Who::GrpcSync | Who::GrpcAio | Who::Pool | Who::Executor) => {
-            Target::RatioAtLeast { full: 10.0, smoke: 2.0 }
+            Target::RatioAtLeast { full: 10.0, smoke: 0.3 }
         }
         _ => Target::None,
     }

@@ -32,7 +32,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     ];
     let played = by_turns::<f64>(turns, bench.rounds(12))?;
     let targets = [
-        ("ProcessPoolExecutor.map(chunksize=100)", Target::RatioAtLeast { full: 1.0, smoke: 0.2 }),
+        ("ProcessPoolExecutor.map(chunksize=100)", Target::RatioAtLeast { full: 1.0, smoke: 0.03 }),
         ("mp.Pool.map(chunksize=100)", Target::None),
     ];
     for (at, (name, target)) in targets.into_iter().enumerate() {

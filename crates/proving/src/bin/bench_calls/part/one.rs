@@ -36,8 +36,8 @@ fn rows(report: &mut Report, bytes: usize, scores: &Scores) {
         report.add(Headline::Latency.row(what, scores.of(ours), theirs, target));
     };
     let floor = match bytes {
-        64 => Target::RatioAtMost { full: 1.25, smoke: 4.0 },
-        0x10_0000 => Target::RatioAtMost { full: 1.3, smoke: 4.0 },
+        64 => Target::RatioAtMost { full: 1.25, smoke: 20.0 },
+        0x10_0000 => Target::RatioAtMost { full: 1.3, smoke: 8.0 },
         _ => Target::None,
     };
     add("", Who::Ours, Who::RawEcho, floor);
