@@ -3,6 +3,7 @@
 use snakepit_proving::bench::Outcome;
 
 use crate::Bench;
+use crate::floor::awaited::AwaitedEcho;
 use crate::floor::msgspec::MsgspecEcho;
 use crate::floor::raw::RawWorker;
 use crate::grip::{self, WithPids};
@@ -22,6 +23,7 @@ pub(crate) enum Who {
     OursOnOneCore,
     OursOnTwoCores,
     RawEcho,
+    AwaitedEcho,
     RawEchoOnOneCore,
     RawEchoOnTwoCores,
     MsgspecEcho,
@@ -46,6 +48,7 @@ impl Who {
             Self::OursOnOneCore => "ours on one core",
             Self::OursOnTwoCores => "ours on two cores",
             Self::RawEcho => "raw echo, blocking",
+            Self::AwaitedEcho => "raw echo, awaited",
             Self::RawEchoOnOneCore => "raw echo, blocking, on one core",
             Self::RawEchoOnTwoCores => "raw echo, blocking, on two cores",
             Self::MsgspecEcho => "pipelined msgspec echo, no scheduler",
@@ -69,6 +72,7 @@ impl Who {
             Self::OursOnOneCore => grip::together(|| ours(Codec::Msgspec)),
             Self::OursOnTwoCores => grip::apart(|| ours(Codec::Msgspec)),
             Self::RawEcho => Ok(raw()?.map(|(caller, _)| caller)),
+            Self::AwaitedEcho => Ok(Start::Here(Box::new(AwaitedEcho::start(python)?))),
             Self::RawEchoOnOneCore => grip::together(raw),
             Self::RawEchoOnTwoCores => grip::apart(raw),
             Self::MsgspecEcho => {

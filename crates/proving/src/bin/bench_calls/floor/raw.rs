@@ -14,6 +14,7 @@ use crate::turns::{Caller, Laps, Pace};
 mod raw_echo;
 
 use raw_echo::RawEcho;
+pub(crate) use raw_echo::SCRIPT;
 
 /// A raw echo and its process.
 pub(crate) struct RawWorker {
@@ -23,8 +24,7 @@ pub(crate) struct RawWorker {
 
 impl RawWorker {
     pub(crate) fn start(python: &Python) -> Outcome<Self> {
-        let (kid, stream) =
-            Kid::with_socket(Command::new(python.path()).args(["-c", raw_echo::SCRIPT, "0"]))?;
+        let (kid, stream) = Kid::with_socket(Command::new(python.path()).args(["-c", SCRIPT, "0"]))?;
         Ok(Self { echo: RawEcho::over(stream), kid })
     }
 

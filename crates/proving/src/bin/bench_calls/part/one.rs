@@ -14,6 +14,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let near = [
         Who::Ours,
         Who::RawEcho,
+        Who::AwaitedEcho,
         Who::OursOwnCodec,
         Who::OursOnOneCore,
         Who::RawEchoOnOneCore,
@@ -41,6 +42,9 @@ fn rows(report: &mut Report, bytes: usize, scores: &Scores) {
         _ => Target::None,
     };
     add("", Who::Ours, Who::RawEcho, floor);
+    // What is left to an asynchronous host: the event loop's system call is in both.
+    add("", Who::Ours, Who::AwaitedEcho, Target::None);
+    add(", a task that awaits a raw echo", Who::AwaitedEcho, Who::RawEcho, Target::None);
     add(", both on one core", Who::OursOnOneCore, Who::RawEchoOnOneCore, Target::None);
     add(", host and worker each on a core", Who::OursOnTwoCores, Who::RawEchoOnTwoCores, Target::None);
     let own_codec = match bytes {
