@@ -47,6 +47,8 @@ _TEXTS = frozenset((str, bytes))
 SHORT = 1024
 # A payload of so few bytes cannot be nested too deep.
 SMALL = MAX_DEPTH
+# Calls up to here take the short way; what larger ones cost lies elsewhere.
+MEDIUM = 16 * 1024
 QUICK = 0.0001
 PATIENCE = 0.001
 ENOUGH = 32 * 1024
@@ -114,14 +116,17 @@ class Serial(Runner):
                 if length <= room:
                     pos += HEADER_SIZE
                     connection.pos = stop = pos + length
-                    if word != _CALL or length > SMALL:
+                    if word != _CALL or length > MEDIUM:
                         if word not in FROM_HOST:
                             raise Fault(frames.explain(word))
                         self.start(word, call, connection.view[pos:stop])
                         before = monotonic()
                         continue
                     try:
-                        message = codec.read_small(connection.view[pos:stop])
+                        if length <= SMALL:
+                            message = codec.read_small(connection.view[pos:stop])
+                        else:
+                            message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
                         self.start(word, call, connection.view[pos:stop])
                         continue
