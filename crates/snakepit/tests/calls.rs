@@ -2,8 +2,12 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use futures_util::StreamExt;
-use snakepit::{CallError, Value, args};
+use snakepit::custody::{Config, Containment};
+use snakepit::{CallError, Snakepit, Value, args};
 use support::{Pit, worker};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,4 +70,54 @@ async fn an_async_command_answers_too() {
     let sum: i64 = pit.call("async_add", args! { a: 1, b: 2 }).await.expect("a sum");
     assert_eq!(sum, 3);
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_hears_how_far_its_call_is() {
+    let pit = Pit::start(worker("basic.py").workers(1)).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&heard);
+    let call = pit.call::<u32>("steps", args! { n: 3 }).on_progress(move |progress| {
+        note.lock().expect("no panic").push(progress);
+    });
+    assert_eq!(call.await.expect("a value"), 3);
+    // Those that come faster than they are read are one: the latest counts.
+    let last = heard.lock().expect("no panic").pop().expect("progress was told");
+    assert_eq!((last.fraction, last.text.as_deref()), (Some(1.0), Some("step 3")));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_worker_is_asked_for_its_health() {
+    let pit = Pit::start(worker("basic.py").workers(3)).await;
+    let answers = pit.pools()[0].check_health().await;
+    let mut pids: Vec<i64> = Vec::new();
+    for (worker, answer) in answers {
+        pids.push(answer.unwrap_or_else(|error| panic!("{worker}: {error}"))["pid"].as_i64().expect("a pid"));
+    }
+    let mut expected: Vec<i64> = pit.pools()[0]
+        .status()
+        .workers
+        .iter()
+        .filter_map(|worker| Some(i64::from(worker.pid?.as_raw())))
+        .collect();
+    pids.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(pids, expected);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_tiers_serve_calls_show_stacks_and_leave_nothing() {
+    for tier in [Containment::Namespace, Containment::Group] {
+        let config = Config { containment: tier, ..Config::default() };
+        let pit = Pit::build_with(Snakepit::builder().pool(worker("basic.py").workers(1)), config).await;
+        let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await.expect("a sum");
+        assert_eq!(sum, 3);
+        let late =
+            pit.call::<Value>("sleep", args! { seconds: 30.0 }).timeout(Duration::from_millis(200)).await;
+        let Err(CallError::Timeout { stack: Some(stack), .. }) = late else { panic!("{tier:?}: {late:?}") };
+        assert!(stack.contains("in sleep"), "{tier:?}: {stack}");
+        pit.end().await;
+    }
 }

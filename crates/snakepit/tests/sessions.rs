@@ -194,6 +194,19 @@ async fn a_session_that_nobody_visits_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_does_not_expire_while_a_call_of_it_runs() {
+    let pit = Pit::start(worker("sessions.py").workers(1).session_ttl(Duration::from_millis(200))).await;
+    let _: Value =
+        soon("put", pit.call("put", args! { key: "x", value: 1 }).session("a")).await.expect("kept");
+    // Several times as long as a session lives that nobody visits.
+    let _: Value =
+        soon("slow", pit.call("slow_who", args! { seconds: 1.5 }).session("a")).await.expect("answered");
+    let kept: i64 = soon("get", pit.call("get", args! { key: "x" }).session("a")).await.expect("a value");
+    assert_eq!(kept, 1);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_sessions_and_not_one_more() {
     let all = rounds(10_000);
     let pit = Pit::start(pool().max_sessions(all).queue_limit(all).queue_timeout(support::SOON)).await;

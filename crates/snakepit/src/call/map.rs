@@ -274,6 +274,7 @@ impl Job {
         let extras = self.extras.as_ref().map(|extras| {
             Box::new(Extras {
                 session: extras.session.clone(),
+                session_in_use: None,
                 metadata: extras.metadata.clone(),
                 stream: None,
                 chain: extras.chain.clone(),

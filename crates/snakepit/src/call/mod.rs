@@ -63,6 +63,8 @@ pub enum Input {
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) session: Option<Arc<str>>,
+    /// The session does not expire while this lives.
+    pub(crate) session_in_use: Option<crate::pool::InUse>,
     pub(crate) metadata: BTreeMap<String, String>,
     /// The first credit of a stream, in items.
     pub(crate) stream: Option<u32>,

@@ -24,12 +24,12 @@ pub(crate) use crew::Crew;
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
-pub(crate) use session::StoreError;
+pub(crate) use session::{InUse, StoreError};
 
 use crate::adapter::{Adapter, Introduction};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
-use crate::call::{Call, CallError, CallId, Input};
+use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::Berth;
@@ -172,10 +172,10 @@ impl Shared {
     }
 
     /// Gives a call to a worker, or puts it into the queue.
-    pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
-        let wish = match call.session() {
-            None => Wish::Any,
-            Some(session) => self.wish_of_session(session)?,
+    pub(crate) fn submit(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
+        let wish = match call.extras.as_deref_mut() {
+            Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
+            _ => Wish::Any,
         };
         self.submit_to(call, wish, limit)
     }
@@ -206,19 +206,22 @@ impl Shared {
         }
     }
 
-    fn wish_of_session(&self, session: &str) -> Result<Wish, CallError> {
-        match self.sessions.visit(session) {
-            Visit::Refused { limit } => {
-                Err(CallError::TooManySessions { pool: self.name.to_string(), limit })
-            }
-            Visit::New => Ok(Wish::Any),
-            Visit::At(berth) if !self.scheduler().serves(&berth) => Ok(Wish::Any),
-            Visit::At(berth) => Ok(match self.config.affinity {
+    fn wish_of_session(&self, extras: &mut Extras) -> Result<Wish, CallError> {
+        let visited = self.sessions.visit(extras.session.as_deref().unwrap_or_default());
+        let (visit, in_use) = visited.ok_or_else(|| CallError::TooManySessions {
+            pool: self.name.to_string(),
+            limit: self.sessions.limit(),
+        })?;
+        extras.session_in_use = Some(in_use);
+        Ok(match visit {
+            Visit::New => Wish::Any,
+            Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
+            Visit::At(berth) => match self.config.affinity {
                 Affinity::Hint => Wish::Rather(berth.post),
                 Affinity::StrictQueue => Wish::Only(berth.post),
                 Affinity::StrictFailFast => Wish::OnlyNow(berth.post),
-            }),
-        }
+            },
+        })
     }
 
     /// A call that its worker never started.
@@ -274,8 +277,9 @@ impl Shared {
         let plan = Plan {
             command: self.command(name),
             input: Input::One(arguments),
-            timeout: self.config.queue_timeout,
-            queue_timeout: self.config.queue_timeout,
+            // A worker that is busy for long is told late, not never.
+            timeout: self.config.call_timeout,
+            queue_timeout: self.config.call_timeout,
             priority: i8::MAX,
             extras: None,
         };

@@ -38,6 +38,8 @@ struct Session {
     /// The workers that have served it, to be told of its end.
     served_by: Vec<Weak<Berth>>,
     visited: Instant,
+    /// Shared with the calls of the session that wait or run: it does not expire while there are any.
+    in_use: Arc<()>,
     store: BTreeMap<String, Encoded>,
     stored: usize,
 }
@@ -70,8 +72,10 @@ pub(crate) struct Sessions {
 pub(crate) enum Visit {
     New,
     At(Arc<Berth>),
-    Refused { limit: usize },
 }
+
+/// While it lives, its session does not expire.
+pub(crate) type InUse = Arc<()>;
 
 /// Why the store cannot keep something.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +105,10 @@ impl Session {
 }
 
 impl Sessions {
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
         Self { ttl: ttl.min(NEVER), limit, table: Mutex::default() }
     }
@@ -109,27 +117,31 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn visit(&self, id: &str) -> Visit {
+    /// None: there are too many.
+    pub(crate) fn visit(&self, id: &str) -> Option<(Visit, InUse)> {
         let mut table = self.table();
         let now = Instant::now();
         if let Some(session) = table.sessions.get_mut(id) {
             session.visited = now;
-            return session.berth.upgrade().map_or(Visit::New, Visit::At);
+            let visit = session.berth.upgrade().map_or(Visit::New, Visit::At);
+            return Some((visit, Arc::clone(&session.in_use)));
         }
         if table.sessions.len() >= self.limit {
-            return Visit::Refused { limit: self.limit };
+            return None;
         }
+        let in_use = Arc::new(());
         let key: Arc<str> = id.into();
         table.look_again(now + self.ttl, Arc::clone(&key));
         let session = Session {
             berth: Weak::new(),
             served_by: Vec::new(),
             visited: now,
+            in_use: Arc::clone(&in_use),
             store: BTreeMap::new(),
             stored: 0,
         };
         table.sessions.insert(key, session);
-        Visit::New
+        Some((Visit::New, in_use))
     }
 
     /// A worker is about to serve a session. With a strict affinity the first one keeps it: if that is another one that
@@ -190,7 +202,11 @@ impl Sessions {
                 return (ended, when - now);
             }
             let id = entry.remove();
-            match table.sessions.get(&id).map(|session| session.visited + self.ttl) {
+            let life = table.sessions.get(&id).map(|session| {
+                let used_until = if Arc::strong_count(&session.in_use) > 1 { now } else { session.visited };
+                used_until + self.ttl
+            });
+            match life {
                 None => {} // It was ended by hand.
                 Some(later) if later > now => table.look_again(later, id),
                 Some(_) => {

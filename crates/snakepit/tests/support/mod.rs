@@ -49,9 +49,13 @@ impl Pit {
     }
 
     pub(crate) async fn build(builder: Builder) -> Self {
+        Self::build_with(builder, Config::default()).await
+    }
+
+    pub(crate) async fn build_with(builder: Builder, custody: Config) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let pit =
-            builder.custody(config(&home)).start().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let custody = Config { state_dir: Some(home.path().to_owned()), ..custody };
+        let pit = builder.custody(custody).start().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         Self { pit, home }
     }
 

@@ -56,3 +56,15 @@ def ask(tool: str, args: dict):
 @snakepit.command
 async def async_add(a: int, b: int) -> int:
     return a + b
+
+
+@snakepit.command
+def steps(n: int):
+    for step in range(n):
+        snakepit.context().progress((step + 1) / n, f"step {step + 1}")
+    return n
+
+
+@snakepit.health
+def well():
+    return {"pid": os.getpid()}
