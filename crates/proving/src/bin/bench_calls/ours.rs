@@ -63,8 +63,8 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let home = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let codec = match shape.codec {
-        Codec::Auto => "auto",
-        Codec::Msgspec => "msgspec",
+        Codec::Msgspec if python.has("msgspec").is_ok() => "msgspec",
+        Codec::Auto | Codec::Msgspec => "auto",
         Codec::Own => "python",
     };
     let worker = PythonWorker::new(Python::script("worker.py"))
