@@ -11,11 +11,10 @@ from _contextvars import ContextVar
 from _queue import SimpleQueue
 from collections import deque
 
-from . import frames
 from .connection import DONT_WAIT
 from .context import Context, Runner, _no_context, serve_contexts
-from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, FROM_HOST, HEADER_SIZE, HOST_END, HOST_ERROR
-from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, unpack_header, word_of
+from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
+from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, word_of
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
@@ -100,7 +99,7 @@ class Concurrent(Runner):
             connection.flush()
         if self.codec.due:
             self.codec.accelerate()
-        some = self._take_all() or (connection.fill(flags) and self._take_all())
+        some = connection.take_all(self._take) or (connection.fill(flags) and connection.take_all(self._take))
         if connection.parts:
             connection.flush()
         return some
@@ -111,26 +110,6 @@ class Concurrent(Runner):
             self.read(DONT_WAIT)
         except Fault as fault:
             self.life.fault(str(fault))
-
-    def _take_all(self) -> bool:
-        connection = self.connection
-        some = False
-        while True:
-            pos = connection.pos
-            room = connection.end - pos - HEADER_SIZE
-            if room < 0:
-                return some
-            length, word, call = unpack_header(connection.buf, pos)
-            if length > connection.max_frame:
-                raise Fault(f"a frame of {length} bytes; at most {connection.max_frame} were agreed")
-            if length > room:
-                return some
-            pos += HEADER_SIZE
-            connection.pos = pos + length
-            if word not in FROM_HOST:
-                raise Fault(frames.explain(word))
-            self._take(word, call, connection.view[pos : pos + length])
-            some = True
 
     def _take(self, word: int, call: int, payload: memoryview) -> None:
         kind = word >> 8 & 0xFF

@@ -9,7 +9,7 @@ from _socket import MSG_DONTWAIT, socket
 from _thread import allocate_lock
 from time import monotonic
 
-from .frames import FAULT, HEADER_SIZE, Fault, pack_header, pack_u32, unpack_header, word_of
+from .frames import FAULT, FROM_HOST, HEADER_SIZE, Fault, explain, pack_header, pack_u32, unpack_header, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +78,26 @@ class Connection:
         if n == 0:
             self.gone()
         return True
+
+    def take_all(self, take: "Callable[[int, int, memoryview], None]") -> bool:
+        """Gives every complete frame to `take`, which may itself read on. False: there was none."""
+        some = False
+        while True:
+            pos = self.pos
+            room = self.end - pos - HEADER_SIZE
+            if room < 0:
+                return some
+            length, word, call = unpack_header(self.buf, pos)
+            if length > self.max_frame:
+                raise Fault(f"a frame of {length} bytes; at most {self.max_frame} were agreed")
+            if length > room:
+                return some
+            pos += HEADER_SIZE
+            self.pos = pos + length
+            if word not in FROM_HOST:
+                raise Fault(explain(word))
+            some = True
+            take(word, call, self.view[pos : pos + length])
 
     def _make_room(self, pos: int, end: int) -> int:
         """Room for the frame that has begun at `pos`, moved to the front if need be. Gives the new end."""

@@ -8,9 +8,9 @@ from _thread import get_ident
 
 from .connection import DONT_WAIT
 from .context import Cancelled, HostError
-from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, FROM_HOST, HEADER_SIZE, HOST_CALL, HOST_CANCEL
-from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault, explain
-from .frames import split_bodies, unpack_header, word_of
+from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, HOST_CALL, HOST_CANCEL
+from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault
+from .frames import split_bodies, word_of
 from .values import MAX_DEPTH, BadPayload, Bodied
 
 TYPE_CHECKING = False
@@ -71,33 +71,13 @@ class Waits:
         """Reads once and takes every frame that is complete. False: nothing was there."""
         connection = self.connection
         try:
-            if not self._take_all():
+            if not connection.take_all(self._take_inside):
                 if not connection.fill(flags):
                     return False
-                self._take_all()
+                connection.take_all(self._take_inside)
         except Fault as fault:
             self.serial.life.fault(str(fault))
         return True
-
-    def _take_all(self) -> bool:
-        connection = self.connection
-        some = False
-        while True:
-            pos = connection.pos
-            room = connection.end - pos - HEADER_SIZE
-            if room < 0:
-                return some
-            length, word, call = unpack_header(connection.buf, pos)
-            if length > connection.max_frame:
-                raise Fault(f"a frame of {length} bytes; at most {connection.max_frame} were agreed")
-            if length > room:
-                return some
-            pos += HEADER_SIZE
-            connection.pos = pos + length
-            if word not in FROM_HOST:
-                raise Fault(explain(word))
-            some = True
-            self._take_inside(word, call, connection.view[pos : pos + length])
 
     def _take_inside(self, word: int, call: int, payload: memoryview) -> None:
         kind = word >> 8 & 0xFF
