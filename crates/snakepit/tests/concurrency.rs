@@ -46,6 +46,16 @@ fn runs(path: &str) -> HashMap<String, usize> {
     counts
 }
 
+/// Calls that are known to be short are sent ahead.
+async fn learn_that_they_are_short(pit: &Pit, path: &str) {
+    for n in 0..40 {
+        let args = args! { path: path, key: format!("warm-{n}") };
+        let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
+        let args = args! { path: path, key: format!("nap-{n}"), seconds: 0.0 };
+        let _: Value = soon("a nap", pit.call("mark_and_sleep", args)).await.expect("slept");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_worker_had_not_started_is_run_by_another_exactly_once() {
     let mut sent_ahead = 0;
@@ -57,20 +67,7 @@ async fn what_a_dead_worker_had_not_started_is_run_by_another_exactly_once() {
         assert!(round < 200, "nothing is sent ahead: the test tests nothing");
         let pit = Pit::start(worker("hostile.py").workers(1)).await;
         let path = pit.file("marks");
-        // Learned to be short, so that the next ones are sent ahead.
-        for n in 0..40 {
-            let args = args! { path: path.as_str(), key: format!("warm-{n}") };
-            let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-            let _: Value = soon(
-                "a nap",
-                pit.call(
-                    "mark_and_sleep",
-                    args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 },
-                ),
-            )
-            .await
-            .expect("slept");
-        }
+        learn_that_they_are_short(&pit, &path).await;
         // A short one as far as anybody knows, which is not: the others wait behind it, at the worker.
         let slow = tokio::spawn(
             pit.call::<Value>("mark_and_sleep", args! { path: path.as_str(), key: "slow", seconds: 60.0 })
@@ -109,19 +106,7 @@ async fn a_worker_that_closes_its_socket_and_lives_on_runs_nothing_that_another_
     for round in 0..rounds(20) {
         let pit = Pit::start(worker("hostile.py").workers(1)).await;
         let path = pit.file("marks");
-        for n in 0..40 {
-            let args = args! { path: path.as_str(), key: format!("warm-{n}") };
-            let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-            let _: Value = soon(
-                "a nap",
-                pit.call(
-                    "mark_and_sleep",
-                    args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 },
-                ),
-            )
-            .await
-            .expect("slept");
-        }
+        learn_that_they_are_short(&pit, &path).await;
         let nap = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.2 }).into_future());
         let pool = pit.pools()[0].clone();
         until("it is under way", || pool.status().in_flight == 1).await;
