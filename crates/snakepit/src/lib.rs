@@ -37,7 +37,9 @@ pub use call::{
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
-pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
+pub use pool::{
+    Affinity, CancelGrace, Pool, PoolRef, PoolStatus, ReloadError, Reloaded, SessionInfo, WorkerStatus,
+};
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
 pub use worker::{Autopsy, OutputLine};

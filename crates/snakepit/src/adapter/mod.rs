@@ -98,6 +98,8 @@ pub enum CancelStage {
 pub enum Reason {
     /// The pool stops, or gets smaller.
     Stopped,
+    /// Another one takes its place: it is worn, or its code is old.
+    Replaced(String),
     /// Its process has ended.
     Died,
     /// It cannot be spoken to any more.

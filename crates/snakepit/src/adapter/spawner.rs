@@ -45,6 +45,14 @@ pub enum StartError {
         /// Its error.
         error: Box<RemoteError>,
     },
+    /// Its health hook does not agree that it serves.
+    #[error("worker {worker} is not healthy: {reason}")]
+    Unhealthy {
+        /// The worker.
+        worker: WorkerId,
+        /// Why not.
+        reason: String,
+    },
     /// It does not keep to the protocol.
     #[error("worker {worker}: {fault}{}", shown(.output))]
     Protocol {
@@ -55,6 +63,9 @@ pub enum StartError {
         /// What it printed last.
         output: Vec<String>,
     },
+    /// The pool stopped before it was ready.
+    #[error("the pool stopped before the worker was ready")]
+    Stopped,
     /// Something that all workers need is missing.
     #[error("{0}")]
     Missing(String),

@@ -91,8 +91,9 @@ impl Waiting {
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        if length > pool.config.max_frame {
-            let message = format!("they are {length} bytes long, and max_frame is {}", pool.config.max_frame);
+        if length > pool.config().max_frame {
+            let message =
+                format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
             let source = ValueError::unsendable(message);
             return Err(CallError::Arguments { command: plan.command.name.to_string(), source });
         }

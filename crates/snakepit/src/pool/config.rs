@@ -64,6 +64,7 @@ pub struct Pool {
     pub(crate) max_sessions: usize,
     pub(crate) cancel_grace: CancelGrace,
     pub(crate) max_frame: usize,
+    pub(crate) replace_at_once: usize,
 }
 
 impl fmt::Debug for Pool {
@@ -95,6 +96,7 @@ impl Pool {
             max_sessions: 10_000,
             cancel_grace: CancelGrace::default(),
             max_frame: 256 << 20,
+            replace_at_once: 1,
         }
     }
 
@@ -179,6 +181,13 @@ impl Pool {
     /// The largest message to or from a worker, in bytes; 256 MiB unless it is set.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame = bytes;
+        self
+    }
+
+    /// How many workers are replaced at the same time by a recycling or a reload, so how many there may be above the
+    /// pool's size meanwhile; 1 unless it is set.
+    pub fn replace_at_once(mut self, workers: usize) -> Self {
+        self.replace_at_once = workers.max(1);
         self
     }
 }

@@ -17,16 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
 pub use config::{Affinity, CancelGrace, Pool};
-pub(crate) use crew::Crew;
+pub(crate) use crew::{Crew, prepare};
+pub use crew::{ReloadError, Reloaded};
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 
-use crate::adapter::{Adapter, Introduction};
+use crate::adapter::Introduction;
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
@@ -97,8 +99,8 @@ pub(crate) enum Health {
 /// What callers, workers and the crew of a pool share.
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
-    pub(crate) config: Pool,
-    pub(crate) adapter: Arc<dyn Adapter>,
+    /// What it is made of at present: a reload may change it.
+    config: ArcSwap<Pool>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -125,7 +127,6 @@ impl Shared {
     pub(crate) fn new(config: Pool, tools: Arc<Tools>, runtime: tokio::runtime::Handle) -> Arc<Self> {
         Arc::new(Self {
             name: config.name.as_str().into(),
-            adapter: Arc::clone(&config.adapter),
             tools,
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
@@ -134,10 +135,21 @@ impl Shared {
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             target: AtomicUsize::new(config.workers),
-            scheduler: Mutex::new(Scheduler::new(config.concurrency, config.queue_limit)),
+            scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
-            config,
+            config: ArcSwap::from_pointee(config),
         })
+    }
+
+    pub(crate) fn config(&self) -> arc_swap::Guard<Arc<Pool>> {
+        self.config.load()
+    }
+
+    /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
+    fn adopt(&self, config: &Arc<Pool>) {
+        self.target.store(config.workers, Ordering::Release);
+        self.scheduler().set_limit(config.queue_limit);
+        self.config.store(Arc::clone(config));
     }
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
@@ -216,7 +228,7 @@ impl Shared {
         Ok(match visit {
             Visit::New => Wish::Any,
             Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
-            Visit::At(berth) => match self.config.affinity {
+            Visit::At(berth) => match self.config().affinity {
                 Affinity::Hint => Wish::Rather(berth.post),
                 Affinity::StrictQueue => Wish::Only(berth.post),
                 Affinity::StrictFailFast => Wish::OnlyNow(berth.post),
@@ -278,8 +290,8 @@ impl Shared {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for long is told late, not never.
-            timeout: self.config.call_timeout,
-            queue_timeout: self.config.call_timeout,
+            timeout: self.config().call_timeout,
+            queue_timeout: self.config().call_timeout,
             priority: i8::MAX,
             extras: None,
         };
@@ -324,7 +336,7 @@ impl Shared {
     /// The worker that a call's session belongs to, if that is another one.
     fn other_owner(&self, call: &Call, berth: &Arc<Berth>) -> Option<Arc<Berth>> {
         let session = call.session()?;
-        match self.config.affinity {
+        match self.config().affinity {
             Affinity::Hint => {
                 self.sessions.served_by(session, berth);
                 None

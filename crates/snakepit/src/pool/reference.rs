@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::crew::{Crew, tell_of_session_end};
-use super::{Directory, Health, SessionInfo, Shared};
+use super::{Directory, Health, Pool, ReloadError, Reloaded, SessionInfo, Shared};
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
 use crate::worker::OutputLine;
@@ -100,6 +100,30 @@ impl PoolRef {
     pub fn scale(&self, workers: usize) {
         self.shared.target.store(workers, Ordering::Release);
         self.crew.scale(workers);
+    }
+
+    /// Replaces a worker by a new one, which gets ready first; says whether it was found.
+    pub async fn recycle(&self, worker: &str) -> bool {
+        self.crew.recycle(Some(worker.to_owned())).await > 0
+    }
+
+    /// Replaces all workers that serve, a few at a time; says how many.
+    pub async fn recycle_all(&self) -> usize {
+        self.crew.recycle(None).await
+    }
+
+    /// Replaces all workers by such with new code: the pool never has fewer than it should, and if a new one does not
+    /// start, or its `health` hook objects, the old ones stay and the error says why.
+    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        self.crew.reload(&self.shared, None).await
+    }
+
+    /// As [`PoolRef::reload`], with new settings. Sessions keep their limits.
+    pub async fn reload_as(&self, pool: Pool) -> Result<Reloaded, ReloadError> {
+        if pool.name != *self.shared.name {
+            return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
+        }
+        self.crew.reload(&self.shared, Some(pool)).await
     }
 
     fn wanted(&self) -> Health {

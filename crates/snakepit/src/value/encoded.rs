@@ -191,7 +191,7 @@ impl Encoded {
         super::Args::new(args).into_encoded()
     }
 
-    pub(super) fn empty_map() -> Self {
+    pub(crate) fn empty_map() -> Self {
         Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None, verified: true }
     }
 

@@ -33,6 +33,10 @@ pub(crate) struct Berth {
     pub(crate) handle: Arc<dyn Handle>,
     pub(crate) output: Arc<Output>,
     pub(crate) tells_what_it_started: bool,
+    /// Of which version of the pool's code and settings it is.
+    pub(crate) generation: u64,
+    /// How many calls it was started to do at the same time.
+    pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     pub(crate) calls: AtomicU64,
     pub(crate) ready_at: Instant,
@@ -68,6 +72,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
+        (generation, concurrency): (u64, usize),
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -75,6 +80,8 @@ impl Berth {
             post,
             id,
             pool,
+            generation,
+            concurrency,
             tells_what_it_started: handle.introduction().tells_what_it_started,
             handle,
             output,
@@ -123,7 +130,7 @@ impl Berth {
     /// Until the neighbours of a call that does not end have finished, unless they do not end either. Each has a deadline
     /// of its own. A worker that does one call at a time has none: those behind it are given to others.
     pub(crate) async fn only_stubborn_ones_left(&self, call: &Ticket) {
-        if self.pool.config.concurrency == 1 {
+        if self.concurrency == 1 {
             return;
         }
         self.watched.store(true, Ordering::SeqCst);

@@ -58,7 +58,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
     };
     berth.pool.retire(berth.post);
     let outcome = match &ending {
-        Reason::Stopped => {
+        Reason::Stopped | Reason::Replaced(_) => {
             // One that still has calls was given its time already.
             let goodbye = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
             let _ = tokio::time::timeout(goodbye, berth.terminate(ending.clone())).await;
@@ -136,7 +136,7 @@ fn publish_autopsy(berth: &Berth, reason: &Reason) {
     let fault = match reason {
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
-        Reason::Broken(why) => Some(why.clone()),
+        Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
     };
     berth.set_autopsy(Autopsy { fault, ..berth.first_look() });

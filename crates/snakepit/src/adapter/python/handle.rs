@@ -86,7 +86,7 @@ impl Handle for SocketHandle {
         async move {
             // Done on drop: whoever loses patience with a goodbye drops this, and the calls must not be forgotten.
             let _calls = GiveUp(self);
-            if reason == Reason::Stopped {
+            if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;
             }

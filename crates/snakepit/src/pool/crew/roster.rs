@@ -1,0 +1,384 @@
+//! Who serves, who starts, who is due, who leaves. One rule covers recycling, reloading and scaling:
+//!
+//! ```text
+//! wanted = target + those that are due (a few at a time)
+//! fewer than wanted: start one           more than target: one leaves, those that are due first
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::life::{Birth, Left, tell_of_session_end};
+use super::reload::{Reload, ReloadError, Reloaded};
+use super::{Directive, Generation};
+use crate::adapter::{Reason, StartError};
+use crate::call::waiting::after;
+use crate::custody::Run;
+use crate::pool::{Health, Pool, Shared};
+use crate::worker::{Berth, Ending, Order};
+
+/// The pause after the second failure in a row; it doubles from there.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts to start a worker.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A worker that lives shorter than this has failed as if it had not started.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// What the tasks of the workers report.
+pub(super) enum News {
+    Serving(Id, Arc<Berth>),
+    /// It finishes what it has, and takes no more.
+    Leaving(usize),
+}
+
+/// A worker that serves.
+struct Member {
+    berth: Arc<Berth>,
+    /// Why it is to be replaced, if it is.
+    due: Option<Due>,
+}
+
+/// Why a worker is to be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    ByHand,
+    Reload,
+}
+
+impl Due {
+    fn reason(self) -> Reason {
+        Reason::Replaced(match self {
+            Self::ByHand => "it was recycled by hand".into(),
+            Self::Reload => "the pool was reloaded".into(),
+        })
+    }
+}
+
+pub(super) struct Roster {
+    shared: Arc<Shared>,
+    run: Option<Run>,
+    generation: Arc<Generation>,
+    next_generation: u64,
+    target: usize,
+    next_name: u64,
+    news: mpsc::UnboundedSender<News>,
+    tasks: JoinSet<Left>,
+    /// The generation of each worker that starts, by its task.
+    starting: HashMap<Id, u64>,
+    serving: BTreeMap<usize, Member>,
+    /// Those that finish what they have.
+    leaving: Vec<Arc<Berth>>,
+    reload: Option<Reload>,
+    stopping: watch::Sender<bool>,
+    failures: u32,
+    pause_until: Option<Instant>,
+    trouble: Option<Arc<str>>,
+    first: Option<oneshot::Sender<Result<(), StartError>>>,
+}
+
+impl Roster {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        run: Option<Run>,
+        first: oneshot::Sender<Result<(), StartError>>,
+    ) -> (Self, mpsc::UnboundedReceiver<News>) {
+        let (news, news_in) = mpsc::unbounded_channel();
+        let config = Arc::clone(&*shared.config());
+        let roster = Self {
+            target: config.workers,
+            generation: Arc::new(Generation { number: 1, config }),
+            next_generation: 2,
+            shared,
+            run,
+            next_name: 1,
+            news,
+            tasks: JoinSet::new(),
+            starting: HashMap::new(),
+            serving: BTreeMap::new(),
+            leaving: Vec::new(),
+            reload: None,
+            stopping: watch::Sender::new(false),
+            failures: 0,
+            pause_until: None,
+            trouble: None,
+            first: Some(first),
+        };
+        (roster, news_in)
+    }
+
+    pub(super) async fn work(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Directive>,
+        mut news: mpsc::UnboundedReceiver<News>,
+    ) {
+        let mut sessions_at = after(Instant::now(), self.generation.config.session_ttl);
+        loop {
+            self.fill_up();
+            self.trim();
+            self.finish_reload();
+            self.tell_health();
+            let paused_until = self.pause_until;
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Directive::Scale(workers)) => self.target = workers,
+                    Some(Directive::Recycle(worker, reply)) => {
+                        let _ = reply.send(self.recycle(worker.as_deref()));
+                    }
+                    Some(Directive::Reload(pool, reply)) => self.begin_reload(pool, reply),
+                    Some(Directive::Stop(done)) => {
+                        self.stop(news).await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    None => return self.stop(news).await,
+                },
+                Some(heard) = news.recv() => self.hear(heard),
+                Some(left) = self.tasks.join_next_with_id() => {
+                    // Serving is reported before the end, through another channel: hear it first.
+                    while let Ok(heard) = news.try_recv() {
+                        self.hear(heard);
+                    }
+                    self.bury(left);
+                }
+                () = wait_until(paused_until) => self.pause_until = None,
+                () = tokio::time::sleep_until(sessions_at) => {
+                    let (ended, next) = self.shared.sessions.expire();
+                    for session in ended {
+                        tell_of_session_end(&self.shared, &session);
+                    }
+                    sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
+                }
+            }
+        }
+    }
+
+    /// How many are to serve while some of them are being replaced.
+    fn wanted(&self) -> usize {
+        let due = self.serving.values().filter(|member| member.due.is_some()).count();
+        self.target + due.min(self.generation.config.replace_at_once)
+    }
+
+    fn fill_up(&mut self) {
+        while self.pause_until.is_none()
+            && self.starting.len() < self.generation.config.start_batch
+            && self.serving.len() + self.starting.len() < self.wanted()
+        {
+            let birth = Birth {
+                shared: Arc::clone(&self.shared),
+                run: self.run.clone(),
+                generation: Arc::clone(&self.generation),
+                name: format!("{}-{}", self.shared.name, self.next_name),
+                checked: self.reload.is_some(),
+                stopping: self.stopping.subscribe(),
+                news: self.news.clone(),
+            };
+            self.next_name += 1;
+            let task = self.tasks.spawn(birth.live());
+            self.starting.insert(task.id(), self.generation.number);
+        }
+    }
+
+    /// Lets those go that are too many: first those that are due, then those of another generation, then those with the
+    /// least work.
+    fn trim(&mut self) {
+        while self.serving.len() > self.target {
+            let scheduler = self.shared.scheduler();
+            let first = self.serving.iter().min_by_key(|(post, member)| {
+                let is_current = member.berth.generation == self.generation.number;
+                (member.due.is_none(), is_current, scheduler.held_by(**post))
+            });
+            let Some(post) = first.map(|(post, _)| *post) else { return };
+            drop(scheduler);
+            let Some(member) = self.serving.remove(&post) else { return };
+            if let Some(reload) = &mut self.reload
+                && member.berth.generation != self.generation.number
+            {
+                reload.replaced += 1;
+            }
+            // At once: whoever looks at the pool next finds only those that stay.
+            self.shared.retire(post);
+            member.berth.order(Order::Retire(member.due.map_or(Reason::Stopped, Due::reason)));
+            self.leaving.push(member.berth);
+        }
+    }
+
+    fn tell_health(&mut self) {
+        let health = if self.serving.len() >= self.target {
+            if let Some(first) = self.first.take() {
+                let _ = first.send(Ok(()));
+            }
+            Health::Ready(self.target)
+        } else if let Some(reason) = &self.trouble {
+            Health::Short { serving: self.serving.len(), reason: Arc::clone(reason) }
+        } else {
+            Health::Starting
+        };
+        self.shared.health.send_if_modified(|current| {
+            let changed = *current != health;
+            *current = health;
+            changed
+        });
+    }
+
+    /// A worker is to be replaced; it serves until its replacement does.
+    fn recycle(&mut self, worker: Option<&str>) -> usize {
+        let chosen = self.serving.values_mut().filter(|member| {
+            member.due.is_none() && worker.is_none_or(|worker| member.berth.id.as_str() == worker)
+        });
+        chosen.map(|member| member.due = Some(Due::ByHand)).count()
+    }
+
+    fn begin_reload(
+        &mut self,
+        pool: Option<Box<Pool>>,
+        reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+    ) {
+        if self.reload.is_some() {
+            let _ = reply.send(Err(ReloadError::UnderWay { pool: self.shared.name.to_string() }));
+            return;
+        }
+        let before = Arc::clone(&self.generation);
+        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(*pool));
+        if config.workers != before.config.workers {
+            self.target = config.workers;
+        }
+        self.adopt(Arc::new(Generation { number: self.next_generation, config }));
+        self.next_generation += 1;
+        for member in self.serving.values_mut() {
+            member.due.get_or_insert(Due::Reload);
+        }
+        self.reload = Some(Reload { before, replaced: 0, reply });
+    }
+
+    fn adopt(&mut self, generation: Arc<Generation>) {
+        self.shared.adopt(&generation.config);
+        self.generation = generation;
+    }
+
+    fn finish_reload(&mut self) {
+        let is_old = |number: u64| number != self.generation.number;
+        let done = self.serving.len() >= self.target
+            && !self.serving.values().any(|member| is_old(member.berth.generation))
+            && !self.starting.values().any(|number| is_old(*number));
+        if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
+            let _ = reply.send(Ok(Reloaded { replaced, generation: self.generation.number }));
+        }
+    }
+
+    /// The old ones stay, with the settings that they were started with.
+    fn abort_reload(&mut self, reload: Reload, reason: &str) {
+        let Reload { before, replaced, reply } = reload;
+        tracing::warn!(pool = %self.shared.name, %reason, "a reload was aborted");
+        if self.target == self.generation.config.workers {
+            self.target = before.config.workers;
+        }
+        self.adopt(before);
+        for member in self.serving.values_mut() {
+            member.due.take_if(|due| *due == Due::Reload);
+        }
+        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, replaced, reason)));
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Serving(task, berth) => {
+                self.starting.remove(&task);
+                let is_old = berth.generation != self.generation.number;
+                let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
+                self.serving.insert(berth.post, Member { berth, due });
+            }
+            News::Leaving(post) => self.leaving.extend(self.serving.remove(&post).map(|member| member.berth)),
+        }
+    }
+
+    fn bury(&mut self, left: Result<(Id, Left), JoinError>) {
+        let (task, left) = match left {
+            Ok((task, left)) => (task, left),
+            Err(error) => {
+                self.starting.remove(&error.id());
+                return;
+            }
+        };
+        let failure = match left {
+            Left::NotStarted { generation, error } => {
+                self.starting.remove(&task);
+                let said = error.to_string();
+                tracing::warn!(pool = %self.shared.name, error = %said, "a worker could not be started");
+                if let Some(first) = self.first.take() {
+                    let _ = first.send(Err(error));
+                }
+                if generation == self.generation.number
+                    && let Some(reload) = self.reload.take()
+                {
+                    return self.abort_reload(reload, &said);
+                }
+                Some((said, true))
+            }
+            Left::Ended { berth, ending } => {
+                // Its index may belong to another one by now.
+                if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
+                    self.serving.remove(&berth.post);
+                }
+                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
+                let age = berth.ready_at.elapsed();
+                match ending {
+                    Ending::Told => None,
+                    Ending::Untold(autopsy) => {
+                        tracing::warn!(pool = %self.shared.name, %autopsy, "a worker died");
+                        Some((autopsy, age < SHORT_LIFE))
+                    }
+                }
+            }
+        };
+        let Some((reason, at_once)) = failure else { return };
+        self.trouble = Some(reason.into());
+        self.failures = if at_once { self.failures + 1 } else { 0 };
+        // One accident is replaced at once, a series slowly.
+        if self.failures > 1 {
+            let pause = FIRST_PAUSE.saturating_mul(1 << (self.failures - 2).min(16)).min(LONGEST_PAUSE);
+            self.pause_until = Some(Instant::now() + pause);
+        }
+    }
+
+    /// Ends every worker, whatever it has.
+    async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
+        self.shared.shut();
+        drop(self.first.take());
+        if let Some(reload) = self.reload.take() {
+            let _ = reload.reply.send(Err(ReloadError::Stopped));
+        }
+        while let Ok(heard) = news.try_recv() {
+            self.hear(heard);
+        }
+        self.stopping.send_replace(true);
+        self.end_all();
+        loop {
+            tokio::select! {
+                Some(News::Serving(_, berth)) = news.recv() => {
+                    berth.order(Order::End(Reason::Stopped));
+                }
+                left = self.tasks.join_next() => if left.is_none() {
+                    self.shared.health.send_replace(Health::Stopped);
+                    return;
+                },
+            }
+        }
+    }
+
+    fn end_all(&self) {
+        let all = self.serving.values().map(|member| &member.berth).chain(&self.leaving);
+        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
+    }
+}
+
+async fn wait_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
