@@ -38,7 +38,8 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CancelGrace, Pool, PoolRef, PoolStatus, ReloadError, Reloaded, SessionInfo, WorkerStatus,
+    Affinity, CancelGrace, Pool, PoolEvent, PoolEvents, PoolRef, PoolStatus, ReloadError, Reloaded,
+    SessionInfo, WorkerStatus,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;

@@ -6,6 +6,7 @@
 mod config;
 mod crew;
 mod estimate;
+mod event;
 mod handing;
 mod queue_key;
 mod reference;
@@ -23,6 +24,7 @@ use tokio::sync::{Notify, watch};
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
+pub use event::{PoolEvent, PoolEvents};
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
@@ -105,6 +107,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) health: watch::Sender<Health>,
+    events: event::Announcer,
     /// Somebody may wait for the last call to end.
     done: Notify,
     /// Calls that workers hold.
@@ -131,6 +134,7 @@ impl Shared {
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
             health: watch::Sender::new(Health::Starting),
+            events: event::Announcer::default(),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
@@ -147,7 +151,6 @@ impl Shared {
 
     /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
     fn adopt(&self, config: &Arc<Pool>) {
-        self.target.store(config.workers, Ordering::Release);
         self.scheduler().set_limit(config.queue_limit);
         self.config.store(Arc::clone(config));
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::crew::{Crew, tell_of_session_end};
-use super::{Directory, Health, Pool, ReloadError, Reloaded, SessionInfo, Shared};
+use super::{Directory, Health, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared};
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
 use crate::worker::OutputLine;
@@ -175,6 +175,11 @@ impl PoolRef {
             sessions: self.shared.sessions.list().len(),
             trouble,
         }
+    }
+
+    /// What happens in it from now on.
+    pub fn events(&self) -> PoolEvents {
+        self.shared.events.listen()
     }
 
     /// The commands that its workers serve.

@@ -39,6 +39,7 @@ pub(crate) struct Berth {
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     pub(crate) calls: AtomicU64,
+    pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
     /// Calls of these that were cancelled and do not end.
@@ -49,6 +50,13 @@ pub(crate) struct Berth {
     orders: watch::Sender<Order>,
     autopsy: watch::Sender<Option<Arc<Autopsy>>>,
     terminated: AtomicBool,
+}
+
+/// How a worker was made.
+pub(crate) struct Made {
+    pub(crate) generation: u64,
+    pub(crate) concurrency: usize,
+    pub(crate) began_at: Instant,
 }
 
 /// What a worker is to do.
@@ -72,7 +80,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
-        (generation, concurrency): (u64, usize),
+        Made { generation, concurrency, began_at }: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -86,6 +94,7 @@ impl Berth {
             handle,
             output,
             calls: AtomicU64::new(0),
+            began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
             stubborn: AtomicUsize::new(0),

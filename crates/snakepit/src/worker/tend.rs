@@ -25,8 +25,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) enum Ending {
     /// It was told to.
     Told,
-    /// It was not; the autopsy in words.
-    Untold(String),
+    /// It was not.
+    Untold(Arc<Autopsy>),
 }
 
 /// Stays with a worker until it and all that it started are gone.
@@ -70,15 +70,11 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
         }
         Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) => {
             end_after_failure(&berth, &ending, stop_grace).await;
-            match &ending {
-                Reason::Stubborn(_) => Ending::Told,
-                _ => Ending::Untold(
-                    berth
-                        .autopsy
-                        .borrow()
-                        .as_ref()
-                        .map_or_else(String::new, std::string::ToString::to_string),
-                ),
+            if matches!(ending, Reason::Stubborn(_)) {
+                Ending::Told
+            } else {
+                let known = berth.autopsy.borrow().clone();
+                Ending::Untold(known.unwrap_or_else(|| Arc::new(berth.first_look())))
             }
         }
     };

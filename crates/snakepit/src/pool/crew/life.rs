@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::Generation;
 use super::roster::News;
@@ -13,7 +14,7 @@ use crate::custody::{Run, WorkerId};
 use crate::pool::Shared;
 use crate::pool::session::Ended;
 use crate::value::Encoded;
-use crate::worker::{Berth, Ending, Output, tend};
+use crate::worker::{Berth, Ending, Made, Output, tend};
 
 /// How a worker's task ended.
 pub(super) enum Left {
@@ -37,6 +38,7 @@ pub(super) struct Birth {
 impl Birth {
     pub(super) async fn live(self) -> Left {
         let Self { shared, generation, news, .. } = &self;
+        let began_at = Instant::now();
         let post = shared.scheduler().reserve();
         let (id, handle, output) = match self.start().await {
             Ok(started) => started,
@@ -46,7 +48,8 @@ impl Birth {
             }
         };
         shared.learn(handle.introduction());
-        let made = (generation.number, generation.config.concurrency);
+        let concurrency = generation.config.concurrency;
+        let made = Made { generation: generation.number, concurrency, began_at };
         let berth = Arc::new(Berth::new(post, id, Arc::clone(shared), made, handle, output));
         shared.scheduler().enlist(Arc::clone(&berth));
         let _ = news.send(News::Serving(tokio::task::id(), Arc::clone(&berth)));

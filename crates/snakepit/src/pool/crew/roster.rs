@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,7 +20,7 @@ use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::Run;
-use crate::pool::{Health, Pool, Shared};
+use crate::pool::{Health, Pool, PoolEvent, Shared};
 use crate::worker::{Berth, Ending, Order};
 
 /// The pause after the second failure in a row; it doubles from there.
@@ -51,11 +52,15 @@ enum Due {
 }
 
 impl Due {
+    fn text(self) -> &'static str {
+        match self {
+            Self::ByHand => "it was recycled by hand",
+            Self::Reload => "the pool was reloaded",
+        }
+    }
+
     fn reason(self) -> Reason {
-        Reason::Replaced(match self {
-            Self::ByHand => "it was recycled by hand".into(),
-            Self::Reload => "the pool was reloaded".into(),
-        })
+        Reason::Replaced(self.text().into())
     }
 }
 
@@ -125,7 +130,7 @@ impl Roster {
             let paused_until = self.pause_until;
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Directive::Scale(workers)) => self.target = workers,
+                    Some(Directive::Scale(workers)) => self.resize(workers),
                     Some(Directive::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
@@ -203,6 +208,7 @@ impl Roster {
             // At once: whoever looks at the pool next finds only those that stay.
             self.shared.retire(post);
             member.berth.order(Order::Retire(member.due.map_or(Reason::Stopped, Due::reason)));
+            self.shared.announce(PoolEvent::WorkerLeaves { worker: member.berth.id.to_string() });
             self.leaving.push(member.berth);
         }
     }
@@ -225,12 +231,25 @@ impl Roster {
         });
     }
 
+    fn resize(&mut self, workers: usize) {
+        if workers != self.target {
+            self.shared.announce(PoolEvent::Resized { from: self.target, to: workers });
+        }
+        self.target = workers;
+        self.shared.target.store(workers, Ordering::Release);
+    }
+
     /// A worker is to be replaced; it serves until its replacement does.
     fn recycle(&mut self, worker: Option<&str>) -> usize {
         let chosen = self.serving.values_mut().filter(|member| {
             member.due.is_none() && worker.is_none_or(|worker| member.berth.id.as_str() == worker)
         });
-        chosen.map(|member| member.due = Some(Due::ByHand)).count()
+        let mark = |member: &mut Member| {
+            member.due = Some(Due::ByHand);
+            let reason = Due::ByHand.text().into();
+            self.shared.announce(PoolEvent::WorkerDue { worker: member.berth.id.to_string(), reason });
+        };
+        chosen.map(mark).count()
     }
 
     fn begin_reload(
@@ -245,7 +264,7 @@ impl Roster {
         let before = Arc::clone(&self.generation);
         let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(*pool));
         if config.workers != before.config.workers {
-            self.target = config.workers;
+            self.resize(config.workers);
         }
         self.adopt(Arc::new(Generation { number: self.next_generation, config }));
         self.next_generation += 1;
@@ -266,16 +285,18 @@ impl Roster {
             && !self.serving.values().any(|member| is_old(member.berth.generation))
             && !self.starting.values().any(|number| is_old(*number));
         if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
-            let _ = reply.send(Ok(Reloaded { replaced, generation: self.generation.number }));
+            let generation = self.generation.number;
+            self.shared.announce(PoolEvent::Reloaded { generation });
+            let _ = reply.send(Ok(Reloaded { replaced, generation }));
         }
     }
 
     /// The old ones stay, with the settings that they were started with.
     fn abort_reload(&mut self, reload: Reload, reason: &str) {
         let Reload { before, replaced, reply } = reload;
-        tracing::warn!(pool = %self.shared.name, %reason, "a reload was aborted");
+        self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
         if self.target == self.generation.config.workers {
-            self.target = before.config.workers;
+            self.resize(before.config.workers);
         }
         self.adopt(before);
         for member in self.serving.values_mut() {
@@ -290,9 +311,17 @@ impl Roster {
                 self.starting.remove(&task);
                 let is_old = berth.generation != self.generation.number;
                 let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
+                let after = berth.ready_at.saturating_duration_since(berth.began_at);
+                self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
                 self.serving.insert(berth.post, Member { berth, due });
             }
-            News::Leaving(post) => self.leaving.extend(self.serving.remove(&post).map(|member| member.berth)),
+            News::Leaving(post) => {
+                if let Some(member) = self.serving.remove(&post) {
+                    let worker = member.berth.id.to_string();
+                    self.shared.announce(PoolEvent::WorkerLeaves { worker });
+                    self.leaving.push(member.berth);
+                }
+            }
         }
     }
 
@@ -308,7 +337,7 @@ impl Roster {
             Left::NotStarted { generation, error } => {
                 self.starting.remove(&task);
                 let said = error.to_string();
-                tracing::warn!(pool = %self.shared.name, error = %said, "a worker could not be started");
+                self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
                 if let Some(first) = self.first.take() {
                     let _ = first.send(Err(error));
                 }
@@ -327,10 +356,14 @@ impl Roster {
                 self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
                 let age = berth.ready_at.elapsed();
                 match ending {
-                    Ending::Told => None,
+                    Ending::Told => {
+                        self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
+                        None
+                    }
                     Ending::Untold(autopsy) => {
-                        tracing::warn!(pool = %self.shared.name, %autopsy, "a worker died");
-                        Some((autopsy, age < SHORT_LIFE))
+                        let said = autopsy.to_string();
+                        self.shared.announce(PoolEvent::WorkerDied { autopsy });
+                        Some((said, age < SHORT_LIFE))
                     }
                 }
             }
