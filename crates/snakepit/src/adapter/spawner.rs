@@ -45,6 +45,18 @@ pub enum StartError {
         /// Its error.
         error: Box<RemoteError>,
     },
+    /// A call that was to warm it up failed.
+    #[error("worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}", shown(.output))]
+    WarmUp {
+        /// The worker.
+        worker: WorkerId,
+        /// The command.
+        command: String,
+        /// Why the call failed.
+        reason: String,
+        /// What it printed last.
+        output: Vec<String>,
+    },
     /// Its health hook does not agree that it serves.
     #[error("worker {worker} is not healthy: {reason}")]
     Unhealthy {
@@ -107,6 +119,8 @@ pub struct Spawner {
     concurrency: usize,
     max_frame: usize,
     output: Arc<Output>,
+    /// Whether the worker has the host's standard streams.
+    at_terminal: bool,
     process: Arc<OnceLock<custody::Worker>>,
     /// Gone when nobody waits for the process any more.
     wanted: Arc<()>,
@@ -127,9 +141,16 @@ impl Spawner {
             concurrency,
             max_frame,
             output,
+            at_terminal: false,
             process: Arc::default(),
             wanted: Arc::default(),
         }
+    }
+
+    /// Gives the worker the host's standard streams: a person talks to it.
+    pub(crate) fn with_terminal(mut self) -> Self {
+        self.at_terminal = true;
+        self
     }
 
     /// The worker's name.
@@ -178,13 +199,20 @@ impl Spawner {
                 "this pool was started without custody: its adapter says that it starts no processes".into(),
             )
         })?;
+        let command = command.worker_id(self.worker.clone());
+        if self.at_terminal {
+            return self.launch(run, command).await;
+        }
         let (out_reader, out_writer) = self.pipe()?;
         let (err_reader, err_writer) = self.pipe()?;
-        let command = command
-            .worker_id(self.worker.clone())
-            .stdin(custody::Stdio::Null)
-            .stdout(out_writer)
-            .stderr(err_writer);
+        let command = command.stdin(custody::Stdio::Null).stdout(out_writer).stderr(err_writer);
+        let process = self.launch(run, command).await?;
+        self.output.capture(out_reader, "stdout");
+        self.output.capture(err_reader, "stderr");
+        Ok(process)
+    }
+
+    async fn launch(&self, run: Run, command: Command) -> Result<custody::Worker, StartError> {
         let (noted, wanted) = (Arc::clone(&self.process), Arc::downgrade(&self.wanted));
         let spawned = tokio::task::spawn_blocking(move || {
             let process = run.spawn(command)?;
@@ -196,10 +224,7 @@ impl Spawner {
             Ok::<_, StartError>(process)
         });
         let spawned = spawned.await;
-        let process = spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))??;
-        self.output.capture(out_reader, "stdout");
-        self.output.capture(err_reader, "stderr");
-        Ok(process)
+        spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))?
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), StartError> {

@@ -12,6 +12,7 @@ use super::{Call, CallError, Input};
 use crate::adapter::Handle;
 use crate::pool::{self, Command, QueueKey};
 use crate::value::Encoded;
+use crate::worker::process_ended;
 
 /// Calls a command of a worker. A worker that goes away without an answer is told as [`CallError::Cancelled`].
 pub(crate) async fn ask(
@@ -35,7 +36,17 @@ pub(crate) async fn ask(
         returns: 0,
     };
     Arc::clone(handle).execute(call);
-    let end = tokio::time::timeout_at(deadline, poll_fn(|context| ticket.poll_end(context))).await;
+    let gone = async {
+        tokio::select! {
+            () = process_ended(handle.process()) => {}
+            _ = handle.broken() => {}
+        }
+    };
+    let end = tokio::select! {
+        biased;
+        end = tokio::time::timeout_at(deadline, poll_fn(|context| ticket.poll_end(context))) => end,
+        () = gone => return Err(CallError::Cancelled),
+    };
     match end {
         Ok(End::Value(value)) => Ok(value),
         // A call that is dropped without a place at a worker says that its pool has stopped.

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
+use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -65,6 +66,16 @@ pub struct Pool {
     pub(crate) cancel_grace: CancelGrace,
     pub(crate) max_frame: usize,
     pub(crate) replace_at_once: usize,
+    pub(crate) warm_up: Vec<WarmUp>,
+    pub(crate) lazy: bool,
+    pub(crate) debug: bool,
+}
+
+/// A call that a worker must answer before it serves.
+#[derive(Clone, Debug)]
+pub(crate) struct WarmUp {
+    pub(crate) command: String,
+    pub(crate) arguments: Result<Encoded, ValueError>,
 }
 
 impl fmt::Debug for Pool {
@@ -97,6 +108,9 @@ impl Pool {
             cancel_grace: CancelGrace::default(),
             max_frame: 256 << 20,
             replace_at_once: 1,
+            warm_up: Vec::new(),
+            lazy: false,
+            debug: false,
         }
     }
 
@@ -181,6 +195,38 @@ impl Pool {
     /// The largest message to or from a worker, in bytes; 256 MiB unless it is set.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame = bytes;
+        self
+    }
+
+    /// A call that each worker must answer before it counts as ready: to load a model, or to fill a cache. Several are
+    /// made in the order in which they were given.
+    pub fn warm_up(mut self, command: impl Into<String>, args: impl Serialize) -> Self {
+        self.warm_up.push(WarmUp { command: command.into(), arguments: Encoded::encode_args(&args) });
+        self
+    }
+
+    /// Starts no worker before the first call.
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// For a person with a debugger: each call gets a worker of its own, started for it and ended after it, which has
+    /// the host's standard input, output and error (so `breakpoint()` works), and calls may take as long as they like.
+    pub fn debug(mut self, debug: bool) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// What holds in the place of some settings while it is debugged.
+    pub(crate) fn settled(mut self) -> Self {
+        if self.debug {
+            const LONG: Duration = Duration::from_hours(24 * 365);
+            self.lazy = true;
+            self.concurrency = 1;
+            (self.call_timeout, self.stream_timeout, self.queue_timeout) = (LONG, LONG, LONG);
+            self.start_timeout = LONG;
+        }
         self
     }
 

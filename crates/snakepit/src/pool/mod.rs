@@ -30,13 +30,13 @@ pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 
-use crate::adapter::Introduction;
+use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::Berth;
+use crate::worker::{Berth, Order};
 use estimate::Estimate;
 use handing::Handing;
 pub(crate) use scheduler::Wish;
@@ -108,6 +108,9 @@ pub(crate) struct Shared {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
+    /// Whether the crew wants to hear of calls that wait.
+    pub(crate) wants_attention: AtomicBool,
+    pub(crate) attention: Notify,
     /// Somebody may wait for the last call to end.
     done: Notify,
     /// Calls that workers hold.
@@ -128,6 +131,7 @@ pub(crate) fn next_call_id() -> CallId {
 
 impl Shared {
     pub(crate) fn new(config: Pool, tools: Arc<Tools>, runtime: tokio::runtime::Handle) -> Arc<Self> {
+        let config = config.settled();
         Arc::new(Self {
             name: config.name.as_str().into(),
             tools,
@@ -135,6 +139,8 @@ impl Shared {
             runtime,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
+            wants_attention: AtomicBool::new(false),
+            attention: Notify::new(),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
@@ -202,7 +208,10 @@ impl Shared {
                 self.hand_over(call);
                 Ok(())
             }
-            Placed::Queued => Ok(()),
+            Placed::Queued => {
+                self.call_attention();
+                Ok(())
+            }
             Placed::Saturated(call, depth) => {
                 withhold(call);
                 Err(CallError::Saturated { pool: self.name.to_string(), depth })
@@ -218,6 +227,13 @@ impl Shared {
                 withhold(call);
                 Err(CallError::Stopped)
             }
+        }
+    }
+
+    /// A call waits: a crew that has none, or too few, to serve it may want to know.
+    fn call_attention(&self) {
+        if self.wants_attention.load(Ordering::Relaxed) {
+            self.attention.notify_one();
         }
     }
 
@@ -245,7 +261,8 @@ impl Shared {
         match placed {
             Placed::Now(call) => self.hand_over(call),
             Placed::Closed(call) => call.fail(CallError::Stopped),
-            Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
+            Placed::Queued => self.call_attention(),
+            Placed::Saturated(..) | Placed::Busy(_) => {}
         }
     }
 
@@ -332,6 +349,10 @@ impl Shared {
             return;
         }
         berth.calls.fetch_add(1, Ordering::Relaxed);
+        if berth.serves_one {
+            berth.pool.retire(berth.post);
+            berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));
+        }
         let _handing = Handing::begin();
         Arc::clone(&berth.handle).execute(call);
     }

@@ -18,7 +18,7 @@ pub use autopsy::Autopsy;
 pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
-pub(crate) use tend::{Ending, tend};
+pub(crate) use tend::{Ending, process_ended, tend};
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
@@ -39,6 +39,8 @@ pub(crate) struct Berth {
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     pub(crate) calls: AtomicU64,
+    /// It is gone after its first call.
+    pub(crate) serves_one: bool,
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
@@ -56,6 +58,7 @@ pub(crate) struct Berth {
 pub(crate) struct Made {
     pub(crate) generation: u64,
     pub(crate) concurrency: usize,
+    pub(crate) serves_one: bool,
     pub(crate) began_at: Instant,
 }
 
@@ -80,7 +83,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
-        Made { generation, concurrency, began_at }: Made,
+        Made { generation, concurrency, serves_one, began_at }: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -90,7 +93,9 @@ impl Berth {
             pool,
             generation,
             concurrency,
-            tells_what_it_started: handle.introduction().tells_what_it_started,
+            serves_one,
+            // One that serves a single call is sent nothing ahead.
+            tells_what_it_started: handle.introduction().tells_what_it_started && !serves_one,
             handle,
             output,
             calls: AtomicU64::new(0),

@@ -91,7 +91,7 @@ async fn gone(berth: &Berth) -> Reason {
 }
 
 /// Until the worker's process, and all that it started, has ended. The keeper tells within a millisecond or two.
-async fn process_ended(process: Option<&custody::Worker>) {
+pub(crate) async fn process_ended(process: Option<&custody::Worker>) {
     match process {
         Some(process) => drop(process.exited().await),
         None => std::future::pending().await,

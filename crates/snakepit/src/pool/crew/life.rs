@@ -11,8 +11,9 @@ use crate::adapter::{Handle, Reason, Spawner, StartError};
 use crate::call::CallError;
 use crate::call::direct::ask;
 use crate::custody::{Run, WorkerId};
-use crate::pool::Shared;
+use crate::pool::config::WarmUp;
 use crate::pool::session::Ended;
+use crate::pool::{AUTOPSY_PATIENCE, Shared};
 use crate::value::Encoded;
 use crate::worker::{Berth, Ending, Made, Output, tend};
 
@@ -48,8 +49,13 @@ impl Birth {
             }
         };
         shared.learn(handle.introduction());
-        let concurrency = generation.config.concurrency;
-        let made = Made { generation: generation.number, concurrency, began_at };
+        let config = &generation.config;
+        let made = Made {
+            generation: generation.number,
+            concurrency: config.concurrency,
+            serves_one: config.debug,
+            began_at,
+        };
         let berth = Arc::new(Berth::new(post, id, Arc::clone(shared), made, handle, output));
         shared.scheduler().enlist(Arc::clone(&berth));
         let _ = news.send(News::Serving(tokio::task::id(), Arc::clone(&berth)));
@@ -68,6 +74,7 @@ impl Birth {
         let limits = (config.concurrency, config.max_frame);
         let pool = Arc::clone(&self.shared.name);
         let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));
+        let spawner = if config.debug { spawner.with_terminal() } else { spawner };
         let process = spawner.process();
         let timeout = config.start_timeout;
         let started = tokio::select! {
@@ -75,7 +82,7 @@ impl Birth {
             () = self.unwanted() => Ok(Err(StartError::Stopped)),
         };
         let failure = match started {
-            Ok(Ok(handle)) => match self.check(&id, &handle).await {
+            Ok(Ok(handle)) => match self.check(&id, &handle, &output).await {
                 Ok(()) => return Ok((id, handle, output)),
                 Err(error) => {
                     handle.terminate(Reason::Broken(error.to_string())).await;
@@ -98,14 +105,42 @@ impl Birth {
     }
 
     /// What a worker must pass before it serves.
-    async fn check(&self, id: &WorkerId, handle: &Arc<dyn Handle>) -> Result<(), StartError> {
-        if !self.checked {
-            return Ok(());
-        }
+    async fn check(
+        &self,
+        id: &WorkerId,
+        handle: &Arc<dyn Handle>,
+        output: &Output,
+    ) -> Result<(), StartError> {
+        let checks = async {
+            for warm_up in &self.generation.config.warm_up {
+                self.warm_up(id, handle, output, warm_up).await?;
+            }
+            if self.checked { self.check_health(id, handle).await } else { Ok(()) }
+        };
         tokio::select! {
-            checked = self.check_health(id, handle) => checked,
+            checked = checks => checked,
             () = self.unwanted() => Err(StartError::Stopped),
         }
+    }
+
+    async fn warm_up(
+        &self,
+        id: &WorkerId,
+        handle: &Arc<dyn Handle>,
+        output: &Output,
+        WarmUp { command, arguments }: &WarmUp,
+    ) -> Result<(), StartError> {
+        let answer = match arguments.clone() {
+            Ok(arguments) => ask(handle, command, arguments, self.generation.config.start_timeout).await,
+            Err(source) => Err(CallError::Arguments { command: command.clone(), source }),
+        };
+        let reason = match answer {
+            Ok(_) => return Ok(()),
+            Err(CallError::Cancelled) => how_it_ended(handle, output).await,
+            Err(error) => error.to_string(),
+        };
+        let (worker, command) = (id.clone(), command.clone());
+        Err(StartError::WarmUp { worker, command, reason, output: output.last_lines() })
     }
 
     async fn check_health(&self, id: &WorkerId, handle: &Arc<dyn Handle>) -> Result<(), StartError> {
@@ -121,6 +156,18 @@ impl Birth {
             Err(error) => error.to_string(),
         };
         Err(StartError::Unhealthy { worker: id.clone(), reason })
+    }
+}
+
+/// A worker went away in a call: how its process ended, if that can be seen soon.
+async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
+    let Some(process) = handle.process() else { return "it is gone".into() };
+    match tokio::time::timeout(AUTOPSY_PATIENCE, process.exited()).await {
+        Ok(exit) => {
+            let _ = tokio::time::timeout(AUTOPSY_PATIENCE, output.complete()).await;
+            format!("it ended with {}", exit.status)
+        }
+        Err(_) => "it closed its socket".into(),
     }
 }
 

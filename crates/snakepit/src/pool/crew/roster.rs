@@ -70,6 +70,8 @@ pub(super) struct Roster {
     generation: Arc<Generation>,
     next_generation: u64,
     target: usize,
+    /// Nobody is started before the first call.
+    asleep: bool,
     next_name: u64,
     news: mpsc::UnboundedSender<News>,
     tasks: JoinSet<Left>,
@@ -96,6 +98,7 @@ impl Roster {
         let config = Arc::clone(&*shared.config());
         let roster = Self {
             target: config.workers,
+            asleep: config.lazy,
             generation: Arc::new(Generation { number: 1, config }),
             next_generation: 2,
             shared,
@@ -123,6 +126,7 @@ impl Roster {
     ) {
         let mut sessions_at = after(Instant::now(), self.generation.config.session_ttl);
         loop {
+            self.wake_up();
             self.fill_up();
             self.trim();
             self.finish_reload();
@@ -150,6 +154,7 @@ impl Roster {
                     }
                     self.bury(left);
                 }
+                () = self.shared.attention.notified() => {}
                 () = wait_until(paused_until) => self.pause_until = None,
                 () = tokio::time::sleep_until(sessions_at) => {
                     let (ended, next) = self.shared.sessions.expire();
@@ -162,10 +167,30 @@ impl Roster {
         }
     }
 
+    /// A lazy crew wakes up when a call waits.
+    fn wake_up(&mut self) {
+        let debug = self.generation.config.debug;
+        self.shared.wants_attention.store(self.asleep || debug, Ordering::SeqCst);
+        // After that was said, so that a call is either seen here or calls for attention.
+        if self.asleep && self.shared.scheduler().depth() > 0 {
+            self.asleep = false;
+        }
+    }
+
+    /// How many there should be at present.
+    fn target(&self) -> usize {
+        match self.generation.config.debug {
+            _ if self.asleep => 0,
+            // A worker for each call that waits.
+            true => self.target.min(self.shared.scheduler().depth()),
+            false => self.target,
+        }
+    }
+
     /// How many are to serve while some of them are being replaced.
     fn wanted(&self) -> usize {
         let due = self.serving.values().filter(|member| member.due.is_some()).count();
-        self.target + due.min(self.generation.config.replace_at_once)
+        self.target() + due.min(self.generation.config.replace_at_once)
     }
 
     fn fill_up(&mut self) {
@@ -214,7 +239,7 @@ impl Roster {
     }
 
     fn tell_health(&mut self) {
-        let health = if self.serving.len() >= self.target {
+        let health = if self.serving.len() >= self.target() {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
             }
@@ -262,7 +287,7 @@ impl Roster {
             return;
         }
         let before = Arc::clone(&self.generation);
-        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(*pool));
+        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
         if config.workers != before.config.workers {
             self.resize(config.workers);
         }
@@ -281,7 +306,7 @@ impl Roster {
 
     fn finish_reload(&mut self) {
         let is_old = |number: u64| number != self.generation.number;
-        let done = self.serving.len() >= self.target
+        let done = self.serving.len() >= self.target()
             && !self.serving.values().any(|member| is_old(member.berth.generation))
             && !self.starting.values().any(|number| is_old(*number));
         if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
