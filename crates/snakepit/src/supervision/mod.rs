@@ -1,0 +1,17 @@
+//! What a pool does about its own troubles: every policy is a value that decides, and the crew of the pool acts.
+//!
+//! Nothing here has a clock, a task or any I/O: each policy is told the time and what happened, and says what follows. So each
+//! can be read in one sitting, tested alone and simulated. None of it knows a pool, an adapter or a protocol.
+//!
+//! | file | is told | says |
+//! |---|---|---|
+//! | `restarts` | that a worker failed, or served | when the next one may start |
+//!
+//! `jitter` is the chance that it needs; it is handed to it, too.
+
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod jitter;
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod restarts;
+
+pub use restarts::Restarts;
