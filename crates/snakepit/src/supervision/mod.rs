@@ -6,12 +6,16 @@
 //! | file | is told | says |
 //! |---|---|---|
 //! | `restarts` | that a worker failed, or served | when the next one may start |
+//! | `retry` | that a call was lost | whether and when it is made again |
 //!
-//! `jitter` is the chance that it needs; it is handed to it, too.
+//! `jitter` is the chance that the first two need; it is handed to them, too.
 
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod jitter;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod restarts;
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod retry;
 
 pub use restarts::Restarts;
+pub use retry::Retry;
