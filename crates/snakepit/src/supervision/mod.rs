@@ -7,9 +7,12 @@
 //! |---|---|---|
 //! | `restarts` | that a worker failed, or served | when the next one may start |
 //! | `retry` | that a call was lost | whether and when it is made again |
+//! | `breaker` | how calls ended | whether another may come in |
 //!
 //! `jitter` is the chance that the first two need; it is handed to them, too.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod breaker;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod jitter;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
@@ -17,5 +20,6 @@ pub(crate) mod restarts;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
 
+pub use breaker::{Breaker, CircuitPhase, CircuitState};
 pub use restarts::Restarts;
 pub use retry::Retry;
