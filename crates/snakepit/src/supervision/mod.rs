@@ -8,6 +8,7 @@
 //! | `restarts` | that a worker failed, or served | when the next one may start |
 //! | `retry` | that a call was lost | whether and when it is made again |
 //! | `breaker` | how calls ended | whether another may come in |
+//! | `quarantine` | of which call a worker died | whether that call is refused |
 //!
 //! `jitter` is the chance that the first two need; it is handed to them, too.
 
@@ -16,10 +17,15 @@ pub(crate) mod breaker;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod jitter;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod quarantine;
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod restarts;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
+#[cfg(test)]
+mod testing;
 
 pub use breaker::{Breaker, CircuitPhase, CircuitState};
+pub use quarantine::{Fingerprint, Quarantine, Suspect};
 pub use restarts::Restarts;
 pub use retry::Retry;
