@@ -39,7 +39,10 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
-pub use supervision::{Breaker, CircuitPhase, CircuitState, Fingerprint, Quarantine, Restarts, Retry, Suspect};
+pub use supervision::{
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Restarts, Retry, Suspect,
+    Taint, Tainted,
+};
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
 pub use worker::{Autopsy, OutputLine};

@@ -9,6 +9,7 @@
 //! | `retry` | that a call was lost | whether and when it is made again |
 //! | `breaker` | how calls ended | whether another may come in |
 //! | `quarantine` | of which call a worker died | whether that call is refused |
+//! | `taint` | of what a worker died | which slot and device the next one gets |
 //!
 //! `jitter` is the chance that the first two need; it is handed to them, too.
 
@@ -22,6 +23,8 @@ pub(crate) mod quarantine;
 pub(crate) mod restarts;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
+#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
+pub(crate) mod taint;
 #[cfg(test)]
 mod testing;
 
@@ -29,3 +32,4 @@ pub use breaker::{Breaker, CircuitPhase, CircuitState};
 pub use quarantine::{Fingerprint, Quarantine, Suspect};
 pub use restarts::Restarts;
 pub use retry::Retry;
+pub use taint::{Fault, FaultKind, Taint, Tainted};
