@@ -19,6 +19,7 @@ mod call;
 mod config;
 mod pit;
 mod pool;
+mod supervision;
 mod tool;
 mod transport;
 pub mod value;
@@ -40,6 +41,10 @@ pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
     Affinity, CancelGrace, Pool, PoolEvent, PoolEvents, PoolRef, PoolStatus, ReloadError, Reloaded,
     SessionInfo, WorkerStatus,
+};
+pub use supervision::{
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Restarts, Retry, Suspect,
+    Taint, Tainted,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
