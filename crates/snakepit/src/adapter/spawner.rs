@@ -119,6 +119,9 @@ pub struct Spawner {
     concurrency: usize,
     max_frame: usize,
     output: Arc<Output>,
+    /// The number of its place in the pool, and the device that it is to use.
+    slot: usize,
+    device: Option<Arc<str>>,
     /// Whether the worker has the host's standard streams.
     at_terminal: bool,
     process: Arc<OnceLock<custody::Worker>>,
@@ -141,10 +144,27 @@ impl Spawner {
             concurrency,
             max_frame,
             output,
+            slot: 0,
+            device: None,
             at_terminal: false,
             process: Arc::default(),
             wanted: Arc::default(),
         }
+    }
+
+    pub(crate) fn at(mut self, slot: usize, device: Option<Arc<str>>) -> Self {
+        (self.slot, self.device) = (slot, device);
+        self
+    }
+
+    /// The number of the worker's place: no other worker of its pool has it at the same time.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The device that the worker is to use, if its pool names any.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// Gives the worker the host's standard streams: a person talks to it.
@@ -199,7 +219,11 @@ impl Spawner {
                 "this pool was started without custody: its adapter says that it starts no processes".into(),
             )
         })?;
-        let command = command.worker_id(self.worker.clone());
+        let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
+        let command = match &self.device {
+            Some(device) => command.env("SNAKEPIT_DEVICE", &**device),
+            None => command,
+        };
         if self.at_terminal {
             return self.launch(run, command).await;
         }

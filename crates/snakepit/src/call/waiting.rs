@@ -242,7 +242,9 @@ impl Waiting {
 
     fn queue_error(&self) -> CallError {
         let pool = self.pool.name.to_string();
-        if let pool::Health::Short { serving: 0, reason } = &*self.pool.health.borrow() {
+        if let pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } =
+            &*self.pool.health.borrow()
+        {
             return CallError::NoWorkers { pool, reason: reason.to_string() };
         }
         let depth = self.pool.scheduler().depth();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
+use crate::supervision::{Restarts, Taint};
 use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
@@ -69,6 +70,9 @@ pub struct Pool {
     pub(crate) warm_up: Vec<WarmUp>,
     pub(crate) lazy: bool,
     pub(crate) debug: bool,
+    pub(crate) restarts: Restarts,
+    pub(crate) taint: Taint,
+    pub(crate) devices: Vec<Arc<str>>,
 }
 
 /// A call that a worker must answer before it serves.
@@ -111,6 +115,9 @@ impl Pool {
             warm_up: Vec::new(),
             lazy: false,
             debug: false,
+            restarts: Restarts::default(),
+            taint: Taint::default(),
+            devices: Vec::new(),
         }
     }
 
@@ -215,6 +222,25 @@ impl Pool {
     /// the host's standard input, output and error (so `breakpoint()` works), and calls may take as long as they like.
     pub fn debug(mut self, debug: bool) -> Self {
         self.debug = debug;
+        self
+    }
+
+    /// How workers that fail are replaced, and when the pool counts as degraded.
+    pub fn restarts(mut self, restarts: Restarts) -> Self {
+        self.restarts = restarts;
+        self
+    }
+
+    /// The devices that its workers share, such as `cuda:0`. Each worker is given the one with the fewest workers, and
+    /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
+    pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.devices = devices.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What is done with the device, or the slot, of a worker that died of it.
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taint = taint;
         self
     }
 

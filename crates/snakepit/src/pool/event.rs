@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::Shared;
+use crate::supervision::Fault;
 use crate::worker::Autopsy;
 
 /// How many events wait for a listener before it loses the oldest.
@@ -57,6 +58,15 @@ pub enum PoolEvent {
         /// Now.
         to: usize,
     },
+    /// A worker died of the place that it ran in, which is not used for a while.
+    Tainted {
+        /// The device, or the slot.
+        place: String,
+        /// Of what it died.
+        fault: Fault,
+        /// For how long.
+        lasts: Duration,
+    },
     /// Workers fail so often that only one at a time is tried.
     Degraded {
         /// The last failure.
@@ -87,6 +97,7 @@ impl PoolEvent {
             Self::WorkerEnded { .. } => "snakepit.worker.ended",
             Self::WorkerDied { .. } => "snakepit.worker.died",
             Self::Resized { .. } => "snakepit.pool.resized",
+            Self::Tainted { .. } => "snakepit.pool.tainted",
             Self::Degraded { .. } => "snakepit.pool.degraded",
             Self::Recovered => "snakepit.pool.recovered",
             Self::Reloaded { .. } => "snakepit.pool.reloaded",
@@ -100,6 +111,7 @@ impl PoolEvent {
             self,
             Self::WorkerNotStarted { .. }
                 | Self::WorkerDied { .. }
+                | Self::Tainted { .. }
                 | Self::Degraded { .. }
                 | Self::ReloadAborted { .. }
         )
@@ -116,6 +128,9 @@ impl fmt::Display for PoolEvent {
             Self::WorkerEnded { worker } => write!(f, "worker {worker} has ended"),
             Self::WorkerDied { autopsy } => autopsy.fmt(f),
             Self::Resized { from, to } => write!(f, "there should be {to} workers, and no longer {from}"),
+            Self::Tainted { place, fault, lasts } => {
+                write!(f, "{place} is not used for {lasts:?}, because a worker died of it: {fault}")
+            }
             Self::Degraded { reason } => {
                 write!(f, "workers fail again and again, only one at a time is tried: {reason}")
             }

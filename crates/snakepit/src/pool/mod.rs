@@ -96,6 +96,11 @@ pub(crate) enum Health {
         serving: usize,
         reason: Arc<str>,
     },
+    /// They fail again and again, and only one at a time is tried.
+    Degraded {
+        serving: usize,
+        reason: Arc<str>,
+    },
 }
 
 /// What callers, workers and the crew of a pool share.

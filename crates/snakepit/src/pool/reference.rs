@@ -143,7 +143,7 @@ impl PoolRef {
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
-                    Health::Short { reason, .. } => reason.to_string(),
+                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => reason.to_string(),
                     Health::Starting | Health::Ready(_) | Health::Stopped => {
                         format!("not all workers were ready within {timeout:?}")
                     }
@@ -156,7 +156,7 @@ impl PoolRef {
     /// How it stands.
     pub fn status(&self) -> PoolStatus {
         let trouble = match &*self.shared.health.borrow() {
-            Health::Short { reason, .. } => Some(reason.to_string()),
+            Health::Short { reason, .. } | Health::Degraded { reason, .. } => Some(reason.to_string()),
             Health::Starting | Health::Ready(_) | Health::Stopped => None,
         };
         let scheduler = self.shared.scheduler();

@@ -15,15 +15,12 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod breaker;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod jitter;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod quarantine;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod restarts;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod taint;
 #[cfg(test)]
 mod testing;

@@ -124,6 +124,11 @@ impl Berth {
         }
     }
 
+    /// Whether it has answered a call. Those that it loses in the end look like answered ones afterwards.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > self.in_hand.load(Ordering::SeqCst) as u64
+    }
+
     /// Whether it has a call.
     pub(crate) fn holds_calls(&self) -> bool {
         self.in_hand.load(Ordering::SeqCst) > 0

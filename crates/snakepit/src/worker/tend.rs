@@ -26,7 +26,11 @@ pub(crate) enum Ending {
     /// It was told to.
     Told,
     /// It was not.
-    Untold(Arc<Autopsy>),
+    Untold {
+        autopsy: Arc<Autopsy>,
+        /// Whether it had answered a call.
+        answered: bool,
+    },
 }
 
 /// Stays with a worker until it and all that it started are gone.
@@ -57,6 +61,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
         }
     };
     berth.pool.retire(berth.post);
+    let answered = berth.has_answered();
     let outcome = match &ending {
         Reason::Stopped | Reason::Replaced(_) => {
             // One that still has calls was given its time already.
@@ -74,7 +79,8 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
                 Ending::Told
             } else {
                 let known = berth.autopsy.borrow().clone();
-                Ending::Untold(known.unwrap_or_else(|| Arc::new(berth.first_look())))
+                let autopsy = known.unwrap_or_else(|| Arc::new(berth.first_look()));
+                Ending::Untold { autopsy, answered }
             }
         }
     };

@@ -29,6 +29,8 @@ pub(super) struct Birth {
     pub(super) run: Option<Run>,
     pub(super) generation: Arc<Generation>,
     pub(super) name: String,
+    pub(super) slot: usize,
+    pub(super) device: Option<Arc<str>>,
     /// Whether its health hook must agree before it serves.
     pub(super) checked: bool,
     /// True when nobody wants it any more.
@@ -74,6 +76,7 @@ impl Birth {
         let limits = (config.concurrency, config.max_frame);
         let pool = Arc::clone(&self.shared.name);
         let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));
+        let spawner = spawner.at(self.slot, self.device.clone());
         let spawner = if config.debug { spawner.with_terminal() } else { spawner };
         let process = spawner.process();
         let timeout = config.start_timeout;

@@ -21,14 +21,16 @@ use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::Run;
 use crate::pool::{Health, Pool, PoolEvent, Shared};
-use crate::worker::{Berth, Ending, Order};
+use crate::supervision::jitter::Chance;
+use crate::supervision::restarts::{Life, RestartLog, Start};
+use crate::supervision::taint::fault::fault_of;
+use crate::supervision::taint::{AllTainted, Place, Slots};
+use crate::worker::{Autopsy, Berth, Ending, Order};
 
-/// The pause after the second failure in a row; it doubles from there.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between two attempts to start a worker.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A worker that lives shorter than this has failed as if it had not started.
+/// A worker that lives shorter than this, and answers nothing, has failed as if it had not started.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// How often a crew in trouble looks whether its newest worker serves.
+const PROOF: Duration = Duration::from_millis(20);
 
 /// What the tasks of the workers report.
 pub(super) enum News {
@@ -42,6 +44,8 @@ struct Member {
     berth: Arc<Berth>,
     /// Why it is to be replaced, if it is.
     due: Option<Due>,
+    /// It has answered a call, or lived long enough to be believed.
+    proved: bool,
 }
 
 /// Why a worker is to be replaced.
@@ -77,12 +81,15 @@ pub(super) struct Roster {
     tasks: JoinSet<Left>,
     /// The generation of each worker that starts, by its task.
     starting: HashMap<Id, u64>,
+    /// Where each worker runs, from its start to its end, by its task.
+    places: HashMap<Id, Place>,
+    slots: Slots,
     serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
     leaving: Vec<Arc<Berth>>,
     reload: Option<Reload>,
     stopping: watch::Sender<bool>,
-    failures: u32,
+    restarts: RestartLog,
     pause_until: Option<Instant>,
     trouble: Option<Arc<str>>,
     first: Option<oneshot::Sender<Result<(), StartError>>>,
@@ -99,19 +106,21 @@ impl Roster {
         let roster = Self {
             target: config.workers,
             asleep: config.lazy,
-            generation: Arc::new(Generation { number: 1, config }),
             next_generation: 2,
             shared,
             run,
             next_name: 1,
             news,
             tasks: JoinSet::new(),
+            generation: Arc::new(Generation { number: 1, config: Arc::clone(&config) }),
             starting: HashMap::new(),
+            places: HashMap::new(),
+            slots: Slots::new(&config.taint, config.devices.iter().cloned()),
+            restarts: RestartLog::new(config.restarts, config.workers),
             serving: BTreeMap::new(),
             leaving: Vec::new(),
             reload: None,
             stopping: watch::Sender::new(false),
-            failures: 0,
             pause_until: None,
             trouble: None,
             first: Some(first),
@@ -127,11 +136,12 @@ impl Roster {
         let mut sessions_at = after(Instant::now(), self.generation.config.session_ttl);
         loop {
             self.wake_up();
+            self.believe();
             self.fill_up();
             self.trim();
             self.finish_reload();
             self.tell_health();
-            let paused_until = self.pause_until;
+            let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Directive::Scale(workers)) => self.resize(workers),
@@ -155,7 +165,7 @@ impl Roster {
                     self.bury(left);
                 }
                 () = self.shared.attention.notified() => {}
-                () = wait_until(paused_until) => self.pause_until = None,
+                () = wait_until(look_again) => {}
                 () = tokio::time::sleep_until(sessions_at) => {
                     let (ended, next) = self.shared.sessions.expire();
                     for session in ended {
@@ -193,16 +203,64 @@ impl Roster {
         self.target() + due.min(self.generation.config.replace_at_once)
     }
 
+    /// Whoever answers, or lives on, shows that workers can be started.
+    fn believe(&mut self) {
+        for member in self.serving.values_mut().filter(|member| !member.proved) {
+            if member.berth.ready_at.elapsed() >= SHORT_LIFE || member.berth.has_answered() {
+                member.proved = true;
+                if self.restarts.is_degraded() {
+                    self.shared.announce(PoolEvent::Recovered);
+                }
+                self.restarts.served();
+            }
+        }
+    }
+
+    /// When there may be something to do though nothing happens.
+    fn look_again(&self) -> Option<Instant> {
+        let in_trouble = self.restarts.is_degraded() || self.pause_until.is_some();
+        if in_trouble && self.serving.values().any(|member| !member.proved) {
+            return Some(Instant::now() + PROOF);
+        }
+        self.pause_until
+    }
+
+    /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
+    fn may_start(&mut self) -> Option<Place> {
+        let now = Instant::now();
+        self.pause_until = match self.restarts.next(now) {
+            Start::Now => None,
+            Start::At(until) => Some(until),
+            Start::Degraded { trial_at } if trial_at <= now && self.starting.is_empty() => None,
+            Start::Degraded { trial_at } => Some(trial_at.max(now + PROOF)),
+        };
+        if self.pause_until.is_some() {
+            return None;
+        }
+        match self.slots.take(now) {
+            Ok(place) => Some(place),
+            Err(AllTainted { until }) => {
+                self.trouble = Some("workers died of each of its devices".into());
+                self.pause_until = Some(until);
+                None
+            }
+        }
+    }
+
     fn fill_up(&mut self) {
-        while self.pause_until.is_none()
-            && self.starting.len() < self.generation.config.start_batch
+        self.pause_until = None;
+        while self.starting.len() < self.generation.config.start_batch
             && self.serving.len() + self.starting.len() < self.wanted()
+            && let Some(place) = self.may_start()
         {
+            self.restarts.started(Instant::now(), Chance::draw());
             let birth = Birth {
                 shared: Arc::clone(&self.shared),
                 run: self.run.clone(),
                 generation: Arc::clone(&self.generation),
                 name: format!("{}-{}", self.shared.name, self.next_name),
+                slot: place.slot,
+                device: place.device.clone(),
                 checked: self.reload.is_some(),
                 stopping: self.stopping.subscribe(),
                 news: self.news.clone(),
@@ -210,6 +268,7 @@ impl Roster {
             self.next_name += 1;
             let task = self.tasks.spawn(birth.live());
             self.starting.insert(task.id(), self.generation.number);
+            self.places.insert(task.id(), place);
         }
     }
 
@@ -244,8 +303,13 @@ impl Roster {
                 let _ = first.send(Ok(()));
             }
             Health::Ready(self.target)
-        } else if let Some(reason) = &self.trouble {
-            Health::Short { serving: self.serving.len(), reason: Arc::clone(reason) }
+        } else if let Some(reason) = self.trouble.clone() {
+            let serving = self.serving.len();
+            if self.restarts.is_degraded() {
+                Health::Degraded { serving, reason }
+            } else {
+                Health::Short { serving, reason }
+            }
         } else {
             Health::Starting
         };
@@ -261,6 +325,7 @@ impl Roster {
             self.shared.announce(PoolEvent::Resized { from: self.target, to: workers });
         }
         self.target = workers;
+        self.restarts.resize(workers);
         self.shared.target.store(workers, Ordering::Release);
     }
 
@@ -338,7 +403,7 @@ impl Roster {
                 let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
-                self.serving.insert(berth.post, Member { berth, due });
+                self.serving.insert(berth.post, Member { berth, due, proved: false });
             }
             News::Leaving(post) => {
                 if let Some(member) = self.serving.remove(&post) {
@@ -351,12 +416,19 @@ impl Roster {
     }
 
     fn bury(&mut self, left: Result<(Id, Left), JoinError>) {
-        let (task, left) = match left {
-            Ok((task, left)) => (task, left),
-            Err(error) => {
-                self.starting.remove(&error.id());
-                return;
-            }
+        let task = left.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
+        let place = self.places.remove(&task);
+        if let (Some(place), Ok((_, Left::Ended { ending: Ending::Untold { autopsy, .. }, .. }))) =
+            (&place, &left)
+        {
+            self.look_for_taint(place, autopsy);
+        }
+        if let Some(place) = place {
+            self.slots.give_back(place);
+        }
+        let Ok((_, left)) = left else {
+            self.starting.remove(&task);
+            return;
         };
         let failure = match left {
             Left::NotStarted { generation, error } => {
@@ -371,7 +443,7 @@ impl Roster {
                 {
                     return self.abort_reload(reload, &said);
                 }
-                Some((said, true))
+                Some((said, Life::Short))
             }
             Left::Ended { berth, ending } => {
                 // Its index may belong to another one by now.
@@ -379,28 +451,40 @@ impl Roster {
                     self.serving.remove(&berth.post);
                 }
                 self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
-                let age = berth.ready_at.elapsed();
+                let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
                 match ending {
                     Ending::Told => {
                         self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
                         None
                     }
-                    Ending::Untold(autopsy) => {
+                    Ending::Untold { autopsy, answered } => {
                         let said = autopsy.to_string();
                         self.shared.announce(PoolEvent::WorkerDied { autopsy });
-                        Some((said, age < SHORT_LIFE))
+                        Some((said, if lived || answered { Life::Served } else { Life::Short }))
                     }
                 }
             }
         };
-        let Some((reason, at_once)) = failure else { return };
-        self.trouble = Some(reason.into());
-        self.failures = if at_once { self.failures + 1 } else { 0 };
-        // One accident is replaced at once, a series slowly.
-        if self.failures > 1 {
-            let pause = FIRST_PAUSE.saturating_mul(1 << (self.failures - 2).min(16)).min(LONGEST_PAUSE);
-            self.pause_until = Some(Instant::now() + pause);
+        let Some((reason, life)) = failure else { return };
+        let reason: Arc<str> = reason.into();
+        let was_degraded = self.restarts.is_degraded();
+        self.restarts.failed(Instant::now(), life, Chance::draw());
+        if self.restarts.is_degraded() && !was_degraded {
+            self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
         }
+        self.trouble = Some(reason);
+    }
+
+    /// The place that a worker died of is not used for a while.
+    fn look_for_taint(&mut self, place: &Place, autopsy: &Autopsy) {
+        let policy = &self.generation.config.taint;
+        let Some(fault) = fault_of(autopsy, &policy.patterns) else { return };
+        let shown = match &place.device {
+            Some(device) => format!("device {device}"),
+            None => format!("slot {}", place.slot),
+        };
+        self.slots.taint(place, fault.clone(), Instant::now());
+        self.shared.announce(PoolEvent::Tainted { place: shown, fault, lasts: policy.lasts });
     }
 
     /// Ends every worker, whatever it has.
