@@ -47,6 +47,12 @@ def mark_and_sleep(path: str, key: str, seconds: float):
 
 
 @snakepit.command
+def ignore_term():
+    """From now on only KILL ends it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@snakepit.command
 def mark_and_die(path: str, key: str):
     mark(path, key)
     os.kill(os.getpid(), signal.SIGKILL)
