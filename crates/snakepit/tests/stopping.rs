@@ -90,7 +90,7 @@ impl Tally {
 async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_started() {
     let mut tally = Tally::default();
     let mut sent_ahead = 0;
-    for round in 0..rounds(60) {
+    for round in 0..rounds(40) {
         let pit = deaf_worker().await;
         let path = pit.file("marks");
         let calls = calls_behind_a_slow_one(&pit, &path, jitter(round, 160_000)).await;
@@ -109,7 +109,7 @@ async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_start
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_that_is_cut_short_says_of_no_input_of_a_map_that_ran_that_it_was_not_started() {
     let mut tally = Tally::default();
-    for round in 0..rounds(30) {
+    for round in 0..rounds(20) {
         let pit = deaf_worker().await;
         let path = pit.file("marks");
         // The third one takes a while: the frame is under way when the stop comes, and goes on during the grace.
@@ -135,7 +135,7 @@ async fn a_stop_that_is_cut_short_says_of_no_input_of_a_map_that_ran_that_it_was
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_shrinks_and_is_then_stopped_says_of_no_call_that_ran_that_it_was_not_started() {
     let mut tally = Tally::default();
-    for round in 0..rounds(30) {
+    for round in 0..rounds(20) {
         let pit = deaf_worker().await;
         let path = pit.file("marks");
         let calls = calls_behind_a_slow_one(&pit, &path, jitter(round, 160_000)).await;

@@ -18,8 +18,19 @@ pub(crate) fn worker(file: &str) -> Pool {
 }
 
 /// The same, to be changed before it becomes a pool.
+///
+/// With `SNAKEPIT_TEST_PYTHON`, an interpreter that has msgspec, its values are coded by msgspec or it does not start.
 pub(crate) fn python(file: &str) -> PythonWorker {
-    PythonWorker::new(workers().join(file))
+    let worker = PythonWorker::new(workers().join(file));
+    match python_with_msgspec() {
+        Some(python) => worker.interpreter(python).env("SNAKEPIT_CODEC", "msgspec"),
+        None => worker,
+    }
+}
+
+/// The interpreter that the tests were told to use.
+pub(crate) fn python_with_msgspec() -> Option<PathBuf> {
+    std::env::var_os("SNAKEPIT_TEST_PYTHON").filter(|python| !python.is_empty()).map(PathBuf::from)
 }
 
 /// A worker without the SDK, which misbehaves in the named way.
