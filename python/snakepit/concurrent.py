@@ -162,9 +162,9 @@ class Concurrent(Runner):
         self._launch(running)
 
     def _note_start(self, running: Running) -> None:
-        """Under the lock."""
-        self.life.slate[1] = 0
+        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing."""
         self.life.slate[0] = running.call
+        self.life.slate[1] = 0
 
     def note_input(self, running: Running, index: int) -> None:
         """One of many calls that came together begins. The slate has room for one count: the last one's."""

@@ -331,8 +331,9 @@ class Serial(Runner):
             raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
         self.message = message
         self.context = None
-        self.slate[1] = 0
+        # In this order: a count of 0 beside the last one's id would say that the last one had begun nothing.
         self.slate[0] = call
+        self.slate[1] = 0
         entries = [b"\xdd" + count.to_bytes(4, "big")]
         encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
         until = None if left is None else self.arrived + left / 1000

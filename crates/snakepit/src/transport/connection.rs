@@ -33,12 +33,21 @@ pub(crate) enum Ready {
     Failed(RemoteError),
 }
 
+/// Whether the slate says which calls were started, now and for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LastWord {
+    /// The worker keeps it, and is gone: nothing is started any more.
+    Spoken,
+    /// The worker keeps none, or may live: what it was sent may have been started, or may yet be.
+    Unspoken,
+}
+
 /// A call that the worker holds.
 pub(super) struct Held {
     pub(super) call: Call,
     /// Its turn among all that were sent: calls are started in this order.
     turn: u64,
-    /// The connection was closed already: it was never written.
+    /// The connection was closed already: it was not written and never will be.
     unsent: bool,
 }
 
@@ -91,8 +100,8 @@ pub(super) struct State {
     /// Who waits for the first answer.
     pub(super) ready: Option<oneshot::Sender<Ready>>,
     closed: bool,
-    /// Nobody will look for answers any more.
-    gave_up: bool,
+    /// The worker is about to end, and takes no more calls.
+    leaving: bool,
 }
 
 /// Who sees to the outbox.
@@ -165,13 +174,21 @@ impl Connection {
     /// Sends a call.
     pub(crate) fn execute(&self, call: Call) {
         let mut state = self.state();
-        if state.gave_up {
+        if state.leaving {
             // It was chosen for this worker before the worker's end was known.
             drop(state);
             call.give_back();
             return;
         }
         let id = call.id().get();
+        if state.closed {
+            // A worker that broke the protocol still lives, and still reads. Kept until its end is known: the pool does
+            // not know yet, and would choose it again.
+            state.next_turn += 1;
+            let held = Held { call, turn: state.next_turn, unsent: true };
+            state.calls.insert(id, held);
+            return;
+        }
         if let Err(source) = messages::write_call(&mut state.outbox, &call) {
             drop(state);
             let command = call.command().to_owned();
@@ -186,7 +203,7 @@ impl Connection {
             // Its caller went away before it was here, and could not ask the worker.
             state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
         }
-        let held = Held { call, turn: state.next_turn, unsent: state.closed };
+        let held = Held { call, turn: state.next_turn, unsent: false };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
         self.see_to_outbox(state, alone);
@@ -356,17 +373,28 @@ impl Connection {
         }
     }
 
-    /// Asks the worker to finish and to go.
+    /// Asks the worker to finish and to go. It is given no more calls.
     pub(crate) fn drain(&self) {
-        self.send_frame(Kind::Drain, 0, |_| {});
+        let mut state = self.state();
+        state.leaving = true;
+        state.outbox.frame(Kind::Drain, 0, |_| {});
+        self.see_to_outbox(state, true);
+    }
+
+    /// Whether the worker has calls that are not answered.
+    pub(crate) fn holds_calls(&self) -> bool {
+        !self.state().calls.is_empty()
     }
 
     /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.
-    pub(crate) fn give_up(&self, tells_what_it_started: bool) {
-        let started = if tells_what_it_started { self.slate.started().ok() } else { None };
+    pub(crate) fn give_up(&self, slate: LastWord) {
+        let started = match slate {
+            LastWord::Spoken => self.slate.started().ok(),
+            LastWord::Unspoken => None,
+        };
         let mut state = self.state();
         state.closed = true;
-        state.gave_up = true;
+        state.leaving = true;
         state.tools.drain().for_each(|(_, tool)| tool.task.abort());
         let last_turn = started.map(|started| {
             let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);

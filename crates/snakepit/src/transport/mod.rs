@@ -11,7 +11,7 @@ mod reader;
 mod slate;
 mod stacks;
 
-pub(crate) use connection::{Connection, Ready};
+pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use frame::Kind;
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;

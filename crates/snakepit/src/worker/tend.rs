@@ -1,11 +1,14 @@
 //! One worker's life after it got ready: it serves, until it dies, breaks or is told to end.
 //!
 //! ```text
-//! Serve ──► Retire ──(no call left)──► terminate ──► stop ──► gone
-//!   │          │                                               ▲
-//!   └──────────┴──(died, broken, End)──► terminate ──► kill ───┘
+//! Serve ──► Retire ──(no call left)──► goodbye ──► stop ──► gone
+//!   │          │                                             ▲
+//!   └──────────┴──(died, broken, End)──► stop or kill ───────┴──► its calls are given up
 //! ```
+//!
+//! What a worker holds is given up when its process is gone, not before: one that lives may still start what it was sent.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,13 +67,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
     let answered = berth.has_answered();
     let outcome = match &ending {
         Reason::Stopped | Reason::Replaced(_) => {
-            // One that still has calls was given its time already.
-            let goodbye = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
-            let _ = tokio::time::timeout(goodbye, berth.terminate(ending.clone())).await;
-            // Why is known now; how it ended comes later, and callers do not wait for that.
-            publish_autopsy(&berth, &ending);
-            end_process(&berth, stop_grace).await;
-            publish_autopsy(&berth, &ending);
+            end_as_told(&berth, &ending, stop_grace).await;
             Ending::Told
         }
         Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) => {
@@ -101,6 +98,21 @@ pub(crate) async fn process_ended(process: Option<&custody::Worker>) {
     match process {
         Some(process) => drop(process.exited().await),
         None => std::future::pending().await,
+    }
+}
+
+async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
+    // One that still has calls was given its time already.
+    let patience = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
+    let mut goodbye = pin!(berth.terminate(reason.clone()));
+    let is_said = tokio::time::timeout(patience, &mut goodbye).await.is_ok();
+    // Why is known now; how it ended comes later.
+    publish_autopsy(berth, reason);
+    end_process(berth, stop_grace).await;
+    publish_autopsy(berth, reason);
+    // Only now is it certain which of its calls were not started, and its last answers count, too.
+    if !is_said {
+        let _ = tokio::time::timeout(AUTOPSY_PATIENCE, goodbye).await;
     }
 }
 

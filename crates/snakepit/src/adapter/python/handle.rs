@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::adapter::{CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId};
 use crate::custody;
-use crate::transport::{Connection, Kind, ReadyMessage, Signals, StackPipe};
+use crate::transport::{Connection, Kind, LastWord, ReadyMessage, Signals, StackPipe};
 
 /// See the module.
 pub(super) struct SocketHandle {
@@ -89,6 +89,10 @@ impl Handle for SocketHandle {
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;
+                if self.connection.holds_calls() {
+                    // It may still start what it has read.
+                    self.process.exited().await;
+                }
             }
         }
         .boxed()
@@ -100,7 +104,9 @@ struct GiveUp<'a>(&'a SocketHandle);
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
-        self.0.connection.give_up(self.0.introduction.tells_what_it_started);
+        let is_gone = self.0.process.try_wait().is_some();
+        let spoken = is_gone && self.0.introduction.tells_what_it_started;
+        self.0.connection.give_up(if spoken { LastWord::Spoken } else { LastWord::Unspoken });
     }
 }
 
