@@ -242,10 +242,15 @@ impl Waiting {
 
     fn queue_error(&self) -> CallError {
         let pool = self.pool.name.to_string();
-        if let pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } =
-            &*self.pool.health.borrow()
-        {
-            return CallError::NoWorkers { pool, reason: reason.to_string() };
+        match &*self.pool.health.borrow() {
+            pool::Health::Short { serving: 0, reason } => {
+                return CallError::NoWorkers { pool, reason: reason.to_string() };
+            }
+            pool::Health::Degraded { serving: 0, reason } => {
+                let reason = format!("it is degraded, for they fail again and again: {reason}");
+                return CallError::NoWorkers { pool, reason };
+            }
+            _ => {}
         }
         let depth = self.pool.scheduler().depth();
         CallError::QueueTimeout {

@@ -60,6 +60,10 @@ pub struct WorkerStatus {
     pub age: Duration,
     /// Its language and version.
     pub language: String,
+    /// The number of its place, which no other worker of the pool has at the same time.
+    pub slot: usize,
+    /// The device that it uses, if the pool names any.
+    pub device: Option<String>,
 }
 
 impl PoolRef {
@@ -166,6 +170,8 @@ impl PoolRef {
             calls: berth.calls.load(Ordering::Relaxed),
             age: berth.ready_at.elapsed(),
             language: berth.handle.introduction().language.clone(),
+            slot: berth.slot,
+            device: berth.device.as_deref().map(str::to_owned),
         };
         PoolStatus {
             name: self.shared.name.to_string(),

@@ -41,6 +41,8 @@ pub(crate) struct Berth {
     pub(crate) calls: AtomicU64,
     /// It is gone after its first call.
     pub(crate) serves_one: bool,
+    pub(crate) slot: usize,
+    pub(crate) device: Option<Arc<str>>,
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
@@ -59,6 +61,8 @@ pub(crate) struct Made {
     pub(crate) generation: u64,
     pub(crate) concurrency: usize,
     pub(crate) serves_one: bool,
+    pub(crate) slot: usize,
+    pub(crate) device: Option<Arc<str>>,
     pub(crate) began_at: Instant,
 }
 
@@ -83,7 +87,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
-        Made { generation, concurrency, serves_one, began_at }: Made,
+        Made { generation, concurrency, serves_one, slot, device, began_at }: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -94,6 +98,8 @@ impl Berth {
             generation,
             concurrency,
             serves_one,
+            slot,
+            device,
             // One that serves a single call is sent nothing ahead.
             tells_what_it_started: handle.introduction().tells_what_it_started && !serves_one,
             handle,

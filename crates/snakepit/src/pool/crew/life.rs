@@ -56,6 +56,8 @@ impl Birth {
             generation: generation.number,
             concurrency: config.concurrency,
             serves_one: config.debug,
+            slot: self.slot,
+            device: self.device.clone(),
             began_at,
         };
         let berth = Arc::new(Berth::new(post, id, Arc::clone(shared), made, handle, output));

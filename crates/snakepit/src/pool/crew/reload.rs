@@ -10,6 +10,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Generation;
+use super::roster::{Due, Roster};
+use crate::pool::{Pool, PoolEvent};
 
 /// What a reload did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,4 +76,59 @@ pub(super) struct Reload {
     pub(super) before: Arc<Generation>,
     pub(super) replaced: usize,
     pub(super) reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+}
+
+impl Roster {
+    pub(super) fn begin_reload(
+        &mut self,
+        pool: Option<Box<Pool>>,
+        reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+    ) {
+        if self.reload.is_some() {
+            let _ = reply.send(Err(ReloadError::UnderWay { pool: self.shared.name.to_string() }));
+            return;
+        }
+        let before = Arc::clone(&self.generation);
+        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
+        if config.workers != before.config.workers {
+            self.resize(config.workers);
+        }
+        self.adopt(Arc::new(Generation { number: self.next_generation, config }));
+        self.next_generation += 1;
+        for member in self.serving.values_mut() {
+            member.due.get_or_insert(Due::Reload);
+        }
+        self.reload = Some(Reload { before, replaced: 0, reply });
+    }
+
+    fn adopt(&mut self, generation: Arc<Generation>) {
+        self.shared.adopt(&generation.config);
+        self.generation = generation;
+    }
+
+    pub(super) fn finish_reload(&mut self) {
+        let is_old = |number: u64| number != self.generation.number;
+        let done = self.serving.len() >= self.target()
+            && !self.serving.values().any(|member| is_old(member.berth.generation))
+            && !self.starting.values().any(|number| is_old(*number));
+        if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
+            let generation = self.generation.number;
+            self.shared.announce(PoolEvent::Reloaded { generation });
+            let _ = reply.send(Ok(Reloaded { replaced, generation }));
+        }
+    }
+
+    /// The old ones stay, with the settings that they were started with.
+    pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
+        let Reload { before, replaced, reply } = reload;
+        self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
+        if self.target == self.generation.config.workers {
+            self.resize(before.config.workers);
+        }
+        self.adopt(before);
+        for member in self.serving.values_mut() {
+            member.due.take_if(|due| *due == Due::Reload);
+        }
+        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, replaced, reason)));
+    }
 }

@@ -15,12 +15,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::life::{Birth, Left, tell_of_session_end};
-use super::reload::{Reload, ReloadError, Reloaded};
+use super::reload::{Reload, ReloadError};
 use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::Run;
-use crate::pool::{Health, Pool, PoolEvent, Shared};
+use crate::pool::{Health, PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::{Life, RestartLog, Start};
 use crate::supervision::taint::fault::fault_of;
@@ -40,17 +40,17 @@ pub(super) enum News {
 }
 
 /// A worker that serves.
-struct Member {
-    berth: Arc<Berth>,
+pub(super) struct Member {
+    pub(super) berth: Arc<Berth>,
     /// Why it is to be replaced, if it is.
-    due: Option<Due>,
+    pub(super) due: Option<Due>,
     /// It has answered a call, or lived long enough to be believed.
     proved: bool,
 }
 
 /// Why a worker is to be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Due {
+pub(super) enum Due {
     ByHand,
     Reload,
 }
@@ -69,25 +69,25 @@ impl Due {
 }
 
 pub(super) struct Roster {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     run: Option<Run>,
-    generation: Arc<Generation>,
-    next_generation: u64,
-    target: usize,
+    pub(super) generation: Arc<Generation>,
+    pub(super) next_generation: u64,
+    pub(super) target: usize,
     /// Nobody is started before the first call.
     asleep: bool,
     next_name: u64,
     news: mpsc::UnboundedSender<News>,
     tasks: JoinSet<Left>,
     /// The generation of each worker that starts, by its task.
-    starting: HashMap<Id, u64>,
+    pub(super) starting: HashMap<Id, u64>,
     /// Where each worker runs, from its start to its end, by its task.
     places: HashMap<Id, Place>,
     slots: Slots,
-    serving: BTreeMap<usize, Member>,
+    pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
     leaving: Vec<Arc<Berth>>,
-    reload: Option<Reload>,
+    pub(super) reload: Option<Reload>,
     stopping: watch::Sender<bool>,
     restarts: RestartLog,
     pause_until: Option<Instant>,
@@ -188,7 +188,7 @@ impl Roster {
     }
 
     /// How many there should be at present.
-    fn target(&self) -> usize {
+    pub(super) fn target(&self) -> usize {
         match self.generation.config.debug {
             _ if self.asleep => 0,
             // A worker for each call that waits.
@@ -320,7 +320,7 @@ impl Roster {
         });
     }
 
-    fn resize(&mut self, workers: usize) {
+    pub(super) fn resize(&mut self, workers: usize) {
         if workers != self.target {
             self.shared.announce(PoolEvent::Resized { from: self.target, to: workers });
         }
@@ -340,59 +340,6 @@ impl Roster {
             self.shared.announce(PoolEvent::WorkerDue { worker: member.berth.id.to_string(), reason });
         };
         chosen.map(mark).count()
-    }
-
-    fn begin_reload(
-        &mut self,
-        pool: Option<Box<Pool>>,
-        reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
-    ) {
-        if self.reload.is_some() {
-            let _ = reply.send(Err(ReloadError::UnderWay { pool: self.shared.name.to_string() }));
-            return;
-        }
-        let before = Arc::clone(&self.generation);
-        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
-        if config.workers != before.config.workers {
-            self.resize(config.workers);
-        }
-        self.adopt(Arc::new(Generation { number: self.next_generation, config }));
-        self.next_generation += 1;
-        for member in self.serving.values_mut() {
-            member.due.get_or_insert(Due::Reload);
-        }
-        self.reload = Some(Reload { before, replaced: 0, reply });
-    }
-
-    fn adopt(&mut self, generation: Arc<Generation>) {
-        self.shared.adopt(&generation.config);
-        self.generation = generation;
-    }
-
-    fn finish_reload(&mut self) {
-        let is_old = |number: u64| number != self.generation.number;
-        let done = self.serving.len() >= self.target()
-            && !self.serving.values().any(|member| is_old(member.berth.generation))
-            && !self.starting.values().any(|number| is_old(*number));
-        if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
-            let generation = self.generation.number;
-            self.shared.announce(PoolEvent::Reloaded { generation });
-            let _ = reply.send(Ok(Reloaded { replaced, generation }));
-        }
-    }
-
-    /// The old ones stay, with the settings that they were started with.
-    fn abort_reload(&mut self, reload: Reload, reason: &str) {
-        let Reload { before, replaced, reply } = reload;
-        self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
-        if self.target == self.generation.config.workers {
-            self.resize(before.config.workers);
-        }
-        self.adopt(before);
-        for member in self.serving.values_mut() {
-            member.due.take_if(|due| *due == Due::Reload);
-        }
-        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, replaced, reason)));
     }
 
     fn hear(&mut self, news: News) {
