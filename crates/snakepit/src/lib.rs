@@ -19,6 +19,7 @@ mod call;
 mod config;
 mod pit;
 mod pool;
+mod supervision;
 mod tool;
 mod transport;
 pub mod value;
@@ -38,6 +39,7 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
+pub use supervision::{Recycling, Sizing, Stuck, WhenStuck, Why};
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
 pub use worker::{Autopsy, OutputLine};
