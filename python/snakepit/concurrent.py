@@ -231,14 +231,13 @@ class Concurrent(Runner):
     def fail(self, call: int, error: BaseException) -> None:
         self.connection.post(word_of(ERROR), call, self.failure(error))
 
-    def failure(self, error: BaseException) -> bytes:
+    def failure(self, error: BaseException, around: int = 0) -> bytes:
+        """The error's bytes; `around` of a frame are not for them."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import error_map
+        from .failure import encode_error
 
-        encoded = self.codec.encode(error_map(error), "error", self.connection.max_frame, False)
-        assert type(encoded) is bytes
-        return encoded
+        return encode_error(self.codec, error, self.connection.max_frame - around)
 
     # --- what contexts ask for ---
 

@@ -161,6 +161,33 @@ async fn the_store_survives_the_worker_and_the_local_memory_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_full_refuses_more_and_keeps_what_it_has() {
+    let pit = Pit::start(pool().workers(1)).await;
+    let put = |session: &'static str, key: &'static str, length: usize| {
+        let value = snakepit::value::Blob::from(vec![7; length]);
+        pit.call::<()>("put", args! { key: key, value: value }).session(session).into_future()
+    };
+    soon("put", put("a", "x", 10 << 20)).await.expect("room");
+    let error = soon("put", put("a", "y", 7 << 20)).await.expect_err("no room");
+    let remote = error.remote().expect("an error of the command");
+    assert_eq!(remote.type_name.as_deref(), Some("snakepit.HostError"), "{remote}");
+    assert!(remote.message.contains("session a would keep 178"), "{}", remote.message);
+    assert!(remote.message.contains("16777216 is the limit"), "{}", remote.message);
+    let keys = soon("keys", pit.call::<Vec<String>>("keys", args! {}).session("a")).await.expect("keys");
+    assert_eq!(keys, ["x"]);
+    soon("put", put("b", "y", 7 << 20)).await.expect("another session has its own room");
+    soon("put", put("a", "x", 8 << 20)).await.expect("a smaller value in its place");
+    soon("put", put("a", "y", 7 << 20)).await.expect("now there is room");
+    let gone = soon("delete", pit.call::<bool>("delete", args! { key: "x" }).session("a")).await;
+    assert!(gone.expect("an answer"));
+    soon("put", put("a", "z", 8 << 20)).await.expect("room again");
+    let value: snakepit::value::Blob =
+        soon("get", pit.call("get", args! { key: "z" }).session("a")).await.expect("what was kept");
+    assert_eq!(value.len(), 8 << 20);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_session_is_told_to_its_worker() {
     let pit = Pit::start(worker("sessions.py").workers(1)).await;
     let path = pit.file("ends");

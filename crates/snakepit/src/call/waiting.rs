@@ -167,22 +167,24 @@ impl Waiting {
         }
     }
 
-    /// The values of many calls that travel together. If their worker died: the error of those that it had started, and
-    /// how many these are.
-    pub(crate) async fn values(&mut self) -> Result<Encoded, (CallError, Option<usize>)> {
+    /// The values of many calls that travel together. The answers come in one part or in several; what has
+    /// come is kept, however it ends. If their worker died: the error, and how many of them it had started.
+    pub(crate) async fn values(&mut self) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
         let mut timer = pin!(self.timer());
-        let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
-        match end {
-            Ok(end) => {
-                let started = match end {
-                    End::Lost { started, .. } => started,
-                    End::Value(_) | End::Failed(_) => None,
-                };
-                self.conclude(end).await.map_err(|error| (error, started))
+        let mut parts = Vec::new();
+        let end = loop {
+            match poll_fn(|context| self.poll_event(timer.as_mut(), context)).await {
+                Ok(Event::Item(part)) => parts.push(part),
+                Ok(Event::End(end)) => break end,
+                Err(late) => return (parts, Err((late.explain().await, None))),
             }
-            Err(late) => Err((late.explain().await, None)),
-        }
+        };
+        let started = match end {
+            End::Lost { started, .. } => started,
+            End::Value(_) | End::Failed(_) => None,
+        };
+        let last = self.conclude(end).await.map(|last| parts.push(last));
+        (parts, last.map_err(|error| (error, started)))
     }
 
     /// The next item of a stream, or its end.

@@ -11,8 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::frame::Kind;
@@ -20,6 +19,7 @@ use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
 use super::reader;
 use super::slate::Slate;
+use super::tools::{self, Tools};
 use crate::call::{Call, CallError, CallId, Input, RemoteError};
 use crate::value::{Encoded, write};
 use crate::worker::Output;
@@ -45,18 +45,12 @@ pub(crate) enum LastWord {
 /// A call that the worker holds.
 pub(super) struct Held {
     pub(super) call: Call,
+    /// How many of its results have come, if it is many calls.
+    pub(super) results: usize,
     /// Its turn among all that were sent: calls are started in this order.
     turn: u64,
     /// The connection was closed already: it was not written and never will be.
     unsent: bool,
-}
-
-/// A tool that runs for the worker.
-pub(super) struct ToolRun {
-    call: u64,
-    task: AbortHandle,
-    /// How many more items may be sent.
-    pub(super) credit: Arc<Semaphore>,
 }
 
 /// Numbers that are spread well enough as they are.
@@ -80,20 +74,20 @@ impl Hasher for Plain {
     }
 }
 
-type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) calls: ByNumber<Held>,
-    pub(super) tools: ByNumber<ToolRun>,
-    outbox: Outbox,
+    pub(super) tools: Tools,
+    pub(super) outbox: Outbox,
     /// What could not be written yet.
     stuck: Option<Outbox>,
     /// Memory of the last write, for the next.
     spare: Outbox,
     writer: Writer,
     next_turn: u64,
-    /// The latest turn that was answered.
+    /// The latest turn that was answered, if only in part.
     answered: u64,
     /// Since when the worker has had something to do that it has not answered.
     pub(super) busy_since: Option<Instant>,
@@ -122,6 +116,8 @@ pub(crate) struct Connection {
     socket: OwnedWriteHalf,
     state: Mutex<State>,
     wake_writer: Notify,
+    /// Tells that what waited to be written no longer does, if it was much.
+    pub(super) room: Notify,
     closed: watch::Sender<Option<Arc<str>>>,
     slate: Slate,
     pub(super) output: Arc<Output>,
@@ -146,6 +142,7 @@ impl Connection {
             socket,
             state: Mutex::new(state),
             wake_writer: Notify::new(),
+            room: Notify::new(),
             closed: watch::Sender::new(None),
             slate,
             output,
@@ -185,7 +182,7 @@ impl Connection {
             // A worker that broke the protocol still lives, and still reads. Kept until its end is known: the pool does
             // not know yet, and would choose it again.
             state.next_turn += 1;
-            let held = Held { call, turn: state.next_turn, unsent: true };
+            let held = Held { call, results: 0, turn: state.next_turn, unsent: true };
             state.calls.insert(id, held);
             return;
         }
@@ -203,7 +200,7 @@ impl Connection {
             // Its caller went away before it was here, and could not ask the worker.
             state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
         }
-        let held = Held { call, turn: state.next_turn, unsent: false };
+        let held = Held { call, results: 0, turn: state.next_turn, unsent: false };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
         self.see_to_outbox(state, alone);
@@ -224,13 +221,13 @@ impl Connection {
         self.see_to_outbox(state, true);
     }
 
-    pub(super) fn send_frame(&self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
+    fn send_frame(&self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         state.outbox.frame(kind, call, payload);
         self.see_to_outbox(state, true);
     }
 
-    fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
+    pub(super) fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
         match state.writer {
             Writer::Called | Writer::Reader | Writer::Writing => {}
             Writer::Nobody if at_once => {
@@ -258,7 +255,11 @@ impl Connection {
             state.writer = Writer::Writing;
             let spare = std::mem::take(&mut state.spare);
             let mut batch = std::mem::replace(&mut state.outbox, spare);
+            state.tools.refusals_are_sent();
             drop(state);
+            if batch.len() > tools::ROOM {
+                self.room.notify_waiters();
+            }
             let complete = self.write(&mut batch);
             let mut state = self.state();
             if complete {
@@ -332,25 +333,14 @@ impl Connection {
     pub(super) fn take(state: &mut State, call: u64) -> Option<Call> {
         let held = state.calls.remove(&call)?;
         state.answered = state.answered.max(held.turn);
-        if !state.tools.is_empty() {
-            state.tools.retain(|_, tool| {
-                let keep = tool.call != call;
-                if !keep {
-                    tool.task.abort();
-                }
-                keep
-            });
-        }
+        state.tools.end_of(call);
         Some(held.call)
     }
 
-    pub(super) fn add_tool(state: &mut State, id: u64, call: u64, task: AbortHandle, credit: Arc<Semaphore>) {
-        state.tools.insert(id, ToolRun { call, task, credit });
-    }
-
-    pub(super) fn end_tool(state: &mut State, id: u64) {
-        if let Some(tool) = state.tools.remove(&id) {
-            tool.task.abort();
+    /// A part of the answer to a call has come: whatever the worker writes down elsewhere, the call was started.
+    pub(super) fn has_started(state: &mut State, call: u64) {
+        if let Some(held) = state.calls.get(&call) {
+            state.answered = state.answered.max(held.turn);
         }
     }
 
@@ -395,7 +385,7 @@ impl Connection {
         let mut state = self.state();
         state.closed = true;
         state.leaving = true;
-        state.tools.drain().for_each(|(_, tool)| tool.task.abort());
+        state.tools.end_all();
         let last_turn = started.map(|started| {
             let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);
             turn.max(state.answered)

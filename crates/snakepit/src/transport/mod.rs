@@ -1,7 +1,8 @@
 //! Our own protocol (`spec/wire.md`) over a socket that the worker inherits.
 //!
 //! A frame's way: [`frame`] is the header, [`messages`] what stands behind it, [`outbox`] gathers what is to be written,
-//! [`connection`] has the socket, the calls and their answers; [`stacks`] asks a busy worker where it is.
+//! [`connection`] has the socket, the calls and their answers; [`tools`] runs what the worker asks of the host, [`stacks`]
+//! asks a busy worker where it is.
 
 mod connection;
 mod frame;
@@ -10,6 +11,7 @@ mod outbox;
 mod reader;
 mod slate;
 mod stacks;
+mod tools;
 
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use frame::Kind;

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
-use crate::call::{Call, RemoteError};
-use crate::tool::ToolAnswer;
-use crate::value::{Encoded, Map, Value, ValueError, write};
+use super::tools;
+use crate::call::{Call, Input, RemoteError};
+use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
@@ -119,8 +117,9 @@ fn frame(
 ) -> Result<(), String> {
     let unreadable = |error: ValueError| unreadable(header.kind, &error);
     match header.kind {
-        Kind::Result | Kind::Results => answer(state, header.call, Answer::Value(payload), answers),
-        Kind::End => answer(state, header.call, Answer::End, answers),
+        Kind::Result => one_answer(state, header, Answer::Value(payload), answers)?,
+        Kind::Results => results(state, header, payload, answers)?,
+        Kind::End => one_answer(state, header, Answer::End, answers)?,
         Kind::Error if header.call == 0 => not_started(state, &payload)?,
         Kind::Error => answer(state, header.call, Answer::Error(payload), answers),
         Kind::Item => item(state, header.call, payload)?,
@@ -137,20 +136,16 @@ fn frame(
             connection.output.text("log", &format!("{level}: {text}{fields}"));
         }
         Kind::HostCall => {
-            let (id, tool, args, options) = messages::read_host_call(&payload).map_err(unreadable)?;
-            host_call(connection, state, header.call, id, &tool, args, options.stream);
+            let asked = messages::read_host_call(&payload).map_err(unreadable)?;
+            tools::host_call(connection, state, header.call, asked, header.length)?;
         }
         Kind::HostCredit => {
             let (id, items): (u64, u32) = payload.decode().map_err(unreadable)?;
-            if let Some(tool) = state.tools.get(&id) {
-                tool.credit.add_permits(
-                    (items as usize).min(Semaphore::MAX_PERMITS / 2 - tool.credit.available_permits()),
-                );
-            }
+            state.tools.grant(id, items);
         }
         Kind::HostCancel => {
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
-            Connection::end_tool(state, id);
+            state.tools.end(id);
         }
         // Nobody asks for these yet; they are known, so they are no fault.
         Kind::Pong | Kind::Telemetry | Kind::Bye => {}
@@ -184,6 +179,54 @@ fn answer(state: &mut State, call: u64, answer: Answer, answers: &mut Vec<(Call,
     } else {
         tracing::debug!(call, "an answer to an unknown call was dropped");
     }
+}
+
+/// RESULT and END, which answer one call.
+fn one_answer(
+    state: &mut State,
+    header: Header,
+    outcome: Answer,
+    answers: &mut Vec<(Call, Answer)>,
+) -> Result<(), String> {
+    if let Some(held) = state.calls.get(&header.call)
+        && let Input::Many(_) = &held.call.input
+    {
+        return Err(format!("it sent a {:?} for call {}, which is many calls", header.kind, header.call));
+    }
+    answer(state, header.call, outcome, answers);
+    Ok(())
+}
+
+/// Outcomes of many calls that came together: the last of them, or some. What cannot be told apart is believed in
+/// nothing: with more outcomes than calls, none is known to belong to its call.
+fn results(
+    state: &mut State,
+    header: Header,
+    entries: Encoded,
+    answers: &mut Vec<(Call, Answer)>,
+) -> Result<(), String> {
+    let call = header.call;
+    let Some(held) = state.calls.get_mut(&call) else {
+        tracing::debug!(call, "results of an unknown call were dropped");
+        return Ok(());
+    };
+    let Input::Many(inputs) = &held.call.input else {
+        return Err(format!("it sent Results for call {call}, which is one call"));
+    };
+    let count = entries.list_len().map_err(|error| unreadable(header.kind, &error))?;
+    held.results += count;
+    if held.results > inputs.len() {
+        return Err(format!("it sent {} results for the {} of call {call}", held.results, inputs.len()));
+    }
+    if !header.has_more {
+        answer(state, call, Answer::Value(entries), answers);
+    } else if count == 0 {
+        return Err(format!("it sent Results for call {call} that hold none, and more to follow"));
+    } else {
+        held.call.send_item(entries);
+        Connection::has_started(state, call);
+    }
+    Ok(())
 }
 
 fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {
@@ -223,83 +266,4 @@ fn read_error(error: &Encoded) -> RemoteError {
             format!("the worker failed, with an error that cannot be read: {unreadable}"),
         )
     })
-}
-
-/// Runs a tool beside the connection, and sends what comes of it.
-fn host_call(
-    connection: &Arc<Connection>,
-    state: &mut State,
-    call: u64,
-    id: u64,
-    tool: &str,
-    args: Encoded,
-    stream: Option<u32>,
-) {
-    let Some(held) = state.calls.get(&call) else { return };
-    let asked = held.call.ask(tool, args);
-    let credit = Arc::new(Semaphore::new(stream.unwrap_or(0) as usize));
-    let granted = Arc::clone(&credit);
-    let connection = Arc::clone(connection);
-    let task = tokio::spawn(async move {
-        let outcome = asked.await;
-        match outcome {
-            Ok(ToolAnswer::Value(value)) if stream.is_some() => {
-                send_with_id(&connection, Kind::HostItem, call, id, &value);
-                send_id(&connection, Kind::HostEnd, call, id);
-            }
-            Ok(ToolAnswer::Value(value)) => send_with_id(&connection, Kind::HostResult, call, id, &value),
-            Ok(ToolAnswer::Stream(_)) if stream.is_none() => {
-                send_error(
-                    &connection,
-                    call,
-                    id,
-                    &RemoteError::new("streaming", "the tool streams: use host.stream"),
-                );
-            }
-            Ok(ToolAnswer::Stream(mut items)) => loop {
-                match granted.acquire().await {
-                    Ok(permit) => permit.forget(),
-                    Err(_) => return,
-                }
-                match items.next().await {
-                    Some(Ok(item)) => send_with_id(&connection, Kind::HostItem, call, id, &item),
-                    Some(Err(error)) => break send_error(&connection, call, id, &error),
-                    None => break send_id(&connection, Kind::HostEnd, call, id),
-                }
-            },
-            Err(error) => send_error(&connection, call, id, &error),
-        }
-        Connection::end_tool(&mut connection.state(), id);
-    });
-    Connection::add_tool(state, id, call, task.abort_handle(), credit);
-}
-
-fn send_with_id(connection: &Connection, kind: Kind, call: u64, id: u64, value: &Encoded) {
-    match messages::with_id(id, value) {
-        // The worker would refuse it, and be lost with all that it has.
-        Ok(payload) if payload.payload_len() > connection.max_frame => {
-            let message = format!(
-                "the tool's answer is {} bytes long, and max_frame is {}",
-                payload.payload_len(),
-                connection.max_frame
-            );
-            send_error(connection, call, id, &RemoteError::new("bad_value", message));
-        }
-        Ok(payload) => connection.send(kind, call, &payload),
-        Err(error) => send_error(connection, call, id, &RemoteError::new("bad_value", error.to_string())),
-    }
-}
-
-fn send_error(connection: &Connection, call: u64, id: u64, error: &RemoteError) {
-    let told = Encoded::encode(&(id, error));
-    if let Ok(told) = told {
-        connection.send(Kind::HostError, call, &told);
-    }
-}
-
-fn send_id(connection: &Connection, kind: Kind, call: u64, id: u64) {
-    connection.send_frame(kind, call, |out| {
-        write::array_header(out, 1);
-        write::uint(out, id);
-    });
 }

@@ -17,6 +17,11 @@ def echo(value):
 
 
 @snakepit.command
+def text(length: int):
+    return "x" * length
+
+
+@snakepit.command
 def pid():
     return os.getpid()
 
