@@ -111,6 +111,7 @@ impl Waiting {
             ticket: Arc::clone(&ticket),
             key,
             slot: None,
+            queued_at: None,
             returns: 0,
         };
         submit(&pool, call)?;

@@ -34,6 +34,7 @@ use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
+use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{Berth, Order};
@@ -121,6 +122,7 @@ pub(crate) struct Shared {
     /// Calls that workers hold.
     in_hand: AtomicUsize,
     takes_many: AtomicBool,
+    growth: Mutex<Growth>,
     /// How many workers were asked for last; the crew hears of it a moment later.
     pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
@@ -149,7 +151,8 @@ impl Shared {
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
-            target: AtomicUsize::new(config.workers),
+            growth: Mutex::default(),
+            target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config: ArcSwap::from_pointee(config),
@@ -168,6 +171,16 @@ impl Shared {
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which command leaves how much memory behind.
+    pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls workers hold.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::Relaxed)
     }
 
     /// What is known about a command. One that no worker has announced is not remembered.
@@ -353,7 +366,9 @@ impl Shared {
         if call.is_abandoned() {
             return;
         }
-        berth.calls.fetch_add(1, Ordering::Relaxed);
+        if berth.count(&call.command.name) {
+            self.attention.notify_one();
+        }
         if berth.serves_one {
             berth.pool.retire(berth.post);
             berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));

@@ -14,6 +14,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::estimate::{MAX_HELD, may_wait_at_worker};
 use super::{Limit, QueueKey};
@@ -131,6 +134,12 @@ impl Scheduler {
     /// How many calls wait.
     pub(crate) fn depth(&self) -> usize {
         self.queue.len() + self.bound
+    }
+
+    /// How long the first of those that wait has done so.
+    pub(crate) fn head_waits(&self, now: Instant) -> Duration {
+        let first = self.queue.first_key_value().and_then(|(_, call)| call.queued_at);
+        first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// How many calls are with workers.
@@ -257,8 +266,9 @@ impl Scheduler {
         Placed::Queued
     }
 
-    fn enqueue(&mut self, call: Call) {
+    fn enqueue(&mut self, mut call: Call) {
         call.ticket.set_place(Place::Queued(call.key));
+        call.queued_at.get_or_insert_with(Instant::now);
         self.queue.insert(call.key, call);
     }
 

@@ -9,9 +9,10 @@ mod tend;
 #[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
 mod vitals;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -21,11 +22,13 @@ pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
 pub(crate) use tend::{Ending, process_ended, tend};
+pub(crate) use vitals::{Pss, Vitals};
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
 use crate::custody::{self, WorkerId};
 use crate::pool;
+use crate::supervision::recycling::Term;
 
 /// A worker's place in its pool, from ready to gone.
 pub(crate) struct Berth {
@@ -40,7 +43,11 @@ pub(crate) struct Berth {
     /// How many calls it was started to do at the same time.
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
-    pub(crate) calls: AtomicU64,
+    calls: AtomicU64,
+    /// How long it may serve.
+    pub(crate) term: Term,
+    /// Calls by command since the last look, where memory is watched.
+    counts: Option<Mutex<HashMap<Arc<str>, u64>>>,
     /// It is gone after its first call.
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
@@ -65,6 +72,8 @@ pub(crate) struct Made {
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
     pub(crate) device: Option<Arc<str>>,
+    pub(crate) term: Term,
+    pub(crate) counts_commands: bool,
     pub(crate) began_at: Instant,
 }
 
@@ -89,7 +98,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
-        Made { generation, concurrency, serves_one, slot, device, began_at }: Made,
+        made: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -97,17 +106,19 @@ impl Berth {
             post,
             id,
             pool,
-            generation,
-            concurrency,
-            serves_one,
-            slot,
-            device,
+            generation: made.generation,
+            concurrency: made.concurrency,
+            serves_one: made.serves_one,
+            slot: made.slot,
+            device: made.device,
+            term: made.term,
+            counts: made.counts_commands.then(Mutex::default),
             // One that serves a single call is sent nothing ahead.
-            tells_what_it_started: handle.introduction().tells_what_it_started && !serves_one,
+            tells_what_it_started: handle.introduction().tells_what_it_started && !made.serves_one,
             handle,
             output,
             calls: AtomicU64::new(0),
-            began_at,
+            began_at: made.began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
             stubborn: AtomicUsize::new(0),
@@ -117,6 +128,28 @@ impl Berth {
             autopsy: watch::Sender::new(None),
             terminated: AtomicBool::new(false),
         }
+    }
+
+    /// How many calls it was given so far.
+    pub(crate) fn calls_given(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A call is about to be given to it. Says whether it is worn by that.
+    pub(crate) fn count(&self, command: &Arc<str>) -> bool {
+        if let Some(counts) = &self.counts {
+            *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(Arc::clone(command)).or_default() +=
+                1;
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.term.calls()
+    }
+
+    /// How often each command was called since this was asked last.
+    pub(crate) fn take_counts(&self) -> HashMap<Arc<str>, u64> {
+        let take = |counts: &Mutex<HashMap<_, _>>| {
+            std::mem::take(&mut *counts.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.counts.as_ref().map_or_else(HashMap::new, take)
     }
 
     /// A call was given to it.

@@ -6,6 +6,7 @@
 mod life;
 mod reload;
 mod roster;
+mod rounds;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Pool, Shared};
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
+use crate::supervision::Sizing;
 use crate::worker::Output;
 pub use reload::{ReloadError, Reloaded};
 use roster::Roster;
@@ -30,6 +32,8 @@ pub(crate) struct Crew {
 #[derive(Debug)]
 enum Directive {
     Scale(usize),
+    /// Lets the load decide.
+    ScaleBy(Sizing),
     /// Replaces one worker, or all of them.
     Recycle(Option<String>, oneshot::Sender<usize>),
     Reload(Option<Box<Pool>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
@@ -59,6 +63,10 @@ impl Crew {
 
     pub(crate) fn scale(&self, workers: usize) {
         let _ = self.orders.send(Directive::Scale(workers));
+    }
+
+    pub(crate) fn scale_by(&self, sizing: Sizing) {
+        let _ = self.orders.send(Directive::ScaleBy(sizing));
     }
 
     /// Replaces a worker, or all of them, without losing capacity. Says how many will be.

@@ -5,6 +5,7 @@
 //! fewer than wanted: start one           more than target: one leaves, those that are due first
 //! ```
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,13 +17,16 @@ use tokio::time::Instant;
 
 use super::life::{Birth, Left, tell_of_session_end};
 use super::reload::{Reload, ReloadError};
+use super::rounds::{Notes, Seen};
 use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
-use crate::custody::Run;
+use crate::custody::{Run, Tier};
 use crate::pool::{Health, PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
+use crate::supervision::recycling::{Term, Why};
 use crate::supervision::restarts::{Life, RestartLog, Start};
+use crate::supervision::sizing::{Sizer, Sizing};
 use crate::supervision::taint::fault::fault_of;
 use crate::supervision::taint::{AllTainted, Place, Slots};
 use crate::worker::{Autopsy, Berth, Ending, Order};
@@ -37,6 +41,8 @@ pub(super) enum News {
     Serving(Id, Arc<Berth>),
     /// It finishes what it has, and takes no more.
     Leaving(usize),
+    /// What the workers hold.
+    Seen(Vec<Seen>),
 }
 
 /// A worker that serves.
@@ -44,6 +50,8 @@ pub(super) struct Member {
     pub(super) berth: Arc<Berth>,
     /// Why it is to be replaced, if it is.
     pub(super) due: Option<Due>,
+    pub(super) term: Term,
+    pub(super) notes: Notes,
     /// It has answered a call, or lived long enough to be believed.
     proved: bool,
 }
@@ -51,20 +59,16 @@ pub(super) struct Member {
 /// Why a worker is to be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    ByHand,
+    Worn(Why),
     Reload,
 }
 
 impl Due {
-    fn text(self) -> &'static str {
-        match self {
-            Self::ByHand => "it was recycled by hand",
-            Self::Reload => "the pool was reloaded",
-        }
-    }
-
     fn reason(self) -> Reason {
-        Reason::Replaced(self.text().into())
+        Reason::Replaced(match self {
+            Self::Worn(why) => why.to_string(),
+            Self::Reload => "the pool was reloaded".into(),
+        })
     }
 }
 
@@ -77,7 +81,13 @@ pub(super) struct Roster {
     /// Nobody is started before the first call.
     asleep: bool,
     next_name: u64,
-    news: mpsc::UnboundedSender<News>,
+    pub(super) news: mpsc::UnboundedSender<News>,
+    /// Decides how many there should be, if the load is to decide.
+    pub(super) sizer: Option<Sizer>,
+    pub(super) sized_at: Instant,
+    pub(super) looked_at: Instant,
+    /// Calls of those that are gone.
+    pub(super) buried_calls: u64,
     tasks: JoinSet<Left>,
     /// The generation of each worker that starts, by its task.
     pub(super) starting: HashMap<Id, u64>,
@@ -86,7 +96,7 @@ pub(super) struct Roster {
     slots: Slots,
     pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
-    leaving: Vec<Arc<Berth>>,
+    pub(super) leaving: Vec<Arc<Berth>>,
     pub(super) reload: Option<Reload>,
     stopping: watch::Sender<bool>,
     restarts: RestartLog,
@@ -103,8 +113,13 @@ impl Roster {
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, news_in) = mpsc::unbounded_channel();
         let config = Arc::clone(&*shared.config());
+        let sizer = config.sizing.map(Sizer::new);
         let roster = Self {
-            target: config.workers,
+            target: sizer.as_ref().map_or(config.workers, Sizer::target),
+            sizer,
+            sized_at: Instant::now(),
+            looked_at: Instant::now(),
+            buried_calls: 0,
             asleep: config.lazy,
             next_generation: 2,
             shared,
@@ -137,6 +152,7 @@ impl Roster {
         loop {
             self.wake_up();
             self.believe();
+            self.make_rounds();
             self.fill_up();
             self.trim();
             self.finish_reload();
@@ -144,7 +160,8 @@ impl Roster {
             let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Directive::Scale(workers)) => self.resize(workers),
+                    Some(Directive::Scale(workers)) => self.scale(workers),
+                    Some(Directive::ScaleBy(sizing)) => self.scale_by(sizing),
                     Some(Directive::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
@@ -180,7 +197,9 @@ impl Roster {
     /// A lazy crew wakes up when a call waits.
     fn wake_up(&mut self) {
         let debug = self.generation.config.debug;
-        self.shared.wants_attention.store(self.asleep || debug, Ordering::SeqCst);
+        // With a sizer, the first call that waits; while there are some it looks by itself.
+        let waits_for_load = self.sizer.is_some() && self.shared.scheduler().depth() == 0;
+        self.shared.wants_attention.store(self.asleep || debug || waits_for_load, Ordering::SeqCst);
         // After that was said, so that a call is either seen here or calls for attention.
         if self.asleep && self.shared.scheduler().depth() > 0 {
             self.asleep = false;
@@ -222,7 +241,12 @@ impl Roster {
         if in_trouble && self.serving.values().any(|member| !member.proved) {
             return Some(Instant::now() + PROOF);
         }
-        self.pause_until
+        self.pause_until.into_iter().chain(self.next_round()).min()
+    }
+
+    /// Whether each worker has a shim of its own.
+    pub(super) fn has_shims(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.tier() != Tier::Group)
     }
 
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
@@ -275,11 +299,14 @@ impl Roster {
     /// Lets those go that are too many: first those that are due, then those of another generation, then those with the
     /// least work.
     fn trim(&mut self) {
+        let now = Instant::now();
         while self.serving.len() > self.target {
             let scheduler = self.shared.scheduler();
             let first = self.serving.iter().min_by_key(|(post, member)| {
                 let is_current = member.berth.generation == self.generation.number;
-                (member.due.is_none(), is_current, scheduler.held_by(**post))
+                // Those that have idled longest are the coldest.
+                let idle_since = Reverse(member.idle_for(now));
+                (member.due.is_none(), is_current, scheduler.held_by(**post), idle_since)
             });
             let Some(post) = first.map(|(post, _)| *post) else { return };
             drop(scheduler);
@@ -329,14 +356,27 @@ impl Roster {
         self.shared.target.store(workers, Ordering::Release);
     }
 
+    /// So many, whatever the load is.
+    pub(super) fn scale(&mut self, workers: usize) {
+        self.sizer = None;
+        self.resize(workers);
+    }
+
+    pub(super) fn scale_by(&mut self, sizing: Sizing) {
+        let mut sizer = Sizer::new(sizing);
+        sizer.set(self.target, Instant::now());
+        self.resize(sizer.target());
+        self.sizer = Some(sizer);
+    }
+
     /// A worker is to be replaced; it serves until its replacement does.
     fn recycle(&mut self, worker: Option<&str>) -> usize {
         let chosen = self.serving.values_mut().filter(|member| {
             member.due.is_none() && worker.is_none_or(|worker| member.berth.id.as_str() == worker)
         });
         let mark = |member: &mut Member| {
-            member.due = Some(Due::ByHand);
-            let reason = Due::ByHand.text().into();
+            member.due = Some(Due::Worn(Why::ByHand));
+            let reason = Why::ByHand.to_string().into();
             self.shared.announce(PoolEvent::WorkerDue { worker: member.berth.id.to_string(), reason });
         };
         chosen.map(mark).count()
@@ -350,8 +390,11 @@ impl Roster {
                 let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
-                self.serving.insert(berth.post, Member { berth, due, proved: false });
+                let term = berth.term;
+                self.serving
+                    .insert(berth.post, Member { berth, due, term, notes: Notes::default(), proved: false });
             }
+            News::Seen(seen) => self.note_memory(seen),
             News::Leaving(post) => {
                 if let Some(member) = self.serving.remove(&post) {
                     let worker = member.berth.id.to_string();
@@ -398,6 +441,7 @@ impl Roster {
                     self.serving.remove(&berth.post);
                 }
                 self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
+                self.buried_calls += berth.calls_given();
                 let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
                 match ending {
                     Ending::Told => {
