@@ -74,6 +74,7 @@ pub struct Pool {
     pub(crate) taint: Taint,
     pub(crate) devices: Vec<Arc<str>>,
     pub(crate) recycling: Recycling,
+    pub(crate) fewest_at_a_time: Option<usize>,
     pub(crate) sizing: Option<Sizing>,
 }
 
@@ -121,6 +122,7 @@ impl Pool {
             taint: Taint::default(),
             devices: Vec::new(),
             recycling: Recycling::default(),
+            fewest_at_a_time: None,
             sizing: None,
         }
     }
@@ -139,7 +141,18 @@ impl Pool {
 
     /// How many calls a worker does at the same time; 1 unless it is set.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.fewest_at_a_time = None;
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Finds out how many calls a worker should do at the same time, between these two, by watching how long calls take.
+    ///
+    /// It helps where calls slow each other down: they then wait in the pool's queue, where priorities and other workers
+    /// count, and not inside a worker.
+    pub fn adaptive_concurrency(mut self, between: std::ops::RangeInclusive<usize>) -> Self {
+        self.concurrency = (*between.end()).max(1);
+        self.fewest_at_a_time = Some((*between.start()).clamp(1, self.concurrency));
         self
     }
 
@@ -266,7 +279,7 @@ impl Pool {
             const LONG: Duration = Duration::from_hours(24 * 365);
             self.lazy = true;
             self.sizing = None;
-            self.concurrency = 1;
+            self = self.concurrency(1);
             (self.call_timeout, self.stream_timeout, self.queue_timeout) = (LONG, LONG, LONG);
             self.start_timeout = LONG;
         }

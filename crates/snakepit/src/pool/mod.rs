@@ -12,6 +12,7 @@ mod queue_key;
 mod reference;
 mod scheduler;
 mod session;
+mod slot;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
+pub(crate) use slot::Slot;
 
 use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
@@ -391,10 +393,13 @@ impl Shared {
         }
     }
 
-    fn release(&self, berth: &Arc<Berth>, load: Load) {
+    fn release(&self, berth: &Arc<Berth>, load: Load, places: Option<usize>) {
         let next = {
             let mut scheduler = self.scheduler();
             scheduler.release(berth, load);
+            if let Some(places) = places {
+                scheduler.set_places(berth, places);
+            }
             self.note_if_done(&scheduler);
             if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
         };
@@ -448,33 +453,6 @@ fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
 }
 
-/// A call's place at a worker. Dropping it gives the place to the next one.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    berth: Arc<Berth>,
-    load: Load,
-}
-
-impl Slot {
-    fn new(berth: Arc<Berth>, load: Load) -> Self {
-        berth.takes();
-        berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
-        Self { berth, load }
-    }
-
-    pub(crate) fn berth(&self) -> &Arc<Berth> {
-        &self.berth
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.berth.puts_down();
-        self.berth.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
-        self.berth.pool.release(&self.berth, self.load);
-    }
-}
-
 impl Call {
     /// How long it will take, as far as one can tell.
     pub(crate) fn nanos(&self) -> u32 {
@@ -495,7 +473,7 @@ impl Shared {
                 None => return Whereabouts::Nowhere,
                 Some(Place::With(berth)) => return Whereabouts::With(berth),
                 Some(Place::Queued(key)) => match self.withdraw(key) {
-                    Some(call) => return Whereabouts::Withdrawn(call),
+                    Some(call) => return Whereabouts::Withdrawn(Box::new(call)),
                     None if ticket.has_ended() => return Whereabouts::Nowhere,
                     // It was on its way to a worker between the two looks; its place is set under the lock that
                     // withdraw has taken, so the next look sees it.
@@ -516,7 +494,7 @@ pub(crate) enum Limit {
 
 /// Where a call was found.
 pub(crate) enum Whereabouts {
-    Withdrawn(Call),
+    Withdrawn(Box<Call>),
     With(Arc<Berth>),
     Nowhere,
 }

@@ -61,6 +61,8 @@ pub struct WorkerStatus {
     pub age: Duration,
     /// Its language and version.
     pub language: String,
+    /// How many calls it gets at a time.
+    pub concurrency: usize,
     /// The number of its place, which no other worker of the pool has at the same time.
     pub slot: usize,
     /// The device that it uses, if the pool names any.
@@ -182,6 +184,7 @@ impl PoolRef {
             calls: berth.calls_given(),
             age: berth.ready_at.elapsed(),
             language: berth.handle.introduction().language.clone(),
+            concurrency: berth.places(),
             slot: berth.slot,
             device: berth.device.as_deref().map(str::to_owned),
         };

@@ -182,7 +182,7 @@ impl Scheduler {
     pub(crate) fn enlist(&mut self, berth: Arc<Berth>) {
         let index = berth.post;
         self.posts[index] = Some(Post {
-            places: berth.concurrency,
+            places: berth.places(),
             berth,
             held: 0,
             nanos: 0,
@@ -298,6 +298,14 @@ impl Scheduler {
         }
         self.list_asker(load.post);
         self.relist(load.post);
+    }
+
+    /// How many calls a worker gets at a time, from now on.
+    pub(crate) fn set_places(&mut self, berth: &Arc<Berth>, places: usize) {
+        if let Some(post) = self.own_post(berth) {
+            post.places = places;
+            self.relist(berth.post);
+        }
     }
 
     /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.

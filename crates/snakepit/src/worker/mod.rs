@@ -12,7 +12,7 @@ mod vitals;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -28,6 +28,7 @@ use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
 use crate::custody::{self, WorkerId};
 use crate::pool;
+use crate::supervision::limit::{AdaptiveLimit, Outcome};
 use crate::supervision::recycling::Term;
 
 /// A worker's place in its pool, from ready to gone.
@@ -46,6 +47,8 @@ pub(crate) struct Berth {
     calls: AtomicU64,
     /// How long it may serve.
     pub(crate) term: Term,
+    /// How many calls it gets at a time, where that is found out.
+    pub(crate) limit: Option<Mutex<AdaptiveLimit>>,
     /// Calls by command since the last look, where memory is watched.
     counts: Option<Mutex<HashMap<Arc<str>, u64>>>,
     /// It is gone after its first call.
@@ -73,6 +76,8 @@ pub(crate) struct Made {
     pub(crate) slot: usize,
     pub(crate) device: Option<Arc<str>>,
     pub(crate) term: Term,
+    /// The fewest calls that it gets at a time, if the number is found out.
+    pub(crate) fewest: Option<usize>,
     pub(crate) counts_commands: bool,
     pub(crate) began_at: Instant,
 }
@@ -112,9 +117,12 @@ impl Berth {
             slot: made.slot,
             device: made.device,
             term: made.term,
+            limit: made.fewest.map(|fewest| Mutex::new(AdaptiveLimit::new(fewest, made.concurrency))),
             counts: made.counts_commands.then(Mutex::default),
-            // One that serves a single call is sent nothing ahead.
-            tells_what_it_started: handle.introduction().tells_what_it_started && !made.serves_one,
+            // Nothing is sent ahead to one that serves a single call, or no more than it should do at a time.
+            tells_what_it_started: handle.introduction().tells_what_it_started
+                && !made.serves_one
+                && made.fewest.is_none(),
             handle,
             output,
             calls: AtomicU64::new(0),
@@ -138,23 +146,34 @@ impl Berth {
     /// A call is about to be given to it. Says whether it is worn by that.
     pub(crate) fn count(&self, command: &Arc<str>) -> bool {
         if let Some(counts) = &self.counts {
-            *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(Arc::clone(command)).or_default() +=
-                1;
+            *locked(counts).entry(Arc::clone(command)).or_default() += 1;
         }
         self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.term.calls()
     }
 
     /// How often each command was called since this was asked last.
     pub(crate) fn take_counts(&self) -> HashMap<Arc<str>, u64> {
-        let take = |counts: &Mutex<HashMap<_, _>>| {
-            std::mem::take(&mut *counts.lock().unwrap_or_else(PoisonError::into_inner))
-        };
+        let take = |counts: &Mutex<HashMap<_, _>>| std::mem::take(&mut *locked(counts));
         self.counts.as_ref().map_or_else(HashMap::new, take)
     }
 
-    /// A call was given to it.
-    pub(crate) fn takes(&self) {
-        self.in_hand.fetch_add(1, Ordering::Relaxed);
+    /// How many calls it gets at a time.
+    pub(crate) fn places(&self) -> usize {
+        self.limit.as_ref().map_or(self.concurrency, |limit| locked(limit).limit())
+    }
+
+    /// A call that it was given then, as one of so many, ends. Says how many it gets at a time if that changes.
+    pub(crate) fn learn_limit(&self, since: Instant, beside: usize) -> Option<usize> {
+        let mut limit = locked(self.limit.as_ref()?);
+        let (before, now) = (limit.limit(), Instant::now());
+        let beside = beside.max(self.in_hand.load(Ordering::Relaxed));
+        limit.sample(now.saturating_duration_since(since), beside, Outcome::Answered, now);
+        Some(limit.limit()).filter(|after| *after != before)
+    }
+
+    /// A call was given to it: how many it has now.
+    pub(crate) fn takes(&self) -> usize {
+        self.in_hand.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A call has left it.
@@ -253,4 +272,8 @@ impl Berth {
         let known = autopsy.wait_for(Option::is_some).await.ok()?;
         known.clone()
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -61,6 +61,7 @@ impl Birth {
             slot: self.slot,
             device: self.device.clone(),
             term: Term::draw(&config.recycling, || Chance::draw().number()),
+            fewest: config.fewest_at_a_time,
             counts_commands: config.recycling.max_rss.is_some(),
             began_at,
         };
