@@ -13,6 +13,7 @@ mod reference;
 mod scheduler;
 mod session;
 mod slot;
+mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,6 +32,7 @@ pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 pub(crate) use slot::Slot;
+pub use stats::{CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
 
 use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;

@@ -193,7 +193,7 @@ impl PoolRef {
             workers: scheduler.berths().map(worker).collect(),
             queued: scheduler.depth(),
             in_flight: scheduler.held(),
-            sessions: self.shared.sessions.list().len(),
+            sessions: self.shared.sessions.count(),
             trouble,
         }
     }

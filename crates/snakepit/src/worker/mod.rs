@@ -191,7 +191,12 @@ impl Berth {
 
     /// Whether it has a call.
     pub(crate) fn holds_calls(&self) -> bool {
-        self.in_hand.load(Ordering::SeqCst) > 0
+        self.calls_in_hand() > 0
+    }
+
+    /// How many calls it has.
+    pub(crate) fn calls_in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::SeqCst)
     }
 
     /// Until it holds no more than so many calls.

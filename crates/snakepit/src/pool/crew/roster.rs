@@ -7,32 +7,32 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 use super::life::{Birth, Left, tell_of_session_end};
-use super::reload::{Reload, ReloadError};
+use super::reload::Reload;
 use super::rounds::{Notes, Seen};
 use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::{Run, Tier};
-use crate::pool::{Health, PoolEvent, Shared};
+use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::{Term, Why};
-use crate::supervision::restarts::{Life, RestartLog, Start};
+use crate::supervision::restarts::{RestartLog, Start};
 use crate::supervision::sizing::{Sizer, Sizing};
-use crate::supervision::taint::fault::fault_of;
 use crate::supervision::taint::{AllTainted, Place, Slots};
-use crate::worker::{Autopsy, Berth, Ending, Order};
+use crate::worker::{Berth, Order};
 
 /// A worker that lives shorter than this, and answers nothing, has failed as if it had not started.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
+pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// How often a crew in trouble looks whether its newest worker serves.
 const PROOF: Duration = Duration::from_millis(20);
 
@@ -53,7 +53,7 @@ pub(super) struct Member {
     pub(super) term: Term,
     pub(super) notes: Notes,
     /// It has answered a call, or lived long enough to be believed.
-    proved: bool,
+    pub(super) proved: bool,
 }
 
 /// Why a worker is to be replaced.
@@ -65,22 +65,28 @@ pub(super) enum Due {
 
 impl Due {
     fn reason(self) -> Reason {
-        Reason::Replaced(match self {
-            Self::Worn(why) => why.to_string(),
-            Self::Reload => "the pool was reloaded".into(),
-        })
+        Reason::Replaced(self.to_string())
+    }
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worn(why) => why.fmt(f),
+            Self::Reload => f.write_str("the pool was reloaded"),
+        }
     }
 }
 
 pub(super) struct Roster {
     pub(super) shared: Arc<Shared>,
-    run: Option<Run>,
+    pub(super) run: Option<Run>,
     pub(super) generation: Arc<Generation>,
     pub(super) next_generation: u64,
     pub(super) target: usize,
     /// Nobody is started before the first call.
-    asleep: bool,
-    next_name: u64,
+    pub(super) asleep: bool,
+    pub(super) next_name: u64,
     pub(super) news: mpsc::UnboundedSender<News>,
     /// Decides how many there should be, if the load is to decide.
     pub(super) sizer: Option<Sizer>,
@@ -88,21 +94,21 @@ pub(super) struct Roster {
     pub(super) looked_at: Instant,
     /// Calls of those that are gone.
     pub(super) buried_calls: u64,
-    tasks: JoinSet<Left>,
+    pub(super) tasks: JoinSet<Left>,
     /// The generation of each worker that starts, by its task.
     pub(super) starting: HashMap<Id, u64>,
     /// Where each worker runs, from its start to its end, by its task.
-    places: HashMap<Id, Place>,
-    slots: Slots,
+    pub(super) places: HashMap<Id, Place>,
+    pub(super) slots: Slots,
     pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
     pub(super) leaving: Vec<Arc<Berth>>,
     pub(super) reload: Option<Reload>,
-    stopping: watch::Sender<bool>,
-    restarts: RestartLog,
-    pause_until: Option<Instant>,
-    trouble: Option<Arc<str>>,
-    first: Option<oneshot::Sender<Result<(), StartError>>>,
+    pub(super) stopping: watch::Sender<bool>,
+    pub(super) restarts: RestartLog,
+    pub(super) pause_until: Option<Instant>,
+    pub(super) trouble: Option<Arc<str>>,
+    pub(super) first: Option<oneshot::Sender<Result<(), StartError>>>,
 }
 
 impl Roster {
@@ -165,6 +171,7 @@ impl Roster {
                     Some(Directive::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
+                    Some(Directive::Roll(reply)) => drop(reply.send(self.roll())),
                     Some(Directive::Reload(pool, reply)) => self.begin_reload(pool, reply),
                     Some(Directive::Stop(done)) => {
                         self.stop(news).await;
@@ -217,7 +224,7 @@ impl Roster {
     }
 
     /// How many are to serve while some of them are being replaced.
-    fn wanted(&self) -> usize {
+    pub(super) fn wanted(&self) -> usize {
         let due = self.serving.values().filter(|member| member.due.is_some()).count();
         self.target() + due.min(self.generation.config.replace_at_once)
     }
@@ -324,29 +331,6 @@ impl Roster {
         }
     }
 
-    fn tell_health(&mut self) {
-        let health = if self.serving.len() >= self.target() {
-            if let Some(first) = self.first.take() {
-                let _ = first.send(Ok(()));
-            }
-            Health::Ready(self.target)
-        } else if let Some(reason) = self.trouble.clone() {
-            let serving = self.serving.len();
-            if self.restarts.is_degraded() {
-                Health::Degraded { serving, reason }
-            } else {
-                Health::Short { serving, reason }
-            }
-        } else {
-            Health::Starting
-        };
-        self.shared.health.send_if_modified(|current| {
-            let changed = *current != health;
-            *current = health;
-            changed
-        });
-    }
-
     pub(super) fn resize(&mut self, workers: usize) {
         if workers != self.target {
             self.shared.announce(PoolEvent::Resized { from: self.target, to: workers });
@@ -382,7 +366,7 @@ impl Roster {
         chosen.map(mark).count()
     }
 
-    fn hear(&mut self, news: News) {
+    pub(super) fn hear(&mut self, news: News) {
         match news {
             News::Serving(task, berth) => {
                 self.starting.remove(&task);
@@ -403,109 +387,6 @@ impl Roster {
                 }
             }
         }
-    }
-
-    fn bury(&mut self, left: Result<(Id, Left), JoinError>) {
-        let task = left.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
-        let place = self.places.remove(&task);
-        if let (Some(place), Ok((_, Left::Ended { ending: Ending::Untold { autopsy, .. }, .. }))) =
-            (&place, &left)
-        {
-            self.look_for_taint(place, autopsy);
-        }
-        if let Some(place) = place {
-            self.slots.give_back(place);
-        }
-        let Ok((_, left)) = left else {
-            self.starting.remove(&task);
-            return;
-        };
-        let failure = match left {
-            Left::NotStarted { generation, error } => {
-                self.starting.remove(&task);
-                let said = error.to_string();
-                self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
-                if let Some(first) = self.first.take() {
-                    let _ = first.send(Err(error));
-                }
-                if generation == self.generation.number
-                    && let Some(reload) = self.reload.take()
-                {
-                    return self.abort_reload(reload, &said);
-                }
-                Some((said, Life::Short))
-            }
-            Left::Ended { berth, ending } => {
-                // Its index may belong to another one by now.
-                if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
-                    self.serving.remove(&berth.post);
-                }
-                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
-                self.buried_calls += berth.calls_given();
-                let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
-                match ending {
-                    Ending::Told => {
-                        self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
-                        None
-                    }
-                    Ending::Untold { autopsy, answered } => {
-                        let said = autopsy.to_string();
-                        self.shared.announce(PoolEvent::WorkerDied { autopsy });
-                        Some((said, if lived || answered { Life::Served } else { Life::Short }))
-                    }
-                }
-            }
-        };
-        let Some((reason, life)) = failure else { return };
-        let reason: Arc<str> = reason.into();
-        let was_degraded = self.restarts.is_degraded();
-        self.restarts.failed(Instant::now(), life, Chance::draw());
-        if self.restarts.is_degraded() && !was_degraded {
-            self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
-        }
-        self.trouble = Some(reason);
-    }
-
-    /// The place that a worker died of is not used for a while.
-    fn look_for_taint(&mut self, place: &Place, autopsy: &Autopsy) {
-        let policy = &self.generation.config.taint;
-        let Some(fault) = fault_of(autopsy, &policy.patterns) else { return };
-        let shown = match &place.device {
-            Some(device) => format!("device {device}"),
-            None => format!("slot {}", place.slot),
-        };
-        self.slots.taint(place, fault.clone(), Instant::now());
-        self.shared.announce(PoolEvent::Tainted { place: shown, fault, lasts: policy.lasts });
-    }
-
-    /// Ends every worker, whatever it has.
-    async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
-        self.shared.shut();
-        drop(self.first.take());
-        if let Some(reload) = self.reload.take() {
-            let _ = reload.reply.send(Err(ReloadError::Stopped));
-        }
-        while let Ok(heard) = news.try_recv() {
-            self.hear(heard);
-        }
-        self.stopping.send_replace(true);
-        self.end_all();
-        loop {
-            tokio::select! {
-                Some(News::Serving(_, berth)) = news.recv() => {
-                    berth.order(Order::End(Reason::Stopped));
-                }
-                left = self.tasks.join_next() => if left.is_none() {
-                    self.shared.health.send_replace(Health::Stopped);
-                    return;
-                },
-            }
-        }
-    }
-
-    fn end_all(&self) {
-        let all = self.serving.values().map(|member| &member.berth).chain(&self.leaving);
-        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
     }
 }
 
