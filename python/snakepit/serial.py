@@ -65,6 +65,7 @@ class Serial(Runner):
         self.life = life
         self.commands = life.registry.commands
         self.slate = life.slate
+        self.finished = 0
         self.limit = connection.max_frame
         self.postman = Postman(connection)
         self.draining = False
@@ -100,12 +101,14 @@ class Serial(Runner):
         plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
+        postman = self.postman
         texts = _TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
             if queue:
                 word, call, kept, self.arrived = queue.popleft()
                 self.start(word, call, memoryview(kept))
+                before = monotonic()
                 continue
             pos = connection.pos
             room = connection.end - pos - HEADER_SIZE
@@ -124,29 +127,39 @@ class Serial(Runner):
                         continue
                     try:
                         if length <= SMALL:
-                            message = codec.read_small(connection.view[pos:stop])
+                            # A copy of a few bytes costs less than another view of them.
+                            message = codec.read_small(connection.buf[pos:stop])
                         else:
                             message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
                         self.start(word, call, connection.view[pos:stop])
                         continue
-                    if parts:
-                        self.hold(message)
                     try:
                         name, args, left = message
                         command = plain[name]
-                        if stages or left is not None and self.arrived + left / 1000 <= monotonic():
+                        # `before` is the end of the call before, or the read: as good as a look at the clock.
+                        if stages or left is not None and self.arrived + left / 1000 <= before:
                             raise LookupError
                     except (LookupError, TypeError, ValueError):
+                        if parts:
+                            self.hold(message)
                         self.serve(call, message)
                         frame = None
                     else:
+                        if parts and (command.peak > QUICK or not postman.awake or len(parts) > MOST_PARTS):
+                            self.hold(message)
                         # What `serve` does, without what a plain call of a known command does not need.
                         self.message = message
                         self.context = frame = None
                         try:
                             slate[0] = self.call = call
-                            if command.is_direct and type(args) is dict:
+                            only = command.only
+                            if only is not None and type(args) is dict and len(args) == 1 and only in args:
+                                value = args[only]
+                                if command.checks and type(value) not in command.checks[0][1]:
+                                    value = command.fit(only, value)
+                                value = command.function(value)
+                            elif command.is_direct and type(args) is dict:
                                 for key, accepted in command.checks:
                                     if key in args and type(args[key]) not in accepted:
                                         args[key] = command.fit(key, args[key])
@@ -171,7 +184,7 @@ class Serial(Runner):
                                 frame = pack_header(len(encoded), _RESULT, call) + encoded
                             else:
                                 connection.post(_RESULT, call, encoded)
-                        slate[2] += 1
+                        self.finished = slate[2] = self.finished + 1
                     if length != room:
                         # More was there when this call began: what it took tells whether answers may wait for it.
                         now = monotonic()
@@ -307,7 +320,7 @@ class Serial(Runner):
         self.call = 0
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
-        self.slate[2] += 1
+        self.finished = self.slate[2] = self.finished + 1
 
     def fail(self, call: int, error: BaseException) -> None:
         """Answers with the error."""
