@@ -217,8 +217,14 @@ class Serial(Runner):
             if codec.due:
                 codec.accelerate()
             if room != -HEADER_SIZE or connection.size != BASE_SIZE:
-                connection.fill()
-                self.arrived = before = connection.arrived
+                large = connection.take_large() if room == -HEADER_SIZE else None
+                if large is None:
+                    connection.fill()
+                    self.arrived = before = connection.arrived
+                else:
+                    self.arrived = connection.arrived
+                    self.start(*large)
+                    before = monotonic()
                 continue
             # Everything was consumed, and the buffer has its usual size: `fill` in short.
             try:
@@ -230,17 +236,17 @@ class Serial(Runner):
             if not connection.end:
                 connection.gone()
 
-    def start(self, word: int, call: int, payload: memoryview) -> None:
-        """One frame that is not a small call, or that was kept while another call ran."""
+    def start(self, word: int, call: int, payload: memoryview, bodies: "Optional[bytes]" = None) -> None:
+        """One frame that is not a small call, or that was kept while another call ran. `bodies`: they came apart."""
         kind = word >> 8 & 0xFF
         if kind != CALL and kind != CALLS:
             self.waits.take(word, call, payload)
             return
-        bodies = None
-        if word >> 16:
-            payload, bodies = split_bodies(payload)
+        beside: "Any" = bodies
+        if word >> 16 and bodies is None:
+            payload, beside = split_bodies(payload)
         try:
-            message = self.codec.decode(payload, bodies, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
+            message = self.codec.decode(payload, beside, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
         except BadPayload as bad:
             self.fail(call, bad)
             return
@@ -318,6 +324,7 @@ class Serial(Runner):
 
     def over(self, call: int) -> None:
         self.call = 0
+        self.message = None  # large arguments are not kept until the next call
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
         self.finished = self.slate[2] = self.finished + 1
