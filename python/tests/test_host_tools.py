@@ -12,7 +12,7 @@ SOURCE = """
 
     @snakepit.command
     def ask_by_position():
-        return snakepit.context().host.call("lookup", 1, b"two" * 3000)
+        return snakepit.context().host.call("lookup", 1, b"two" * 6000)
 
     @snakepit.command
     def ask_badly():
@@ -178,14 +178,14 @@ def a_tool_of_the_host_is_called_and_answers(worker):
         call = worker.start(name, x="k")
         asked = worker.expect("HOST_CALL", call).value
         assert asked[1:] == ["lookup", {"key": "k"}]
-        worker.send("HOST_RESULT", call, [asked[0], {"found": b"x" * 5000}])
-        assert worker.expect("RESULT", call).value == {"found": b"x" * 5000}
+        worker.send("HOST_RESULT", call, [asked[0], {"found": b"x" * 20000}])
+        assert worker.expect("RESULT", call).value == {"found": b"x" * 20000}
 
 
 def the_arguments_of_a_tool_go_by_position_or_by_name(worker):
     call = worker.start("ask_by_position")
     asked = worker.expect("HOST_CALL", call)
-    assert asked.value[1:] == ["lookup", [1, b"two" * 3000]]
+    assert asked.value[1:] == ["lookup", [1, b"two" * 6000]]
     assert asked.flags == 1
     worker.send("HOST_RESULT", call, [asked.value[0], None])
     worker.expect("RESULT", call)
