@@ -67,6 +67,10 @@ class Bodied:
         self.raws = raws
         self.size = size
 
+    def __len__(self) -> int:
+        """The length of the payload."""
+        return 4 + len(self.head) + self.size
+
 
 def type_name(value: "Any") -> str:
     """The type's name, qualified unless it is a builtin."""

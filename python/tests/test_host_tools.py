@@ -40,6 +40,10 @@ SOURCE = """
         return sum(snakepit.context().host.stream("rows", 5))
 
     @snakepit.command
+    def lengths():
+        return [len(item) for item in snakepit.context().host.stream("blobs")]
+
+    @snakepit.command
     def first():
         for item in snakepit.context().host.stream("rows"):
             return item
@@ -142,6 +146,10 @@ ASYNC = """
         return sum([item async for item in snakepit.context().host.stream("rows", 5)])
 
     @snakepit.command
+    async def alengths():
+        return [len(item) async for item in snakepit.context().host.stream("blobs")]
+
+    @snakepit.command
     async def acatches():
         try:
             await snakepit.context().host.call("lookup")
@@ -213,12 +221,14 @@ def a_tool_can_stream_and_gets_credit_back(worker):
         call = worker.start(name)
         number, tool, args, options = worker.expect("HOST_CALL", call).value
         assert (tool, args) == ("rows", [5])
-        credit = options["stream"]
+        credit, room = options["stream"]
         sent = 0
         for item in range(300):
             if sent == credit:
                 more = worker.expect("HOST_CREDIT", call).value
                 assert more[0] == number
+                # Of each item: the array, two small numbers of one to three bytes.
+                assert more[1] * 3 <= more[2] <= more[1] * 5
                 credit += more[1]
             worker.send("HOST_ITEM", call, [number, item])
             sent += 1
@@ -227,6 +237,28 @@ def a_tool_can_stream_and_gets_credit_back(worker):
         while frame.kind == "HOST_CREDIT":
             frame = worker.receive()
         assert (frame.kind, frame.value) == ("RESULT", sum(range(300)))
+
+
+def a_tool_that_streams_large_items_gets_its_bytes_back(worker):
+    for name in flavours(worker, "lengths"):
+        call = worker.start(name)
+        number, _, _, options = worker.expect("HOST_CALL", call).value
+        items, room = options["stream"]
+        size = room // 4
+        left = room
+        for _ in range(20):
+            while left <= 0:
+                assert (more := worker.expect("HOST_CREDIT", call).value)[0] == number
+                left += more[2]
+            frame = worker.frame("HOST_ITEM", call, [number, bytes(size)])
+            left -= len(frame) - 16
+            worker.send_bytes(frame)
+        worker.send("HOST_END", call, [number])
+        while (frame := worker.receive()).kind == "HOST_CREDIT":
+            left += frame.value[2]
+        assert (frame.kind, frame.value) == ("RESULT", [size] * 20)
+        # All was given back, except for the last half at most.
+        assert room // 2 < left <= room
 
 
 def a_stream_of_a_tool_that_is_left_early_is_cancelled(worker):

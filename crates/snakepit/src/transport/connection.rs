@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -20,9 +21,13 @@ use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
 use super::reader;
 use super::slate::Slate;
-use crate::call::{Call, CallError, CallId, Input, RemoteError};
+use super::tools::Credit;
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::value::{Encoded, write};
 use crate::worker::Output;
+
+/// How many bytes may wait to be written before streams wait, too.
+const ROOM: usize = 1024 * 1024;
 
 /// What a worker's first answer was.
 #[derive(Debug)]
@@ -46,8 +51,8 @@ pub(super) struct Held {
 pub(super) struct ToolRun {
     call: u64,
     task: AbortHandle,
-    /// How many more items may be sent.
-    pub(super) credit: Arc<Semaphore>,
+    /// What its stream may still send.
+    pub(super) credit: Arc<Credit>,
 }
 
 /// Numbers that are spread well enough as they are.
@@ -83,6 +88,8 @@ pub(super) struct State {
     /// Memory of the last write, for the next.
     spare: Outbox,
     writer: Writer,
+    /// Somebody waits until the outbox is taken.
+    wants_room: bool,
     next_turn: u64,
     /// The latest turn that was answered.
     answered: u64,
@@ -113,6 +120,8 @@ pub(crate) struct Connection {
     socket: OwnedWriteHalf,
     state: Mutex<State>,
     wake_writer: Notify,
+    /// The outbox was taken, and somebody waited for it.
+    room: Notify,
     closed: watch::Sender<Option<Arc<str>>>,
     slate: Slate,
     pub(super) output: Arc<Output>,
@@ -137,6 +146,7 @@ impl Connection {
             socket,
             state: Mutex::new(state),
             wake_writer: Notify::new(),
+            room: Notify::new(),
             closed: watch::Sender::new(None),
             slate,
             output,
@@ -192,11 +202,21 @@ impl Connection {
         self.see_to_outbox(state, alone);
     }
 
+    /// Asks the worker to end a call: 1 asks, 2 interrupts.
+    pub(crate) fn cancel(&self, call: CallId, stage: u64) {
+        self.tell_about(call, Kind::Cancel, |out| write::uint(out, stage));
+    }
+
+    /// Lets a stream send so much more.
+    pub(crate) fn grant(&self, call: CallId, more: Portion) {
+        self.tell_about(call, Kind::Credit, |out| messages::write_portion(out, more));
+    }
+
     /// Sends a frame about a call, if the worker still has it.
-    pub(crate) fn tell_about(&self, call: CallId, kind: Kind, number: u64) {
+    fn tell_about(&self, call: CallId, kind: Kind, payload: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if state.calls.contains_key(&call.get()) {
-            state.outbox.frame(kind, call.get(), |out| write::uint(out, number));
+            state.outbox.frame(kind, call.get(), payload);
             self.see_to_outbox(state, true);
         }
     }
@@ -211,6 +231,23 @@ impl Connection {
         let mut state = self.state();
         state.outbox.frame(kind, call, payload);
         self.see_to_outbox(state, true);
+    }
+
+    /// Until little enough waits to be written for a stream to go on: a worker that grants credit and does not read
+    /// costs this much, not more.
+    pub(super) async fn has_room(&self) {
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            {
+                let mut state = self.state();
+                if state.outbox.len() < ROOM {
+                    return;
+                }
+                state.wants_room = true;
+            }
+            room.await;
+        }
     }
 
     fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
@@ -241,7 +278,11 @@ impl Connection {
             state.writer = Writer::Writing;
             let spare = std::mem::take(&mut state.spare);
             let mut batch = std::mem::replace(&mut state.outbox, spare);
+            let wants_room = std::mem::take(&mut state.wants_room);
             drop(state);
+            if wants_room {
+                self.room.notify_waiters();
+            }
             let complete = self.write(&mut batch);
             let mut state = self.state();
             if complete {
@@ -327,7 +368,7 @@ impl Connection {
         Some(held.call)
     }
 
-    pub(super) fn add_tool(state: &mut State, id: u64, call: u64, task: AbortHandle, credit: Arc<Semaphore>) {
+    pub(super) fn add_tool(state: &mut State, id: u64, call: u64, task: AbortHandle, credit: Arc<Credit>) {
         state.tools.insert(id, ToolRun { call, task, credit });
     }
 

@@ -29,6 +29,11 @@ impl Outbox {
         self.pieces.is_empty() && self.tail.len() == self.written
     }
 
+    /// How many bytes there are, of an outbox that nobody writes yet.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum::<usize>() + self.tail.len()
+    }
+
     /// Adds a frame without bodies; `payload` appends to what it is given.
     pub(crate) fn frame(&mut self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.tail.len();

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
-use crate::call::{Call, RemoteError};
-use crate::tool::ToolAnswer;
-use crate::value::{Encoded, Map, Value, ValueError, write};
+use super::tools;
+use crate::call::{Call, Portion, RemoteError};
+use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
@@ -138,14 +136,13 @@ fn frame(
         }
         Kind::HostCall => {
             let (id, tool, args, options) = messages::read_host_call(&payload).map_err(unreadable)?;
-            host_call(connection, state, header.call, id, &tool, args, options.stream);
+            let stream = options.stream.map(|(items, bytes)| Portion { items, bytes });
+            tools::start(connection, state, header.call, id, &tool, args, stream);
         }
         Kind::HostCredit => {
-            let (id, items): (u64, u32) = payload.decode().map_err(unreadable)?;
+            let (id, items, bytes): (u64, u32, u64) = payload.decode().map_err(unreadable)?;
             if let Some(tool) = state.tools.get(&id) {
-                tool.credit.add_permits(
-                    (items as usize).min(Semaphore::MAX_PERMITS / 2 - tool.credit.available_permits()),
-                );
+                tool.credit.add(Portion { items, bytes });
             }
         }
         Kind::HostCancel => {
@@ -191,8 +188,10 @@ fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {
     let Some(credit) = held.call.stream_credit() else {
         return Err(format!("it sent a stream for call {call}, which asked for none"));
     };
-    if held.call.send_item(item) > credit as usize {
-        return Err(format!("it sent more items for call {call} than it had credit for"));
+    let unread = held.call.send_item(item);
+    if unread.reaches(credit) {
+        let what = if unread.items >= credit.items { "items" } else { "bytes" };
+        return Err(format!("it sent more {what} for call {call} than it had credit for"));
     }
     Ok(())
 }
@@ -223,83 +222,4 @@ fn read_error(error: &Encoded) -> RemoteError {
             format!("the worker failed, with an error that cannot be read: {unreadable}"),
         )
     })
-}
-
-/// Runs a tool beside the connection, and sends what comes of it.
-fn host_call(
-    connection: &Arc<Connection>,
-    state: &mut State,
-    call: u64,
-    id: u64,
-    tool: &str,
-    args: Encoded,
-    stream: Option<u32>,
-) {
-    let Some(held) = state.calls.get(&call) else { return };
-    let asked = held.call.ask(tool, args);
-    let credit = Arc::new(Semaphore::new(stream.unwrap_or(0) as usize));
-    let granted = Arc::clone(&credit);
-    let connection = Arc::clone(connection);
-    let task = tokio::spawn(async move {
-        let outcome = asked.await;
-        match outcome {
-            Ok(ToolAnswer::Value(value)) if stream.is_some() => {
-                send_with_id(&connection, Kind::HostItem, call, id, &value);
-                send_id(&connection, Kind::HostEnd, call, id);
-            }
-            Ok(ToolAnswer::Value(value)) => send_with_id(&connection, Kind::HostResult, call, id, &value),
-            Ok(ToolAnswer::Stream(_)) if stream.is_none() => {
-                send_error(
-                    &connection,
-                    call,
-                    id,
-                    &RemoteError::new("streaming", "the tool streams: use host.stream"),
-                );
-            }
-            Ok(ToolAnswer::Stream(mut items)) => loop {
-                match granted.acquire().await {
-                    Ok(permit) => permit.forget(),
-                    Err(_) => return,
-                }
-                match items.next().await {
-                    Some(Ok(item)) => send_with_id(&connection, Kind::HostItem, call, id, &item),
-                    Some(Err(error)) => break send_error(&connection, call, id, &error),
-                    None => break send_id(&connection, Kind::HostEnd, call, id),
-                }
-            },
-            Err(error) => send_error(&connection, call, id, &error),
-        }
-        Connection::end_tool(&mut connection.state(), id);
-    });
-    Connection::add_tool(state, id, call, task.abort_handle(), credit);
-}
-
-fn send_with_id(connection: &Connection, kind: Kind, call: u64, id: u64, value: &Encoded) {
-    match messages::with_id(id, value) {
-        // The worker would refuse it, and be lost with all that it has.
-        Ok(payload) if payload.payload_len() > connection.max_frame => {
-            let message = format!(
-                "the tool's answer is {} bytes long, and max_frame is {}",
-                payload.payload_len(),
-                connection.max_frame
-            );
-            send_error(connection, call, id, &RemoteError::new("bad_value", message));
-        }
-        Ok(payload) => connection.send(kind, call, &payload),
-        Err(error) => send_error(connection, call, id, &RemoteError::new("bad_value", error.to_string())),
-    }
-}
-
-fn send_error(connection: &Connection, call: u64, id: u64, error: &RemoteError) {
-    let told = Encoded::encode(&(id, error));
-    if let Ok(told) = told {
-        connection.send(Kind::HostError, call, &told);
-    }
-}
-
-fn send_id(connection: &Connection, kind: Kind, call: u64, id: u64) {
-    connection.send_frame(kind, call, |out| {
-        write::array_header(out, 1);
-        write::uint(out, id);
-    });
 }

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL = 2, 3, 4, 5, 6, 7, 8, 10
+READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT = 2, 3, 4, 5, 6, 7, 8, 10, 15
 LOG, DRAIN, BYE, CALLS, RESULTS = 17, 22, 23, 24, 25
 
 sock = socket.socket(fileno=int(os.environ["SNAKEPIT_FD"]))
@@ -130,6 +130,7 @@ ANSWERS = {
     "error_of_nobody": lambda n: frame(ERROR, 0, b"\x80"),
     "unreadable_error": lambda n: frame(ERROR, n, b"\x93\x01\x02\x03"),
     "unreadable_tool_call": lambda n: frame(HOST_CALL, n, b"\xc0"),
+    "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
 }
 
@@ -225,6 +226,16 @@ def few_results():
 def says_bye_early():
     send(ready(), frame(BYE))
     sock.close()
+    forever()
+
+
+def greedy():
+    """Takes a stream of a tool with credit without end, and reads none of it."""
+    send(ready())
+    number, _ = call()
+    credit = b"\x92\xce" + struct.pack(">I", 0xFFFFFFFF) + b"\xcf" + struct.pack(">Q", 0xFFFFFFFFFFFFFFFF)
+    send(frame(HOST_CALL, number, b"\x94\x01" + text("endless") + b"\x80\x81" + text("stream") + credit))
+    send(frame(HOST_CREDIT, number, b"\x93\x01" + credit[1:]))
     forever()
 
 
