@@ -5,6 +5,7 @@ import { Writer, splitPayload } from './values.mjs';
 export const VERSION = 1;
 const HEADER = 16;
 const BODIES = 1;
+const MORE = 2;
 /** HELLO says how long a frame may be; it is not long itself. */
 const LONGEST_HELLO = 1 << 20;
 
@@ -40,7 +41,8 @@ export class FrameReader {
       const [version, kind, flags] = [header[4], header[5], header.readUInt16LE(6)];
       if (version !== VERSION) throw new Fault(`a frame of version ${version}; this worker speaks version ${VERSION}`);
       if (kind < KIND.HELLO || kind > KIND.FAULT) throw new Fault(`a frame of unknown kind ${kind}`);
-      if (flags & ~BODIES) throw new Fault(`a frame with unknown flags ${flags}`);
+      const known = kind === KIND.RESULTS ? BODIES | MORE : BODIES;
+      if (flags & ~known) throw new Fault(`a frame with unknown flags ${flags}`);
       if (length > this.maxFrame) throw new Fault(`a frame of ${length} bytes; ${this.maxFrame} are allowed`);
       if (this.#size < HEADER + length) return;
       const whole = this.#peek(HEADER + length);
@@ -50,7 +52,7 @@ export class FrameReader {
       const payload = whole.subarray(HEADER);
       const bodies = (flags & BODIES) !== 0;
       if (bodies) checkHead(payload);
-      this.#receive({ kind, call: whole.readBigUInt64LE(8), bodies, payload });
+      this.#receive({ kind, call: whole.readBigUInt64LE(8), bodies, more: (flags & MORE) !== 0, payload });
     }
   }
 
@@ -69,13 +71,13 @@ function checkHead(payload) {
   }
 }
 
-/** The pieces of a frame around a payload that a Writer has finished. */
-export function frameOf(kind, call, { pieces, length, bodies }) {
+/** The pieces of a frame around a payload that a Writer has finished. `more`: RESULTS that another frame goes on with. */
+export function frameOf(kind, call, { pieces, length, bodies }, more = false) {
   const header = Buffer.alloc(HEADER);
   header.writeUInt32LE(length, 0);
   header[4] = VERSION;
   header[5] = kind;
-  header.writeUInt16LE(bodies ? BODIES : 0, 6);
+  header.writeUInt16LE((bodies ? BODIES : 0) | (more ? MORE : 0), 6);
   header.writeBigUInt64LE(call, 8);
   return [header, ...pieces];
 }

@@ -31,9 +31,9 @@ export class Host {
     });
   }
 
-  #push({ kind, call, bodies, payload }) {
+  #push({ kind, call, bodies, more, payload }) {
     const value = payload.length === 0 ? undefined : Reader.payload(payload, bodies, 2);
-    this.#frames.push({ kind, call, bodies, value });
+    this.#frames.push({ kind, call, bodies, ...(more ? { more } : {}), value });
     this.#waiting?.();
   }
 

@@ -260,26 +260,20 @@ class Worker {
   }
 
   async #runMany(call, list) {
-    const writer = new Writer();
-    writer.array(list.length);
+    const results = new Results(this.#reader.maxFrame, (payload, more) => {
+      this.#write(frameOf(KIND.RESULTS, call.id, payload, more));
+    });
     let started = 0;
     for (const args of list) {
       this.#slate.startOfMany((started += 1));
-      const mark = writer.mark();
-      writer.array(2);
       try {
         if (call.cancelled) throw new Cancelled();
-        const result = await this.#invoke(call, args);
-        writer.value(true);
-        writer.value(result, 'result');
+        results.good(await this.#invoke(call, args));
       } catch (error) {
-        writer.reset(mark);
-        writer.array(2);
-        writer.value(false);
-        writer.value(errorMap(error));
+        results.bad(errorMap(error));
       }
     }
-    this.#sendWritten(KIND.RESULTS, call.id, writer);
+    results.end();
   }
 
   // ---------------------------------------------------------------------------------------------- streams
@@ -351,6 +345,74 @@ function distance(a, b) {
     row = next;
   }
   return row[b.length];
+}
+
+/** The entries of many calls. They are sent when the next one does not fit into the frame with them. */
+class Results {
+  #limit;
+  #send;
+  #writer;
+  #array;
+  #count;
+
+  constructor(limit, send) {
+    this.#limit = limit;
+    this.#send = send;
+    this.#open();
+  }
+
+  #open() {
+    this.#writer = new Writer();
+    this.#array = this.#writer.openArray();
+    this.#count = 0;
+  }
+
+  #close(more) {
+    this.#writer.closeArray(this.#array, this.#count);
+    this.#send(this.#writer.finish(), more);
+  }
+
+  good(result) {
+    this.#add(true, result, 'result');
+  }
+
+  bad(map) {
+    try {
+      this.#add(false, map);
+    } catch {
+      this.#add(false, { kind: map.kind, type: map.type, message: map.message.slice(0, this.#limit / 16) });
+    }
+  }
+
+  /** Throws BadValue if it cannot be sent at all. */
+  #add(well, value, path) {
+    if (this.#fits(well, value, path)) return;
+    if (this.#count > 0) {
+      this.#close(true);
+      this.#open();
+      if (this.#fits(well, value, path)) return;
+    }
+    throw new BadValue(`longer than a frame, which holds ${this.#limit} bytes`, path);
+  }
+
+  #fits(well, value, path) {
+    const mark = this.#writer.mark();
+    let fits = false;
+    try {
+      this.#writer.array(2);
+      this.#writer.value(well);
+      this.#writer.value(value, path);
+      fits = this.#writer.finish().length <= this.#limit;
+    } finally {
+      if (fits) this.#count += 1;
+      else this.#writer.reset(mark);
+    }
+    return fits;
+  }
+
+  end() {
+    this.#close(false);
+  }
 }
 
 /** The page that survives the worker; without one nothing is written. */

@@ -105,6 +105,17 @@ export class Writer {
     else this.#length8to32(length, [undefined, 0xdc, 0xdd]);
   }
 
+  /** An array whose length is not known yet; gives what `closeArray` needs. */
+  openArray() {
+    const at = this.#length;
+    this.#marked(0xdd, 'writeUInt32BE', 0, 4);
+    return at;
+  }
+
+  closeArray(at, length) {
+    this.#head.writeUInt32BE(length, at + 1);
+  }
+
   map(length) {
     if (length < 16) this.#byte(0x80 | length);
     else this.#length8to32(length, [undefined, 0xde, 0xdf]);

@@ -184,6 +184,20 @@ withWorker('many calls of one command are one frame each way', async (host) => {
   assert.deepEqual([value[2][0], value[2][1].kind], [false, 'bad_argument']);
 });
 
+withWorker('answers that are too long together come in several frames, and one too long by itself fails alone', async (host) => {
+  const texts = [4000, 4000, 4000, 10, 20_000, 9900].map((length) => 'x'.repeat(length));
+  host.send(KIND.CALLS, 8, ['repeat', texts.map((text) => ['x', text.length]), null]);
+  const frames = [];
+  do frames.push(await host.next()); while (frames.at(-1).more);
+  assert.deepEqual(frames.map(({ kind, call, value }) => [kind, call, value.length]), [2, 2, 1, 1].map((count) => [KIND.RESULTS, 8n, count]));
+  const entries = frames.flatMap(({ value }) => value);
+  texts.forEach((text, index) => {
+    if (index !== 4) assert.deepEqual(entries[index], [true, text]);
+  });
+  assert.deepEqual([entries[4][0], entries[4][1].kind], [false, 'bad_value']);
+  assert.match(entries[4][1].message, /^result: longer than a frame, which holds 10000 bytes/);
+}, { max_frame: 10_000 });
+
 withWorker('one call at a time, in order, unless there is room for more', async (host) => {
   host.send(KIND.CALL, 1, ['wait', { ms: 20 }, null]);
   host.send(KIND.CALL, 2, ['add', [1, 2], null]);

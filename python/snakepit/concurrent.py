@@ -167,9 +167,9 @@ class Concurrent(Runner):
         self._launch(running)
 
     def _note_start(self, running: Running) -> None:
-        """Under the lock."""
-        self.life.slate[1] = 0
+        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing."""
         self.life.slate[0] = running.call
+        self.life.slate[1] = 0
 
     def note_input(self, running: Running, index: int) -> None:
         """One of many calls that came together begins. The slate has room for one count: the last one's."""
@@ -236,14 +236,13 @@ class Concurrent(Runner):
     def fail(self, call: int, error: BaseException) -> None:
         self.connection.post(word_of(ERROR), call, self.failure(error))
 
-    def failure(self, error: BaseException) -> bytes:
+    def failure(self, error: BaseException, around: int = 0) -> bytes:
+        """The error's bytes; `around` of a frame are not for them."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import error_map
+        from .failure import encode_error
 
-        encoded = self.codec.encode(error_map(error), "error", self.connection.max_frame, False)
-        assert type(encoded) is bytes
-        return encoded
+        return encode_error(self.codec, error, self.connection.max_frame - around)
 
     # --- what contexts ask for ---
 

@@ -8,11 +8,13 @@ import os
 
 from .commands import BadArgument, UnknownCommand
 from .context import Cancelled, HostError
-from .values import BadPayload, BadValue, type_name
+from .values import BadPayload, BadValue, TooLong, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
+
+    from .codec import Codec
 
 MAX_TEXT = 64 * 1024
 MAX_FRAMES = 60
@@ -41,6 +43,18 @@ def error_map(error: BaseException, kind: "Optional[str]" = None) -> "Dict[str, 
         name = type(error).__name__
         message = f"{name}, which could not be described: {type(broken).__name__}"
         return {"kind": kind or "exception", "type": name, "message": message}
+
+
+def encode_error(codec: "Codec", error: BaseException, limit: int) -> bytes:
+    """The error map's bytes. Of an error that is too long for its frame, what it is and how its message begins."""
+    whole = error_map(error)
+    try:
+        encoded = codec.encode(whole, "error", limit, False)
+    except TooLong:
+        short = {"kind": whole["kind"], "type": whole["type"][:100], "message": whole["message"][: limit // 16] + "…"}
+        encoded = codec.encode(short, "error", 1 << 32, False)
+    assert type(encoded) is bytes
+    return encoded
 
 
 def _error_map(error: BaseException, kind: "Optional[str]", seen: "Set[int]", left: int) -> "Dict[str, Any]":

@@ -10,6 +10,7 @@ from struct import Struct
 
 VERSION = 1
 BODIES = 1
+MORE = 2  # of RESULTS: another frame goes on with them
 HEADER_SIZE = 16
 
 HELLO = 1

@@ -11,9 +11,9 @@ from time import monotonic
 
 from .context import Cancelled, Context, HostError
 from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT, RESULTS
-from .frames import Fault, read_credit, word_of
-from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
-from .values import TooLong
+from .frames import MORE, Fault, read_credit, word_of
+from .serial_wait import BAD_ENTRY, ENOUGH_BYTES, ENOUGH_ITEMS, ENTRY_FRAME, GOOD_ENTRY, STREAM_CREDIT
+from .serial_wait import host_call_message, results_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Running:
         return word_of(RESULT), self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
 
     def _answer_many(self) -> "Answer":
-        entries = []
+        results = Results(self)
         for index, args in enumerate(self.args):
             try:
                 command = self.check()
@@ -174,24 +174,13 @@ class Running:
                 self.unshield()
                 value = command.run(args)
                 self.shield()
-                entries.append(self.entry(index, value))
+                entry = results.good(value)
             except BaseException as error:
                 self._settle()
                 self.shields = 1
-                entries.append(b"\x92\xc2" + self.loop.failure(error))
-        return self.results(entries)
-
-    def entry(self, index: int, value: "Any") -> bytes:
-        limit = self.loop.connection.max_frame
-        encoded = self.loop.codec.encode(value, f"result[{index}]", limit, False)
-        assert type(encoded) is bytes
-        return b"\x92\xc3" + encoded
-
-    def results(self, entries: "List[bytes]") -> "Answer":
-        answer = b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
-        if len(answer) > self.loop.connection.max_frame:
-            raise TooLong(self.loop.connection.max_frame, "results")
-        return word_of(RESULTS), answer
+                entry = results.bad(error)
+            results.add(entry)
+        return results.last()
 
     def _stream(self, command: "Command") -> None:
         self.take_first_credit()
@@ -348,6 +337,37 @@ class Running:
         finally:
             with self.lock:
                 self.wakers.remove(answers)
+
+
+class Results:
+    """The entries of many calls that came together, in as many frames as they need."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.limit = self.room = running.loop.connection.max_frame - ENTRY_FRAME
+        self.entries: "List[bytes]" = []
+
+    def good(self, value: "Any") -> bytes:
+        encoded = self.running.loop.codec.encode(value, "result", self.limit, False)
+        assert type(encoded) is bytes
+        return GOOD_ENTRY + encoded
+
+    def bad(self, error: BaseException) -> bytes:
+        return BAD_ENTRY + self.running.loop.failure(error, ENTRY_FRAME)
+
+    def add(self, entry: bytes) -> None:
+        """Sends those before it if it does not fit into a frame with them."""
+        self.room -= len(entry)
+        if self.room < 0 and self.entries:
+            connection = self.running.loop.connection
+            connection.post(word_of(RESULTS, MORE), self.running.call, results_message(self.entries))
+            connection.flush()
+            self.entries = []
+            self.room = self.limit - len(entry)
+        self.entries.append(entry)
+
+    def last(self) -> "Answer":
+        return word_of(RESULTS), results_message(self.entries)
 
 
 def _throw(thread: int, error: "Any") -> None:

@@ -12,9 +12,9 @@ from . import frames
 from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
-from .frames import pack_header, read_credit, unpack_header, word_of
+from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
-from .serial_wait import Waits
+from .serial_wait import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Waits, results_message
 from .values import MAX_DEPTH, BadPayload
 
 TYPE_CHECKING = False
@@ -37,6 +37,7 @@ _ERROR = word_of(ERROR)
 _ITEM = word_of(ITEM)
 _END = word_of(END)
 _RESULTS = word_of(RESULTS)
+_SOME_RESULTS = word_of(RESULTS, MORE)
 # The array around a call's arguments is no level of the value, nor is the array of arrays in CALLS.
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
@@ -313,28 +314,32 @@ class Serial(Runner):
         """Answers with the error."""
         self.connection.post(_ERROR, call, self.failure(error))
 
-    def failure(self, error: BaseException) -> bytes:
+    def failure(self, error: BaseException, around: int = 0) -> bytes:
+        """The error's bytes; `around` of a frame are not for them."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import error_map
+        from .failure import encode_error
 
-        encoded = self.codec.encode(error_map(error), "error", self.limit, False)
-        assert type(encoded) is bytes
-        return encoded
+        return encode_error(self.codec, error, self.limit - around)
 
     def serve_many(self, call: int, message: "Any") -> None:
-        """A CALLS: each of its calls has its own entry, whatever becomes of the others."""
+        """A CALLS: each of its calls has its own entry, whatever becomes of the others.
+
+        Entries that would not fit into the frame with those before them are for the next frame.
+        """
         try:
             name, many, left = message[:3]
-            count = len(many)
+            len(many)
         except (TypeError, ValueError):
             raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
         self.message = message
         self.context = None
-        self.slate[1] = 0
+        # In this order: a count of 0 beside the last one's id would say that the last one had begun nothing.
         self.slate[0] = call
-        entries = [b"\xdd" + count.to_bytes(4, "big")]
-        encode, limit, slate, stages = self.codec.encode, self.limit, self.slate, self.stages
+        self.slate[1] = 0
+        entries: "List[bytes]" = []
+        room = limit = self.limit - ENTRY_FRAME
+        encode, slate, stages = self.codec.encode, self.slate, self.stages
         until = None if left is None else self.arrived + left / 1000
         command: "Optional[Command]" = None
         started = 0
@@ -351,17 +356,18 @@ class Serial(Runner):
                 self.call = call
                 encoded = encode(command.run(args), "result", limit, False)
                 self.call = 0
-                entries.append(b"\x92\xc3" + encoded)  # type: ignore[operator]
+                entry = GOOD_ENTRY + encoded  # type: ignore[operator]
             except BaseException as error:
                 self.call = 0
-                entries.append(b"\x92\xc2" + self.failure(error))
-        answer = b"".join(entries)
-        if len(answer) > limit:
-            from .values import TooLong
-
-            self.fail(call, TooLong(limit, "results"))
-        else:
-            self.connection.post(_RESULTS, call, answer)
+                entry = BAD_ENTRY + self.failure(error, ENTRY_FRAME)
+            room -= len(entry)
+            if room < 0 and entries:
+                self.connection.post(_SOME_RESULTS, call, results_message(entries))
+                self.connection.flush()
+                entries = []
+                room = limit - len(entry)
+            entries.append(entry)
+        self.connection.post(_RESULTS, call, results_message(entries))
         self.over(call)
 
     def plain_command(self, name: "Any") -> "Command":

@@ -10,6 +10,7 @@ from collections import deque
 
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
+from .running import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT
 
 TYPE_CHECKING = False
@@ -203,15 +204,16 @@ class Task:
 
     async def _many(self) -> "Any":
         running = self.running
-        entries = []
+        results = Results(running)
         for index, args in enumerate(running.args):
             try:
                 command = running.check()
                 running.loop.note_input(running, index)
-                entries.append(running.entry(index, await command.run(args)))
+                entry = results.good(await command.run(args))
             except BaseException as error:
-                entries.append(b"\x92\xc2" + running.loop.failure(self._reason(error)))
-        return running.results(entries)
+                entry = results.bad(self._reason(error))
+            results.add(entry)
+        return results.last()
 
     async def _stream(self, command: "Any") -> None:
         running = self.running

@@ -1,7 +1,9 @@
 """Calls and their arguments, of a serial worker and of a concurrent one."""
 
+import os
 import random
 import socket
+import struct
 
 import pytest
 from harness import CallError, Ended, Worker, values
@@ -225,6 +227,86 @@ def a_result_longer_than_a_frame_is_an_error_of_its_call():
             assert (error["kind"], error["path"]) == ("bad_value", "result")
             assert "max_frame" in error["message"]
         assert running.call("text", n=1) == "x"
+
+
+BULKY = """
+    import os, signal, snakepit
+
+    @snakepit.command
+    def text(n):
+        if n < 0:
+            raise ValueError("y" * -n)
+        return "x" * n
+
+    @snakepit.command
+    def text_or_death(n):
+        if n == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "x" * n
+"""
+ASYNC_BULKY = BULKY.replace("def ", "async def ")
+
+
+def bulk(running, call, lengths, command="text"):
+    """Sends a CALLS; gives the entries of each of its RESULTS."""
+    running.send("CALLS", call, [command, [[n] for n in lengths], None])
+    parts = []
+    while True:
+        frame = running.expect("RESULTS", call)
+        parts.append(frame.value)
+        assert frame.flags in (0, 2), frame.flags
+        if frame.flags == 0:
+            return parts
+
+
+@pytest.mark.parametrize(("source", "concurrency"), [(BULKY, 1), (BULKY, 3), (ASYNC_BULKY, 3)])
+def the_answers_that_are_too_long_together_come_in_several_frames(source, concurrency):
+    with Worker(source, concurrency=concurrency, max_frame=10000) as running:
+        running.ready()
+        assert bulk(running, 1, [10, 20, 30]) == [[[True, "x" * n] for n in (10, 20, 30)]], "one frame if it can be"
+        lengths = [4000, 4000, 4000, 10, 9000, 9000, 3]
+        parts = bulk(running, 2, lengths)
+        assert [entry for part in parts for entry in part] == [[True, "x" * n] for n in lengths]
+        assert len(parts) == 4
+        assert bulk(running, 3, []) == [[]]
+
+
+@pytest.mark.parametrize(("source", "concurrency"), [(BULKY, 1), (BULKY, 3), (ASYNC_BULKY, 3)])
+def an_answer_that_is_too_long_by_itself_fails_alone(source, concurrency):
+    with Worker(source, concurrency=concurrency, max_frame=10000) as running:
+        running.ready()
+        # Around the longest text: its own header (3), that of its entry (2), and that of the array (5).
+        entries = [entry for part in bulk(running, 1, [5, 9990, 9991, 20000, 6]) for entry in part]
+        assert [entry[0] for entry in entries] == [True, True, False, False, True]
+        for _, error in entries[2:4]:
+            assert (error["kind"], error["path"]) == ("bad_value", "result")
+            assert "longer than a frame may be" in error["message"] and "max_frame" in error["message"]
+
+
+@pytest.mark.parametrize(("source", "concurrency"), [(BULKY, 1), (BULKY, 3), (ASYNC_BULKY, 3)])
+def an_error_that_is_too_long_for_a_frame_is_cut(source, concurrency):
+    with Worker(source, concurrency=concurrency, max_frame=2000) as running:
+        running.ready()
+        entries = [entry for part in bulk(running, 1, [1, -30000, 2]) for entry in part]
+        assert [entry[0] for entry in entries] == [True, False, True]
+        error = entries[1][1]
+        assert (error["kind"], error["type"]) == ("exception", "ValueError") and error["message"].startswith("yyy")
+        assert running.error("text", n=-30000)["message"].startswith("yyy")
+        assert running.call("text", n=1) == "x"
+
+
+@pytest.mark.parametrize(("source", "concurrency"), [(BULKY, 1), (BULKY, 3), (ASYNC_BULKY, 3)])
+def what_was_answered_before_a_death_has_been_sent(source, concurrency):
+    with Worker(source, concurrency=concurrency, max_frame=10000, slate=True) as running:
+        running.ready()
+        running.send("CALLS", 9, ["text_or_death", [[6000], [6001], [6002], [0], [1]], None])
+        for n in (6000, 6001):
+            frame = running.expect("RESULTS", 9)
+            assert (frame.flags, frame.value) == (2, [[True, "x" * n]])
+        with pytest.raises(Ended):
+            running.receive()
+        started = struct.unpack("<QQ", os.pread(running.slate, 16, 0))
+        assert started == (9, 4), "the fourth was started, the fifth was not"
 
 
 def a_deadline_that_is_over_keeps_the_call_from_starting(worker):

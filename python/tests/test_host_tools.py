@@ -113,6 +113,15 @@ SOURCE = """
         found.append(store.pop("a", "gone"))
         return found
 
+    @snakepit.command
+    def fill():
+        store = snakepit.context().session.store
+        store["a"] = 1
+        try:
+            store["a"] = bytes(20000)
+        except snakepit.HostError as error:
+            return [error.tool, error.message, store["a"], store.get("b")]
+
     ended = []
 
     @snakepit.on_session_end
@@ -165,6 +174,15 @@ ASYNC = """
         except TypeError as error:
             problem = str(error)
         return [await store.get("a"), await store.get("b", 2), await store.keys(), await store.delete("a"), problem]
+
+    @snakepit.command
+    async def afill():
+        store = snakepit.context().session.store
+        await store.set("a", 1)
+        try:
+            await store.set("a", bytes(20000))
+        except snakepit.HostError as error:
+            return [error.tool, error.message, await store.get("a"), await store.get("b")]
 """
 
 
@@ -352,6 +370,10 @@ def serve_store(worker, call):
             return frame.value
         number, tool, args = frame.value
         assert args.pop("session") == "s-9"
+        if tool == "snakepit.session.set" and len(str(args["value"])) > 10000:
+            full = "session s-9 would keep 20010 bytes, and 10000 is the limit"
+            worker.send("HOST_ERROR", call, [number, {"kind": "exception", "message": full}])
+            continue
         answer = {
             "snakepit.session.get": lambda key: kept.get(key),
             "snakepit.session.set": lambda key, value: kept.update({key: value}),
@@ -364,6 +386,13 @@ def serve_store(worker, call):
 def a_session_store_lives_in_the_host(worker):
     call = worker.start("store", options={"session": "s-9"})
     assert serve_store(worker, call) == [[1, b"x"], 7, None, True, ["a", "n"], 2, "'missing'", "gone"]
+
+
+def a_session_store_that_is_full_raises_what_the_host_says_and_serves_on(worker):
+    call = worker.start("afill" if worker.kind == "async" else "fill", options={"session": "s-9"})
+    tool, message, kept, missing = serve_store(worker, call)
+    assert (tool, kept, missing) == ("snakepit.session.set", 1, None)
+    assert "20010 bytes, and 10000 is the limit" in message
 
 
 def a_session_store_is_awaited_in_an_async_command(worker):

@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from harness import SDK, Ended, Worker, until
@@ -284,6 +285,41 @@ def the_slate_names_the_call_that_was_started_last():
         worker.send_bytes(worker.frame("CALL", 7, ["die", [], None]) + worker.frame("CALL", 8, ["echo", [1], None]))
         assert worker.wait() == 3
         assert struct.unpack_from("<3Q", os.pread(worker.slate, 24, 0)) == (7, 3, 6)
+
+
+class Recorded(list):
+    """A slate that keeps every state that it was ever in."""
+
+    def __init__(self, *numbers):
+        super().__init__(numbers)
+        self.states = []
+
+    def __setitem__(self, index, number):
+        super().__setitem__(index, number)
+        self.states.append(tuple(self))
+
+
+def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
+    from snakepit.concurrent import Concurrent
+    from snakepit.serial import Serial
+
+    slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]
+    shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]))
+    Concurrent._note_start(shared, SimpleNamespace(call=7))
+    serial = SimpleNamespace(
+        slate=slates[1],
+        codec=SimpleNamespace(encode=None),
+        limit=1000,
+        stages={},
+        arrived=0.0,
+        connection=SimpleNamespace(post=lambda *frame: None),
+        over=lambda call: None,
+    )
+    Serial.serve_many(serial, 7, ["echo", [], None])
+    for slate in slates:
+        # Call 6 has begun three of its calls, and its answer may still be on its way.
+        assert all(state[1] == 3 for state in slate.states if state[0] == 6)
+        assert slate.states[-1][:2] == (7, 0)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

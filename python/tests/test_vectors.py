@@ -58,7 +58,7 @@ def a_frame_has_the_fields_of_its_vector(row):
     payload = memoryview(data)[frames.HEADER_SIZE :]
     assert (length, word, call) == (len(payload), frames.word_of(row["kind"], row["flags"]), int(row["call"]))
     bodies = None
-    if row["flags"]:
+    if row["flags"] & frames.BODIES:
         payload, bodies = frames.split_bodies(payload)
     value = values.decode(payload, bodies) if row["payload"] is not None else None
     assert exact(value) == exact(value_of(row["payload"]) if row["payload"] is not None else None)

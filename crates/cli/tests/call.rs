@@ -210,3 +210,28 @@ fn the_reader_of_standard_output_that_is_full_is_told() {
     assert!(said.contains("cannot write to standard output"), "{said}");
     scene.assert_clean();
 }
+
+#[test]
+fn in_debug_mode_a_breakpoint_stops_and_goes_on() {
+    let scene = Scene::new();
+    let mut running =
+        Running::start(call(&scene).args(["--debug", "stops_here", "a:=21"]).stdin(Stdio::piped()));
+    running.say("p doubled + 1");
+    running.say("doubled = 5");
+    running.say("c");
+    let done = running.finish();
+    done.assert_status(0);
+    assert!(done.stdout.contains("(Pdb) 43\n"), "{}", done.stdout);
+    assert!(done.stdout.ends_with("5\n"), "{}", done.stdout);
+    scene.assert_clean();
+}
+
+#[test]
+fn in_debug_mode_output_is_shown_as_it_comes() {
+    let scene = Scene::new();
+    let done = finish(call(&scene).args(["--debug", "talk"]));
+    done.assert_status(0);
+    assert_eq!(done.stdout, "on stdout\ndone\n");
+    assert!(done.stderr.contains("on stderr\n"), "{}", done.stderr);
+    scene.assert_clean();
+}

@@ -19,6 +19,7 @@ mod call;
 mod config;
 mod pit;
 mod pool;
+mod supervision;
 mod tool;
 mod transport;
 pub mod value;
@@ -37,7 +38,14 @@ pub use call::{
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
-pub use pool::{Affinity, CancelGrace, Pool, PoolRef, PoolStatus, SessionInfo, WorkerStatus};
+pub use pool::{
+    Affinity, CancelGrace, Pool, PoolEvent, PoolEvents, PoolRef, PoolStatus, ReloadError, Reloaded,
+    SessionInfo, WorkerStatus,
+};
+pub use supervision::{
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts,
+    Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
+};
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
 pub use worker::{Autopsy, OutputLine};

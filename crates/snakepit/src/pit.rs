@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::adapter::{Spawner, StartError};
+use crate::adapter::StartError;
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Run, WorkerId};
-use crate::pool::{Crew, Directory, Pool, PoolRef, Shared};
+use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
 use crate::tool::{ToolContext, Tools};
-use crate::worker::Output;
 
 /// How long calls that are under way may take when the engine stops, unless it is said otherwise.
 const STOP_GRACE: Duration = Duration::from_secs(30);
@@ -128,7 +127,7 @@ impl Builder {
         let mut shared = Vec::new();
         for pool in self.pools {
             let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone());
-            if let Err(source) = init(&pool, run.clone()).await {
+            if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;
                 return Err(EngineError::Start { pool: pool.name.to_string(), source });
             }
@@ -163,16 +162,6 @@ impl Builder {
 }
 
 type Started = tokio::sync::oneshot::Receiver<Result<(), StartError>>;
-
-async fn init(pool: &Arc<Shared>, run: Option<Run>) -> Result<(), StartError> {
-    let name = format!("{}-init", pool.name);
-    let Ok(id) = WorkerId::new(name.clone()) else {
-        return Err(StartError::Missing(format!("{name} is too long")));
-    };
-    let limits = (pool.config.concurrency, pool.config.max_frame);
-    let spawner = Spawner::new(run, id.clone(), Arc::clone(&pool.name), limits, Output::new(id));
-    pool.adapter.init(&spawner).await
-}
 
 async fn stop_run(run: Option<Run>) {
     if let Some(run) = run {

@@ -136,7 +136,7 @@ impl Tools {
         });
         self.add("snakepit.session.set".into(), |at: Spot, context: ToolContext| async move {
             let value = at.value.unwrap_or_else(Encoded::nil);
-            context.shared.sessions.set(&at.session, at.key, value)
+            context.shared.sessions.set(&at.session, at.key, &value)
         });
         self.add("snakepit.session.delete".into(), |at: Spot, context: ToolContext| async move {
             context.shared.sessions.delete(&at.session, &at.key)

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use snakepit::{CallError, Value, args};
-use support::{Pit, lines, rounds, soon, until, worker};
+use support::{Pit, learn_that_they_are_short, lines, rounds, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_seconds_of_sleep_in_four_threads_or_tasks_take_about_one() {
@@ -44,16 +44,6 @@ fn runs(path: &str) -> HashMap<String, usize> {
         *counts.entry(line).or_default() += 1;
     }
     counts
-}
-
-/// Calls that are known to be short are sent ahead.
-async fn learn_that_they_are_short(pit: &Pit, path: &str) {
-    for n in 0..40 {
-        let args = args! { path: path, key: format!("warm-{n}") };
-        let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-        let args = args! { path: path, key: format!("nap-{n}"), seconds: 0.0 };
-        let _: Value = soon("a nap", pit.call("mark_and_sleep", args)).await.expect("slept");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,16 +126,7 @@ async fn a_worker_that_closes_its_socket_and_lives_on_runs_nothing_that_another_
 async fn a_call_whose_caller_left_is_not_given_to_another_worker() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let path = pit.file("marks");
-    for n in 0..40 {
-        let args = args! { path: path.as_str(), key: format!("warm-{n}") };
-        let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
-        let _: Value = soon(
-            "a nap",
-            pit.call("mark_and_sleep", args! { path: path.as_str(), key: format!("nap-{n}"), seconds: 0.0 }),
-        )
-        .await
-        .expect("slept");
-    }
+    learn_that_they_are_short(&pit, &path).await;
     let slow = tokio::spawn(
         pit.call::<Value>("mark_and_sleep", args! { path: path.as_str(), key: "slow", seconds: 60.0 })
             .into_future(),

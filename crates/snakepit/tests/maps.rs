@@ -160,6 +160,48 @@ async fn large_inputs_do_not_travel_in_one_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_too_long_together_cost_no_input_its_own() {
+    for (file, concurrency) in [("hostile.py", 1), ("threads.py", 3)] {
+        let pit = Pit::start(worker(file).workers(1).concurrency(concurrency).max_frame(1 << 20)).await;
+        let lengths: Vec<usize> = (0..40).map(|n| 300_000 + n).collect();
+        let map = pit.map::<String, _>("text", lengths.clone()).chunk(40).in_order().expect("a map");
+        let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
+        let texts: Vec<usize> = outcomes.into_iter().map(|text| text.expect("a text").len()).collect();
+        assert_eq!(texts, lengths);
+        pit.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_too_long_by_itself_fails_alone_and_is_named() {
+    for (file, concurrency) in [("hostile.py", 1), ("threads.py", 3)] {
+        let pit = Pit::start(worker(file).workers(1).concurrency(concurrency).max_frame(1 << 20)).await;
+        let lengths = (0..20).map(|n| if n == 7 { 2 << 20 } else { 400_000 });
+        let map = pit.map::<String, _>("text", lengths).chunk(20).as_they_come().expect("a map");
+        let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
+        assert_eq!(outcomes.len(), 20);
+        for (at, outcome) in outcomes {
+            match outcome {
+                Ok(text) => assert!(at != 7 && text.len() == 400_000),
+                Err(error) => {
+                    assert_eq!(at, 7, "{error}");
+                    let remote = error.remote().expect("a remote error");
+                    let (kind, path) = (remote.kind.as_str(), remote.path.as_deref());
+                    assert_eq!((kind, path), ("bad_value", Some("result")));
+                    assert!(remote.message.contains("max_frame"), "{}", remote.message);
+                }
+            }
+        }
+        assert_eq!(
+            pit.pools()[0].status().workers[0].id.rsplit('-').next(),
+            Some("1"),
+            "the first one still"
+        );
+        pit.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_map_that_is_dropped_ends() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let mut map = pit.map::<f64, _>("sleep", std::iter::repeat(0.01)).in_order().expect("a map");

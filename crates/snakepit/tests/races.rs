@@ -5,12 +5,7 @@ mod support;
 use std::time::Duration;
 
 use snakepit::{CallError, CancelGrace, Mock, Pool, Snakepit, Value, args};
-use support::{Pit, lines, rounds, soon, until, worker};
-
-/// A time that differs from round to round, in microseconds.
-fn jitter(round: usize, most: u64) -> Duration {
-    Duration::from_micros((round as u64).wrapping_mul(7919) % most)
-}
+use support::{Pit, jitter, lines, rounds, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_races_the_answer_in_a_thousand_rounds() {

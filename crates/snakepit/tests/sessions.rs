@@ -104,8 +104,11 @@ async fn calls_bound_to_a_worker_that_leaves_go_to_the_others_at_once() {
     let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
     let pool = pit.pools()[0].clone();
     let first = who(&pit, "a").await;
-    let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 2.0 }).session("a").into_future());
-    until("it is busy", || pool.status().in_flight == 1).await;
+    // A call that is at its worker and not started would go to another one instead of failing.
+    let started = pit.file("started");
+    let arguments = args! { seconds: 600.0, started: started.as_str() };
+    let busy = tokio::spawn(pit.call::<Who>("slow_who", arguments).session("a").into_future());
+    until("it is started", || !lines(&started).is_empty()).await;
     // The idle one leaves first; with one worker, the bound calls have nobody else.
     let bound: Vec<_> =
         (0..3).map(|_| tokio::spawn(pit.call::<Who>("who", args! {}).session("a").into_future())).collect();
@@ -157,6 +160,33 @@ async fn the_store_survives_the_worker_and_the_local_memory_does_not() {
     // Another session has a store of its own.
     let other = pit.call::<Value>("keys", args! {}).session("b");
     assert_eq!(soon("keys", other).await.expect("keys").as_list().map(<[_]>::len), Some(0));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_full_refuses_more_and_keeps_what_it_has() {
+    let pit = Pit::start(pool().workers(1)).await;
+    let put = |session: &'static str, key: &'static str, length: usize| {
+        let value = snakepit::value::Blob::from(vec![7; length]);
+        pit.call::<()>("put", args! { key: key, value: value }).session(session).into_future()
+    };
+    soon("put", put("a", "x", 10 << 20)).await.expect("room");
+    let error = soon("put", put("a", "y", 7 << 20)).await.expect_err("no room");
+    let remote = error.remote().expect("an error of the command");
+    assert_eq!(remote.type_name.as_deref(), Some("snakepit.HostError"), "{remote}");
+    assert!(remote.message.contains("session a would keep 178"), "{}", remote.message);
+    assert!(remote.message.contains("16777216 is the limit"), "{}", remote.message);
+    let keys = soon("keys", pit.call::<Vec<String>>("keys", args! {}).session("a")).await.expect("keys");
+    assert_eq!(keys, ["x"]);
+    soon("put", put("b", "y", 7 << 20)).await.expect("another session has its own room");
+    soon("put", put("a", "x", 8 << 20)).await.expect("a smaller value in its place");
+    soon("put", put("a", "y", 7 << 20)).await.expect("now there is room");
+    let gone = soon("delete", pit.call::<bool>("delete", args! { key: "x" }).session("a")).await;
+    assert!(gone.expect("an answer"));
+    soon("put", put("a", "z", 8 << 20)).await.expect("room again");
+    let value: snakepit::value::Blob =
+        soon("get", pit.call("get", args! { key: "z" }).session("a")).await.expect("what was kept");
+    assert_eq!(value.len(), 8 << 20);
     pit.end().await;
 }
 

@@ -3,8 +3,8 @@
 mod support;
 
 use snakepit::value::{BigInt, Blob, DateTime, Map, NaiveDateTime};
-use snakepit::{CallError, Value, args};
-use support::{Pit, chain, soon, worker};
+use snakepit::{CallError, Pool, Value, args};
+use support::{Pit, chain, python, python_with_msgspec, soon, worker};
 
 async fn echo(pit: &Pit, value: Value) -> Value {
     soon("an echo", pit.call("echo", args! { value: value })).await.expect("a value")
@@ -53,6 +53,43 @@ async fn every_kind_of_value_comes_back_as_it_went() {
     assert!(echo(&pit, f64::NAN.into()).await.as_f64().is_some_and(f64::is_nan));
     assert_eq!(echo(&pit, (-0.0).into()).await.as_f64().map(f64::is_sign_negative), Some(true));
     pit.end().await;
+}
+
+/// Otherwise the tests would be of another codec than one believes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workers_of_the_tests_use_the_codec_that_was_asked_for() {
+    let asked = if python_with_msgspec().is_some() { "msgspec" } else { "python" };
+    for file in ["hostile.py", "basic.py"] {
+        let pit = Pit::start(worker(file).workers(1)).await;
+        let (used, _): (String, bool) = soon("the codec", pit.call("codec", args! {})).await.expect("a name");
+        assert_eq!(used, asked, "{file}");
+        pit.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_goes_over_to_msgspec_serves_the_same_values() {
+    for file in ["hostile.py", "basic.py"] {
+        // The last value of a variable counts.
+        let pit = Pit::start(Pool::python(python(file).env("SNAKEPIT_CODEC", "auto")).workers(1)).await;
+        let values = [
+            Value::Nil,
+            big("-340282366920938463463374607431768211456"),
+            (-0.0).into(),
+            "ü\0".into(),
+            Value::Bytes(vec![7; 5000].into()),
+            Value::DateTime(DateTime::new(1_700_000_000_123_456, 3600).expect("a time")),
+            vec![Value::from(1), Value::Map(Map::new())].into(),
+        ];
+        for value in values.iter().cycle().take(600) {
+            assert_eq!(&echo(&pit, value.clone()).await, value);
+        }
+        let (used, has_it): (String, bool) =
+            soon("the codec", pit.call("codec", args! {})).await.expect("a name");
+        assert_eq!(used, if has_it { "msgspec" } else { "python" }, "{file}");
+        assert!(has_it || python_with_msgspec().is_none(), "SNAKEPIT_TEST_PYTHON has no msgspec");
+        pit.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,6 +38,9 @@ impl Target {
         }
         // One call needs one worker.
         target.pool = target.pool.workers(1);
+        if args.debug {
+            target.pool = target.pool.debug(true);
+        }
         Ok(target)
     }
 

@@ -111,3 +111,10 @@ def stubborn(file: str):
             time.sleep(1000)
         except BaseException:
             pass
+
+
+@snakepit.command
+def stops_here(a: int):
+    doubled = 2 * a
+    breakpoint()
+    return doubled

@@ -62,7 +62,9 @@ pub trait Handle: Send + Sync + 'static {
     }
 
     /// Ends it: gracefully if it can be, without leaving anything behind. Calls that it still holds are dropped, or given
-    /// back if they were surely not started. What remains of its process is ended afterwards by the pool.
+    /// back if they were surely not started: one that lives may still start what it was sent. What remains of its process
+    /// is ended by the pool, afterwards or, if it is out of patience, while this waits; then this goes on for a moment
+    /// and is dropped.
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()>;
 }
 
@@ -98,6 +100,8 @@ pub enum CancelStage {
 pub enum Reason {
     /// The pool stops, or gets smaller.
     Stopped,
+    /// Another one takes its place: it is worn, or its code is old.
+    Replaced(String),
     /// Its process has ended.
     Died,
     /// It cannot be spoken to any more.

@@ -45,6 +45,26 @@ pub enum StartError {
         /// Its error.
         error: Box<RemoteError>,
     },
+    /// A call that was to warm it up failed.
+    #[error("worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}", shown(.output))]
+    WarmUp {
+        /// The worker.
+        worker: WorkerId,
+        /// The command.
+        command: String,
+        /// Why the call failed.
+        reason: String,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// Its health hook does not agree that it serves.
+    #[error("worker {worker} is not healthy: {reason}")]
+    Unhealthy {
+        /// The worker.
+        worker: WorkerId,
+        /// Why not.
+        reason: String,
+    },
     /// It does not keep to the protocol.
     #[error("worker {worker}: {fault}{}", shown(.output))]
     Protocol {
@@ -55,6 +75,9 @@ pub enum StartError {
         /// What it printed last.
         output: Vec<String>,
     },
+    /// The pool stopped before it was ready.
+    #[error("the pool stopped before the worker was ready")]
+    Stopped,
     /// Something that all workers need is missing.
     #[error("{0}")]
     Missing(String),
@@ -96,6 +119,11 @@ pub struct Spawner {
     concurrency: usize,
     max_frame: usize,
     output: Arc<Output>,
+    /// The number of its place in the pool, and the device that it is to use.
+    slot: usize,
+    device: Option<Arc<str>>,
+    /// Whether the worker has the host's standard streams.
+    at_terminal: bool,
     process: Arc<OnceLock<custody::Worker>>,
     /// Gone when nobody waits for the process any more.
     wanted: Arc<()>,
@@ -116,9 +144,33 @@ impl Spawner {
             concurrency,
             max_frame,
             output,
+            slot: 0,
+            device: None,
+            at_terminal: false,
             process: Arc::default(),
             wanted: Arc::default(),
         }
+    }
+
+    pub(crate) fn at(mut self, slot: usize, device: Option<Arc<str>>) -> Self {
+        (self.slot, self.device) = (slot, device);
+        self
+    }
+
+    /// The number of the worker's place: no other worker of its pool has it at the same time.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The device that the worker is to use, if its pool names any.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// Gives the worker the host's standard streams: a person talks to it.
+    pub(crate) fn with_terminal(mut self) -> Self {
+        self.at_terminal = true;
+        self
     }
 
     /// The worker's name.
@@ -167,13 +219,24 @@ impl Spawner {
                 "this pool was started without custody: its adapter says that it starts no processes".into(),
             )
         })?;
+        let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
+        let command = match &self.device {
+            Some(device) => command.env("SNAKEPIT_DEVICE", &**device),
+            None => command,
+        };
+        if self.at_terminal {
+            return self.launch(run, command).await;
+        }
         let (out_reader, out_writer) = self.pipe()?;
         let (err_reader, err_writer) = self.pipe()?;
-        let command = command
-            .worker_id(self.worker.clone())
-            .stdin(custody::Stdio::Null)
-            .stdout(out_writer)
-            .stderr(err_writer);
+        let command = command.stdin(custody::Stdio::Null).stdout(out_writer).stderr(err_writer);
+        let process = self.launch(run, command).await?;
+        self.output.capture(out_reader, "stdout");
+        self.output.capture(err_reader, "stderr");
+        Ok(process)
+    }
+
+    async fn launch(&self, run: Run, command: Command) -> Result<custody::Worker, StartError> {
         let (noted, wanted) = (Arc::clone(&self.process), Arc::downgrade(&self.wanted));
         let spawned = tokio::task::spawn_blocking(move || {
             let process = run.spawn(command)?;
@@ -185,10 +248,7 @@ impl Spawner {
             Ok::<_, StartError>(process)
         });
         let spawned = spawned.await;
-        let process = spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))??;
-        self.output.capture(out_reader, "stdout");
-        self.output.capture(err_reader, "stderr");
-        Ok(process)
+        spawned.map_err(|_| StartError::Missing("the runtime is shutting down".into()))?
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), StartError> {

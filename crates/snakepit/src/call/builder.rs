@@ -77,12 +77,12 @@ impl Options {
         self.note_chain()?;
         let pool = self.target?;
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
-        let default = if streams { pool.config.stream_timeout } else { pool.config.call_timeout };
+        let default = if streams { pool.config().stream_timeout } else { pool.config().call_timeout };
         let plan = Plan {
             command: self.command,
             input,
             timeout: self.timeout.unwrap_or(default),
-            queue_timeout: self.queue_timeout.unwrap_or(pool.config.queue_timeout),
+            queue_timeout: self.queue_timeout.unwrap_or(pool.config().queue_timeout),
             priority: self.priority,
             extras: self.extras,
         };

@@ -49,7 +49,8 @@ impl<T: DeserializeOwned + Send + 'static> MapBuilder<T> {
 
     common_options!();
 
-    /// How many inputs travel together; chosen by itself unless this is said.
+    /// How many inputs travel together; chosen by itself unless this is said. Their outcomes are handed on together,
+    /// too: so many answers, each as long as `max_frame` allows, may be held at a time.
     pub fn chunk(mut self, inputs: usize) -> Self {
         self.chunk = Some(inputs.max(1));
         self
@@ -149,7 +150,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
         map.options.note_chain()?;
         let pool = map.options.target?;
         let job = Job {
-            timeout: map.options.timeout.unwrap_or(pool.config.call_timeout),
+            timeout: map.options.timeout.unwrap_or(pool.config().call_timeout),
             pool,
             command: map.options.command,
             priority: map.options.priority,
@@ -193,7 +194,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;
             let first = self.taken;
-            let most = CHUNK_BYTES.min(self.job.pool.config.max_frame / 4);
+            let most = CHUNK_BYTES.min(self.job.pool.config().max_frame / 4);
             while inputs.len() < size && bytes < most {
                 let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
                 let length = input.as_ref().map_or(0, Encoded::payload_len);
@@ -244,20 +245,27 @@ impl Job {
             }
         }
         while !good.is_empty() {
-            let rest = match self.send(good.iter().map(|(_, input)| input.clone()).collect()).await {
-                Ok(values) => {
-                    let values = self.split::<T>(&values, good.len());
-                    good.iter().zip(values).for_each(|((at, _), outcome)| outcomes[*at] = Some(outcome));
-                    good.len()
+            let (parts, end) = self.send(good.iter().map(|(_, input)| input.clone()).collect()).await;
+            let mut answered = 0;
+            for part in parts {
+                let outcomes_of_part = self.split::<T>(&part, good.len() - answered);
+                for (outcome, (at, _)) in outcomes_of_part.into_iter().zip(&good[answered..]) {
+                    outcomes[*at] = Some(outcome);
+                    answered += 1;
                 }
+            }
+            let done = match end {
+                Ok(()) => good.len(),
                 Err((error, started)) => {
                     // What a dead worker had not started is done by another one.
-                    let failed = started.unwrap_or(good.len()).clamp(1, good.len());
-                    good[..failed].iter().for_each(|(at, _)| outcomes[*at] = Some(Err(error.clone())));
+                    let failed = started.unwrap_or(good.len()).clamp(answered.max(1), good.len());
+                    good[answered..failed]
+                        .iter()
+                        .for_each(|(at, _)| outcomes[*at] = Some(Err(error.clone())));
                     failed
                 }
             };
-            good.drain(..rest);
+            good.drain(..done);
         }
         let missing = || {
             Err(CallError::Remote(Box::new(RemoteError::new(
@@ -268,7 +276,8 @@ impl Job {
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
     }
 
-    async fn send(&self, mut inputs: Vec<Encoded>) -> Result<Encoded, (CallError, Option<usize>)> {
+    /// The answers that came, in the order of the inputs, and how it ended.
+    async fn send(&self, mut inputs: Vec<Encoded>) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
         let many = self.sends_many();
         let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| {
@@ -289,16 +298,25 @@ impl Job {
             priority: self.priority,
             extras,
         };
-        let mut waiting = Waiting::begin_bulk(Arc::clone(&self.pool), plan).map_err(|error| (error, None))?;
-        let value = waiting.values().await?;
+        let mut waiting = match Waiting::begin_bulk(Arc::clone(&self.pool), plan) {
+            Ok(waiting) => waiting,
+            Err(error) => return (Vec::new(), Err((error, None))),
+        };
         if many {
-            return Ok(value);
+            return waiting.values().await;
         }
-        let entry = value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)]));
-        entry.map_err(|source| (CallError::Result { command: self.command.name.to_string(), source }, None))
+        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+        let entry = waiting.value().await.and_then(|value| {
+            value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)])).map_err(wrong)
+        });
+        match entry {
+            Ok(entry) => (vec![entry], Ok(())),
+            Err(error) => (Vec::new(), Err((error, None))),
+        }
     }
 
-    fn split<T: DeserializeOwned>(&self, values: &Encoded, expected: usize) -> Vec<Result<T, CallError>> {
+    /// The outcomes in one part of an answer, of which `most` are wanted.
+    fn split<T: DeserializeOwned>(&self, values: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
         if let Ok(entries) = values.decode::<Vec<Entry<T>>>() {
             return entries
                 .into_iter()
@@ -315,7 +333,10 @@ impl Job {
                     Err(error) => Err(CallError::Remote(Box::new(error))),
                 })
                 .collect(),
-            Err(source) => (0..expected).map(|_| Err(wrong(source.clone()))).collect(),
+            Err(source) => {
+                let expected = values.list_len().map_or(most, |entries| entries.min(most));
+                (0..expected).map(|_| Err(wrong(source.clone()))).collect()
+            }
         }
     }
 }

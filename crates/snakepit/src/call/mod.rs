@@ -6,6 +6,7 @@
 
 mod builder;
 mod chain;
+pub(crate) mod direct;
 mod error;
 mod map;
 mod portion;

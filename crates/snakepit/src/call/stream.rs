@@ -20,7 +20,7 @@ use super::{CallError, Portion, ticket::Progress};
 use crate::value::{Encoded, ValueError};
 
 /// How much a worker may send ahead, unless the caller says otherwise.
-const CREDIT: Portion = Portion { items: 1024, bytes: 1024 * 1024 };
+const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
 #[must_use = "a stream is opened with open()"]
@@ -44,7 +44,7 @@ impl<T> StreamBuilder<T> {
         self
     }
 
-    /// How many bytes the worker may send ahead of the reader; 1 MiB unless this is said. What is unread exceeds it by
+    /// How many bytes the worker may send ahead of the reader; 4 MiB unless this is said. What is unread exceeds it by
     /// less than one item: an item that is larger passes, alone.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.options.extras().stream.get_or_insert(CREDIT).bytes = bytes.max(1);

@@ -91,8 +91,9 @@ impl Waiting {
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        if length > pool.config.max_frame {
-            let message = format!("they are {length} bytes long, and max_frame is {}", pool.config.max_frame);
+        if length > pool.config().max_frame {
+            let message =
+                format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
             let source = ValueError::unsendable(message);
             return Err(CallError::Arguments { command: plan.command.name.to_string(), source });
         }
@@ -166,22 +167,24 @@ impl Waiting {
         }
     }
 
-    /// The values of many calls that travel together. If their worker died: the error of those that it had started, and
-    /// how many these are.
-    pub(crate) async fn values(&mut self) -> Result<Encoded, (CallError, Option<usize>)> {
+    /// The values of many calls that travel together. The answers come in one part or in several; what has
+    /// come is kept, however it ends. If their worker died: the error, and how many of them it had started.
+    pub(crate) async fn values(&mut self) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
         let mut timer = pin!(self.timer());
-        let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
-        match end {
-            Ok(end) => {
-                let started = match end {
-                    End::Lost { started, .. } => started,
-                    End::Value(_) | End::Failed(_) => None,
-                };
-                self.conclude(end).await.map_err(|error| (error, started))
+        let mut parts = Vec::new();
+        let end = loop {
+            match poll_fn(|context| self.poll_event(timer.as_mut(), context)).await {
+                Ok(Event::Item(part)) => parts.push(part),
+                Ok(Event::End(end)) => break end,
+                Err(late) => return (parts, Err((late.explain().await, None))),
             }
-            Err(late) => Err((late.explain().await, None)),
-        }
+        };
+        let started = match end {
+            End::Lost { started, .. } => started,
+            End::Value(_) | End::Failed(_) => None,
+        };
+        let last = self.conclude(end).await.map(|last| parts.push(last));
+        (parts, last.map_err(|error| (error, started)))
     }
 
     /// The next item of a stream, or its end.
@@ -241,8 +244,15 @@ impl Waiting {
 
     fn queue_error(&self) -> CallError {
         let pool = self.pool.name.to_string();
-        if let pool::Health::Short { serving: 0, reason } = &*self.pool.health.borrow() {
-            return CallError::NoWorkers { pool, reason: reason.to_string() };
+        match &*self.pool.health.borrow() {
+            pool::Health::Short { serving: 0, reason } => {
+                return CallError::NoWorkers { pool, reason: reason.to_string() };
+            }
+            pool::Health::Degraded { serving: 0, reason } => {
+                let reason = format!("it is degraded, for they fail again and again: {reason}");
+                return CallError::NoWorkers { pool, reason };
+            }
+            _ => {}
         }
         let depth = self.pool.scheduler().depth();
         CallError::QueueTimeout {

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
+use crate::supervision::{Restarts, Taint};
+use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -64,6 +66,20 @@ pub struct Pool {
     pub(crate) max_sessions: usize,
     pub(crate) cancel_grace: CancelGrace,
     pub(crate) max_frame: usize,
+    pub(crate) replace_at_once: usize,
+    pub(crate) warm_up: Vec<WarmUp>,
+    pub(crate) lazy: bool,
+    pub(crate) debug: bool,
+    pub(crate) restarts: Restarts,
+    pub(crate) taint: Taint,
+    pub(crate) devices: Vec<Arc<str>>,
+}
+
+/// A call that a worker must answer before it serves.
+#[derive(Clone, Debug)]
+pub(crate) struct WarmUp {
+    pub(crate) command: String,
+    pub(crate) arguments: Result<Encoded, ValueError>,
 }
 
 impl fmt::Debug for Pool {
@@ -95,6 +111,13 @@ impl Pool {
             max_sessions: 10_000,
             cancel_grace: CancelGrace::default(),
             max_frame: 256 << 20,
+            replace_at_once: 1,
+            warm_up: Vec::new(),
+            lazy: false,
+            debug: false,
+            restarts: Restarts::default(),
+            taint: Taint::default(),
+            devices: Vec::new(),
         }
     }
 
@@ -179,6 +202,64 @@ impl Pool {
     /// The largest message to or from a worker, in bytes; 256 MiB unless it is set.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame = bytes;
+        self
+    }
+
+    /// A call that each worker must answer before it counts as ready: to load a model, or to fill a cache. Several are
+    /// made in the order in which they were given.
+    pub fn warm_up(mut self, command: impl Into<String>, args: impl Serialize) -> Self {
+        self.warm_up.push(WarmUp { command: command.into(), arguments: Encoded::encode_args(&args) });
+        self
+    }
+
+    /// Starts no worker before the first call.
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// For a person with a debugger: each call gets a worker of its own, started for it and ended after it, which has
+    /// the host's standard input, output and error (so `breakpoint()` works), and calls may take as long as they like.
+    pub fn debug(mut self, debug: bool) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// How workers that fail are replaced, and when the pool counts as degraded.
+    pub fn restarts(mut self, restarts: Restarts) -> Self {
+        self.restarts = restarts;
+        self
+    }
+
+    /// The devices that its workers share, such as `cuda:0`. Each worker is given the one with the fewest workers, and
+    /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
+    pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.devices = devices.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What is done with the device, or the slot, of a worker that died of it.
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taint = taint;
+        self
+    }
+
+    /// What holds in the place of some settings while it is debugged.
+    pub(crate) fn settled(mut self) -> Self {
+        if self.debug {
+            const LONG: Duration = Duration::from_hours(24 * 365);
+            self.lazy = true;
+            self.concurrency = 1;
+            (self.call_timeout, self.stream_timeout, self.queue_timeout) = (LONG, LONG, LONG);
+            self.start_timeout = LONG;
+        }
+        self
+    }
+
+    /// How many workers are replaced at the same time by a recycling or a reload, so how many there may be above the
+    /// pool's size meanwhile; 1 unless it is set.
+    pub fn replace_at_once(mut self, workers: usize) -> Self {
+        self.replace_at_once = workers.max(1);
         self
     }
 }

@@ -6,6 +6,7 @@
 mod config;
 mod crew;
 mod estimate;
+mod event;
 mod handing;
 mod queue_key;
 mod reference;
@@ -17,22 +18,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
 pub use config::{Affinity, CancelGrace, Pool};
-pub(crate) use crew::Crew;
+pub(crate) use crew::{Crew, prepare};
+pub use crew::{ReloadError, Reloaded};
+pub use event::{PoolEvent, PoolEvents};
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 
-use crate::adapter::{Adapter, Introduction};
+use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::Berth;
+use crate::worker::{Berth, Order};
 use estimate::Estimate;
 use handing::Handing;
 pub(crate) use scheduler::Wish;
@@ -92,17 +96,26 @@ pub(crate) enum Health {
         serving: usize,
         reason: Arc<str>,
     },
+    /// They fail again and again, and only one at a time is tried.
+    Degraded {
+        serving: usize,
+        reason: Arc<str>,
+    },
 }
 
 /// What callers, workers and the crew of a pool share.
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
-    pub(crate) config: Pool,
-    pub(crate) adapter: Arc<dyn Adapter>,
+    /// What it is made of at present: a reload may change it.
+    config: ArcSwap<Pool>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) health: watch::Sender<Health>,
+    events: event::Announcer,
+    /// Whether the crew wants to hear of calls that wait.
+    pub(crate) wants_attention: AtomicBool,
+    pub(crate) attention: Notify,
     /// Somebody may wait for the last call to end.
     done: Notify,
     /// Calls that workers hold.
@@ -123,21 +136,34 @@ pub(crate) fn next_call_id() -> CallId {
 
 impl Shared {
     pub(crate) fn new(config: Pool, tools: Arc<Tools>, runtime: tokio::runtime::Handle) -> Arc<Self> {
+        let config = config.settled();
         Arc::new(Self {
             name: config.name.as_str().into(),
-            adapter: Arc::clone(&config.adapter),
             tools,
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
             health: watch::Sender::new(Health::Starting),
+            events: event::Announcer::default(),
+            wants_attention: AtomicBool::new(false),
+            attention: Notify::new(),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             target: AtomicUsize::new(config.workers),
-            scheduler: Mutex::new(Scheduler::new(config.concurrency, config.queue_limit)),
+            scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
-            config,
+            config: ArcSwap::from_pointee(config),
         })
+    }
+
+    pub(crate) fn config(&self) -> arc_swap::Guard<Arc<Pool>> {
+        self.config.load()
+    }
+
+    /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
+    fn adopt(&self, config: &Arc<Pool>) {
+        self.scheduler().set_limit(config.queue_limit);
+        self.config.store(Arc::clone(config));
     }
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
@@ -187,7 +213,10 @@ impl Shared {
                 self.hand_over(call);
                 Ok(())
             }
-            Placed::Queued => Ok(()),
+            Placed::Queued => {
+                self.call_attention();
+                Ok(())
+            }
             Placed::Saturated(call, depth) => {
                 withhold(call);
                 Err(CallError::Saturated { pool: self.name.to_string(), depth })
@@ -206,6 +235,13 @@ impl Shared {
         }
     }
 
+    /// A call waits: a crew that has none, or too few, to serve it may want to know.
+    fn call_attention(&self) {
+        if self.wants_attention.load(Ordering::Relaxed) {
+            self.attention.notify_one();
+        }
+    }
+
     fn wish_of_session(&self, extras: &mut Extras) -> Result<Wish, CallError> {
         let visited = self.sessions.visit(extras.session.as_deref().unwrap_or_default());
         let (visit, in_use) = visited.ok_or_else(|| CallError::TooManySessions {
@@ -216,7 +252,7 @@ impl Shared {
         Ok(match visit {
             Visit::New => Wish::Any,
             Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
-            Visit::At(berth) => match self.config.affinity {
+            Visit::At(berth) => match self.config().affinity {
                 Affinity::Hint => Wish::Rather(berth.post),
                 Affinity::StrictQueue => Wish::Only(berth.post),
                 Affinity::StrictFailFast => Wish::OnlyNow(berth.post),
@@ -230,7 +266,8 @@ impl Shared {
         match placed {
             Placed::Now(call) => self.hand_over(call),
             Placed::Closed(call) => call.fail(CallError::Stopped),
-            Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
+            Placed::Queued => self.call_attention(),
+            Placed::Saturated(..) | Placed::Busy(_) => {}
         }
     }
 
@@ -278,8 +315,8 @@ impl Shared {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for long is told late, not never.
-            timeout: self.config.call_timeout,
-            queue_timeout: self.config.call_timeout,
+            timeout: self.config().call_timeout,
+            queue_timeout: self.config().call_timeout,
             priority: i8::MAX,
             extras: None,
         };
@@ -317,6 +354,10 @@ impl Shared {
             return;
         }
         berth.calls.fetch_add(1, Ordering::Relaxed);
+        if berth.serves_one {
+            berth.pool.retire(berth.post);
+            berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));
+        }
         let _handing = Handing::begin();
         Arc::clone(&berth.handle).execute(call);
     }
@@ -324,7 +365,7 @@ impl Shared {
     /// The worker that a call's session belongs to, if that is another one.
     fn other_owner(&self, call: &Call, berth: &Arc<Berth>) -> Option<Arc<Berth>> {
         let session = call.session()?;
-        match self.config.affinity {
+        match self.config().affinity {
             Affinity::Hint => {
                 self.sessions.served_by(session, berth);
                 None

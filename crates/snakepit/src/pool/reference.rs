@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::crew::{Crew, tell_of_session_end};
-use super::{Directory, Health, SessionInfo, Shared};
+use super::{Directory, Health, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared};
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
 use crate::worker::OutputLine;
@@ -60,6 +60,10 @@ pub struct WorkerStatus {
     pub age: Duration,
     /// Its language and version.
     pub language: String,
+    /// The number of its place, which no other worker of the pool has at the same time.
+    pub slot: usize,
+    /// The device that it uses, if the pool names any.
+    pub device: Option<String>,
 }
 
 impl PoolRef {
@@ -102,6 +106,30 @@ impl PoolRef {
         self.crew.scale(workers);
     }
 
+    /// Replaces a worker by a new one, which gets ready first; says whether it was found.
+    pub async fn recycle(&self, worker: &str) -> bool {
+        self.crew.recycle(Some(worker.to_owned())).await > 0
+    }
+
+    /// Replaces all workers that serve, a few at a time; says how many.
+    pub async fn recycle_all(&self) -> usize {
+        self.crew.recycle(None).await
+    }
+
+    /// Replaces all workers by such with new code: the pool never has fewer than it should, and if a new one does not
+    /// start, or its `health` hook objects, the old ones stay and the error says why.
+    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        self.crew.reload(&self.shared, None).await
+    }
+
+    /// As [`PoolRef::reload`], with new settings. Sessions keep their limits.
+    pub async fn reload_as(&self, pool: Pool) -> Result<Reloaded, ReloadError> {
+        if pool.name != *self.shared.name {
+            return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
+        }
+        self.crew.reload(&self.shared, Some(pool)).await
+    }
+
     fn wanted(&self) -> Health {
         Health::Ready(self.shared.target.load(Ordering::Acquire))
     }
@@ -119,7 +147,7 @@ impl PoolRef {
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
-                    Health::Short { reason, .. } => reason.to_string(),
+                    Health::Short { reason, .. } | Health::Degraded { reason, .. } => reason.to_string(),
                     Health::Starting | Health::Ready(_) | Health::Stopped => {
                         format!("not all workers were ready within {timeout:?}")
                     }
@@ -132,7 +160,7 @@ impl PoolRef {
     /// How it stands.
     pub fn status(&self) -> PoolStatus {
         let trouble = match &*self.shared.health.borrow() {
-            Health::Short { reason, .. } => Some(reason.to_string()),
+            Health::Short { reason, .. } | Health::Degraded { reason, .. } => Some(reason.to_string()),
             Health::Starting | Health::Ready(_) | Health::Stopped => None,
         };
         let scheduler = self.shared.scheduler();
@@ -142,6 +170,8 @@ impl PoolRef {
             calls: berth.calls.load(Ordering::Relaxed),
             age: berth.ready_at.elapsed(),
             language: berth.handle.introduction().language.clone(),
+            slot: berth.slot,
+            device: berth.device.as_deref().map(str::to_owned),
         };
         PoolStatus {
             name: self.shared.name.to_string(),
@@ -151,6 +181,11 @@ impl PoolRef {
             sessions: self.shared.sessions.list().len(),
             trouble,
         }
+    }
+
+    /// What happens in it from now on.
+    pub fn events(&self) -> PoolEvents {
+        self.shared.events.listen()
     }
 
     /// The commands that its workers serve.

@@ -69,6 +69,8 @@ enum Condition {
 #[derive(Debug)]
 struct Post {
     berth: Arc<Berth>,
+    /// How many calls it may do at the same time.
+    places: usize,
     /// Calls that it holds, those not counted that wait for a tool and have lent their place to a nested call.
     held: usize,
     /// How much work that is, as far as it is known.
@@ -87,7 +89,6 @@ struct Post {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    concurrency: usize,
     limit: usize,
     queue: BTreeMap<QueueKey, Call>,
     bound: usize,
@@ -109,9 +110,8 @@ enum Door {
 }
 
 impl Scheduler {
-    pub(crate) fn new(concurrency: usize, limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
-            concurrency,
             limit,
             queue: BTreeMap::new(),
             bound: 0,
@@ -121,6 +121,11 @@ impl Scheduler {
             askers: VecDeque::new(),
             door: Door::Open,
         }
+    }
+
+    /// How many calls may wait.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// How many calls wait.
@@ -168,6 +173,7 @@ impl Scheduler {
     pub(crate) fn enlist(&mut self, berth: Arc<Berth>) {
         let index = berth.post;
         self.posts[index] = Some(Post {
+            places: berth.concurrency,
             berth,
             held: 0,
             nanos: 0,
@@ -415,21 +421,21 @@ impl Scheduler {
     fn lends(&self, index: usize) -> bool {
         let Some(post) = self.post(index) else { return false };
         let asks = |call: &CallId| post.asking.iter().any(|(asker, _)| asker == call);
-        match (self.concurrency, post.guests.last()) {
+        match (post.berth.concurrency, post.guests.last()) {
             (1, None) => !post.asking.is_empty(),
             // One thread: its calls stand on one another, and only the one on top counts. One below may have its answer,
             // and cannot go on before those above it have ended.
             (1, Some(top)) => asks(top),
-            (places, _) => post.held + post.guests.len() < places + post.asking.len(),
+            _ => post.held + post.guests.len() < post.places + post.asking.len(),
         }
     }
 
     fn has_free_place(&self, index: usize) -> bool {
-        self.post(index).is_some_and(|post| post.held < self.concurrency)
+        self.post(index).is_some_and(|post| post.held < post.places)
     }
 
     fn room(&self, post: &Post, call: &Call) -> Room {
-        if post.held < self.concurrency {
+        if post.held < post.places {
             return Room::Own;
         }
         if call.key.is_nested() && self.lends(post.berth.post) {
@@ -464,7 +470,7 @@ impl Scheduler {
         let Some(post) = self.posts[index].as_mut() else { return };
         post.condition = match post.held {
             0 => Condition::Idle,
-            held if held < self.concurrency => Condition::Partial,
+            held if held < post.places => Condition::Partial,
             held if held < MAX_HELD && post.berth.tells_what_it_started => Condition::Ahead,
             _ => Condition::Full,
         };

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::value::Encoded;
+use crate::value::{Encoded, ValueError};
 use crate::worker::Berth;
 
 /// The most bytes that one session may keep.
 const STORE_LIMIT: usize = 16 << 20;
+/// What an entry counts for beside its key and its value: the smallest ones take memory, too.
+const ENTRY: usize = 128;
 
 /// Longer than this is for ever.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 10);
@@ -84,6 +86,8 @@ pub(crate) enum StoreError {
     NoSession(String),
     #[error("session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit")]
     Full { session: String, bytes: usize },
+    #[error(transparent)]
+    Unreadable(#[from] ValueError),
 }
 
 /// A session that has ended, and who must be told.
@@ -91,6 +95,11 @@ pub(crate) enum StoreError {
 pub(crate) struct Ended {
     pub(crate) id: Arc<str>,
     pub(crate) served_by: Vec<Weak<Berth>>,
+}
+
+/// What an entry of a store counts for.
+fn size(key: &str, value: &Encoded) -> usize {
+    ENTRY + key.len() + value.payload_len()
 }
 
 impl Session {
@@ -223,11 +232,17 @@ impl Sessions {
         Ok(session.store.get(key).cloned())
     }
 
-    pub(crate) fn set(&self, id: &str, key: String, value: Encoded) -> Result<(), StoreError> {
+    pub(crate) fn set(&self, id: &str, key: String, value: &Encoded) -> Result<(), StoreError> {
+        // What is counted is what is kept: neither the rest of the frame that the value came in, nor less than all.
+        let mut value = value.trimmed()?;
+        let added = size(&key, &value);
+        if added <= STORE_LIMIT {
+            value = value.detached();
+        }
         let mut table = self.table();
         let session = table.sessions.get_mut(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
-        let freed = session.store.get(&key).map_or(0, |old| old.payload_len() + key.len());
-        let bytes = session.stored - freed + value.payload_len() + key.len();
+        let freed = session.store.get(&key).map_or(0, |old| size(&key, old));
+        let bytes = session.stored - freed + added;
         if bytes > STORE_LIMIT {
             return Err(StoreError::Full { session: id.to_owned(), bytes });
         }
@@ -241,7 +256,7 @@ impl Sessions {
         let session = table.sessions.get_mut(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
         let old = session.store.remove(key);
         if let Some(old) = &old {
-            session.stored -= old.payload_len() + key.len();
+            session.stored -= size(key, old);
         }
         Ok(old.is_some())
     }
@@ -250,5 +265,108 @@ impl Sessions {
         let table = self.table();
         let session = table.sessions.get(id).ok_or_else(|| StoreError::NoSession(id.to_owned()))?;
         Ok(session.store.keys().cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::value::Blob;
+
+    fn sessions() -> Sessions {
+        let sessions = Sessions::new(Duration::from_mins(10), 10);
+        for id in ["a", "b"] {
+            assert!(sessions.visit(id).is_some());
+        }
+        sessions
+    }
+
+    fn bytes(length: usize) -> Encoded {
+        Encoded::encode(&Blob::from(vec![7; length])).expect("bytes")
+    }
+
+    /// The length of a byte string that fills a store to the last byte, under a key of so many letters.
+    fn filling(key: &str) -> usize {
+        STORE_LIMIT - size(key, &bytes(20_000)) + 20_000
+    }
+
+    #[test]
+    fn a_store_takes_as_much_as_its_limit_and_not_a_byte_more() {
+        let sessions = sessions();
+        let refused = sessions.set("a", "k".into(), &bytes(filling("k") + 1)).expect_err("too much");
+        assert_eq!(
+            refused.to_string(),
+            format!("session a would keep {} bytes, and 16777216 is the limit", STORE_LIMIT + 1)
+        );
+        assert!(sessions.get("a", "k").expect("a session").is_none(), "nothing of it is kept");
+        sessions.set("a", "k".into(), &bytes(filling("k"))).expect("room");
+        let refused = sessions.set("a", "l".into(), &Encoded::nil()).expect_err("full");
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+        sessions.set("b", "k".into(), &bytes(filling("k"))).expect("another session has its own limit");
+    }
+
+    #[test]
+    fn what_is_replaced_or_deleted_makes_room() {
+        let sessions = sessions();
+        for _ in 0..3 {
+            sessions.set("a", "k".into(), &bytes(filling("k"))).expect("it replaces itself");
+        }
+        let refused = sessions.set("a", "k".into(), &bytes(filling("k") + 1)).expect_err("too much");
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+        let kept = sessions.get("a", "k").expect("a session").expect("the old value");
+        assert_eq!(kept.payload_len(), bytes(filling("k")).payload_len());
+        assert!(sessions.delete("a", "k").expect("a session"));
+        sessions.set("a", "other".into(), &bytes(filling("other"))).expect("room again");
+    }
+
+    #[test]
+    fn small_entries_count_for_the_memory_that_they_take() {
+        let sessions = sessions();
+        let fits = STORE_LIMIT / (ENTRY + 1 + 7);
+        let taken = (0..2 * fits)
+            .take_while(|n| sessions.set("a", format!("{n:07}"), &Encoded::nil()).is_ok())
+            .count();
+        assert_eq!(taken, fits);
+    }
+
+    #[test]
+    fn a_value_is_kept_without_the_frame_that_it_came_in() {
+        let frame = Encoded::encode(&(Blob::from(vec![1; 30_000]), "small", Blob::from(vec![2; 20_000])))
+            .expect("a frame");
+        let mut payload = Vec::new();
+        frame.write_to(&mut payload);
+        let payload = Bytes::from(payload);
+        let came = Encoded::from_payload(payload.clone(), true).expect("a payload");
+        let (_, small, body) = came.decode::<(Encoded, Encoded, Encoded)>().expect("three values");
+        drop((frame, came));
+        let sessions = sessions();
+        sessions.set("a", "small".into(), &small).expect("room");
+        sessions.set("a", "body".into(), &body).expect("room");
+        drop((small, body));
+        assert!(payload.is_unique(), "the frame is not kept");
+        let get = |key| sessions.get("a", key).expect("a session").expect("a value");
+        assert_eq!(
+            (get("small").payload_len(), get("small").decode::<String>()),
+            (6, Ok("small".to_owned()))
+        );
+        assert_eq!(get("body").decode::<Blob>().expect("bytes"), Blob::from(vec![2; 20_000]));
+        assert_eq!(get("body").payload_len(), bytes(20_000).payload_len());
+    }
+
+    #[test]
+    fn a_body_that_a_value_names_often_counts_as_often() {
+        let one = bytes(1 << 20);
+        let mut head = vec![0x90 + 15];
+        (0..15).for_each(|_| head.extend_from_slice(one.head()));
+        let mut payload = u32::try_from(head.len()).expect("short").to_le_bytes().to_vec();
+        payload.extend(head);
+        payload.extend(vec![7; 1 << 20]);
+        let value = Encoded::from_payload(payload.into(), true).expect("a payload");
+        let sessions = sessions();
+        sessions.set("a", "k".into(), &value).expect("15 MiB");
+        let refused = sessions.set("a", "l".into(), &value).expect_err("30 MiB");
+        assert!(matches!(refused, StoreError::Full { bytes, .. } if bytes > 30 << 20), "{refused}");
     }
 }

@@ -8,12 +8,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::frame::Kind;
@@ -21,12 +19,12 @@ use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
 use super::reader;
 use super::slate::Slate;
-use super::tools::Credit;
+use super::tools::Tools;
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::value::{Encoded, write};
 use crate::worker::Output;
 
-/// How many bytes may wait to be written before streams wait, too.
+/// While more than this waits to be written, what tools have for the worker waits to become frames.
 const ROOM: usize = 1024 * 1024;
 
 /// What a worker's first answer was.
@@ -38,21 +36,24 @@ pub(crate) enum Ready {
     Failed(RemoteError),
 }
 
+/// Whether the slate says which calls were started, now and for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LastWord {
+    /// The worker keeps it, and is gone: nothing is started any more.
+    Spoken,
+    /// The worker keeps none, or may live: what it was sent may have been started, or may yet be.
+    Unspoken,
+}
+
 /// A call that the worker holds.
 pub(super) struct Held {
     pub(super) call: Call,
+    /// How many of its results have come, if it is many calls.
+    pub(super) results: usize,
     /// Its turn among all that were sent: calls are started in this order.
     turn: u64,
-    /// The connection was closed already: it was never written.
+    /// The connection was closed already: it was not written and never will be.
     unsent: bool,
-}
-
-/// A tool that runs for the worker.
-pub(super) struct ToolRun {
-    call: u64,
-    task: AbortHandle,
-    /// What its stream may still send.
-    pub(super) credit: Arc<Credit>,
 }
 
 /// Numbers that are spread well enough as they are.
@@ -76,13 +77,13 @@ impl Hasher for Plain {
     }
 }
 
-type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) calls: ByNumber<Held>,
-    pub(super) tools: ByNumber<ToolRun>,
-    outbox: Outbox,
+    pub(super) tools: Tools,
+    pub(super) outbox: Outbox,
     /// What could not be written yet.
     stuck: Option<Outbox>,
     /// Memory of the last write, for the next.
@@ -91,15 +92,15 @@ pub(super) struct State {
     /// Somebody waits until the outbox is taken.
     wants_room: bool,
     next_turn: u64,
-    /// The latest turn that was answered.
+    /// The latest turn that was answered, if only in part.
     answered: u64,
     /// Since when the worker has had something to do that it has not answered.
     pub(super) busy_since: Option<Instant>,
     /// Who waits for the first answer.
     pub(super) ready: Option<oneshot::Sender<Ready>>,
     closed: bool,
-    /// Nobody will look for answers any more.
-    gave_up: bool,
+    /// The worker is about to end, and takes no more calls.
+    leaving: bool,
 }
 
 /// Who sees to the outbox.
@@ -175,13 +176,21 @@ impl Connection {
     /// Sends a call.
     pub(crate) fn execute(&self, call: Call) {
         let mut state = self.state();
-        if state.gave_up {
+        if state.leaving {
             // It was chosen for this worker before the worker's end was known.
             drop(state);
             call.give_back();
             return;
         }
         let id = call.id().get();
+        if state.closed {
+            // A worker that broke the protocol still lives, and still reads. Kept until its end is known: the pool does
+            // not know yet, and would choose it again.
+            state.next_turn += 1;
+            let held = Held { call, results: 0, turn: state.next_turn, unsent: true };
+            state.calls.insert(id, held);
+            return;
+        }
         if let Err(source) = messages::write_call(&mut state.outbox, &call) {
             drop(state);
             let command = call.command().to_owned();
@@ -196,7 +205,7 @@ impl Connection {
             // Its caller went away before it was here, and could not ask the worker.
             state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
         }
-        let held = Held { call, turn: state.next_turn, unsent: state.closed };
+        let held = Held { call, results: 0, turn: state.next_turn, unsent: false };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
         self.see_to_outbox(state, alone);
@@ -227,22 +236,16 @@ impl Connection {
         self.see_to_outbox(state, true);
     }
 
-    pub(super) fn send_frame(&self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
-        let mut state = self.state();
-        state.outbox.frame(kind, call, payload);
-        self.see_to_outbox(state, true);
-    }
-
-    /// Until little enough waits to be written for a stream to go on: a worker that grants credit and does not read
-    /// costs this much, not more.
-    pub(super) async fn has_room(&self) {
+    /// The state, as soon as little enough waits to be written for a tool to send something: a worker that asks, or grants
+    /// credit, and does not read costs this much, not more.
+    pub(super) async fn room(&self) -> MutexGuard<'_, State> {
         loop {
-            let mut room = pin!(self.room.notified());
-            room.as_mut().enable();
+            // Made before the look: it hears of all that happens after it.
+            let room = self.room.notified();
             {
                 let mut state = self.state();
-                if state.outbox.len() < ROOM {
-                    return;
+                if state.outbox.len() <= ROOM {
+                    return state;
                 }
                 state.wants_room = true;
             }
@@ -250,7 +253,7 @@ impl Connection {
         }
     }
 
-    fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
+    pub(super) fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
         match state.writer {
             Writer::Called | Writer::Reader | Writer::Writing => {}
             Writer::Nobody if at_once => {
@@ -279,6 +282,7 @@ impl Connection {
             let spare = std::mem::take(&mut state.spare);
             let mut batch = std::mem::replace(&mut state.outbox, spare);
             let wants_room = std::mem::take(&mut state.wants_room);
+            state.tools.refusals_are_sent();
             drop(state);
             if wants_room {
                 self.room.notify_waiters();
@@ -356,25 +360,14 @@ impl Connection {
     pub(super) fn take(state: &mut State, call: u64) -> Option<Call> {
         let held = state.calls.remove(&call)?;
         state.answered = state.answered.max(held.turn);
-        if !state.tools.is_empty() {
-            state.tools.retain(|_, tool| {
-                let keep = tool.call != call;
-                if !keep {
-                    tool.task.abort();
-                }
-                keep
-            });
-        }
+        state.tools.end_of(call);
         Some(held.call)
     }
 
-    pub(super) fn add_tool(state: &mut State, id: u64, call: u64, task: AbortHandle, credit: Arc<Credit>) {
-        state.tools.insert(id, ToolRun { call, task, credit });
-    }
-
-    pub(super) fn end_tool(state: &mut State, id: u64) {
-        if let Some(tool) = state.tools.remove(&id) {
-            tool.task.abort();
+    /// A part of the answer to a call has come: whatever the worker writes down elsewhere, the call was started.
+    pub(super) fn has_started(state: &mut State, call: u64) {
+        if let Some(held) = state.calls.get(&call) {
+            state.answered = state.answered.max(held.turn);
         }
     }
 
@@ -397,18 +390,29 @@ impl Connection {
         }
     }
 
-    /// Asks the worker to finish and to go.
+    /// Asks the worker to finish and to go. It is given no more calls.
     pub(crate) fn drain(&self) {
-        self.send_frame(Kind::Drain, 0, |_| {});
+        let mut state = self.state();
+        state.leaving = true;
+        state.outbox.frame(Kind::Drain, 0, |_| {});
+        self.see_to_outbox(state, true);
+    }
+
+    /// Whether the worker has calls that are not answered.
+    pub(crate) fn holds_calls(&self) -> bool {
+        !self.state().calls.is_empty()
     }
 
     /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.
-    pub(crate) fn give_up(&self, tells_what_it_started: bool) {
-        let started = if tells_what_it_started { self.slate.started().ok() } else { None };
+    pub(crate) fn give_up(&self, slate: LastWord) {
+        let started = match slate {
+            LastWord::Spoken => self.slate.started().ok(),
+            LastWord::Unspoken => None,
+        };
         let mut state = self.state();
         state.closed = true;
-        state.gave_up = true;
-        state.tools.drain().for_each(|(_, tool)| tool.task.abort());
+        state.leaving = true;
+        state.tools.end_all();
         let last_turn = started.map(|started| {
             let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);
             turn.max(state.answered)

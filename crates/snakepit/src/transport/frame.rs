@@ -8,6 +8,8 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const HEADER: usize = 16;
 /// The payload has bodies.
 const BODIES: u16 = 1;
+/// Of RESULTS: more of them follow.
+const MORE: u16 = 2;
 
 macro_rules! kinds {
     ($($name:ident = $number:literal,)*) => {
@@ -64,6 +66,8 @@ pub(crate) struct Header {
     pub(crate) length: usize,
     pub(crate) kind: Kind,
     pub(crate) has_bodies: bool,
+    /// Another frame goes on with the answer.
+    pub(crate) has_more: bool,
     pub(crate) call: u64,
 }
 
@@ -95,20 +99,22 @@ impl Header {
             return Err(BadHeader::Version(version));
         }
         let kind = Kind::from_number(kind).ok_or(BadHeader::Kind(kind))?;
-        if flags & !BODIES != 0 {
+        let known = if kind == Kind::Results { BODIES | MORE } else { BODIES };
+        if flags & !known != 0 {
             return Err(BadHeader::Flags(flags));
         }
         if length > limit {
             return Err(BadHeader::TooLong { length, limit });
         }
-        Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, call }))
+        Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, has_more: flags & MORE != 0, call }))
     }
 
     pub(crate) fn write_to(self, out: &mut Vec<u8>) {
         out.put_u32_le(self.length as u32);
         out.put_u8(VERSION);
         out.put_u8(self.kind as u8);
-        out.put_u16_le(if self.has_bodies { BODIES } else { 0 });
+        let bodies = if self.has_bodies { BODIES } else { 0 };
+        out.put_u16_le(if self.has_more { bodies | MORE } else { bodies });
         out.put_u64_le(self.call);
     }
 }
@@ -119,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let header = Header { length: 7, kind: Kind::Results, has_bodies: true, call: u64::MAX };
+        let header =
+            Header { length: 7, kind: Kind::Results, has_bodies: true, has_more: true, call: u64::MAX };
         let mut bytes = Vec::new();
         header.write_to(&mut bytes);
         assert_eq!(bytes.len(), HEADER);
@@ -142,6 +149,7 @@ mod tests {
         assert_eq!(frame(2, 3, 0), Err(BadHeader::Version(2)));
         assert_eq!(frame(1, 0, 0), Err(BadHeader::Kind(0)));
         assert_eq!(frame(1, 27, 0), Err(BadHeader::Kind(27)));
-        assert_eq!(frame(1, 3, 2), Err(BadHeader::Flags(2)));
+        assert_eq!(frame(1, 3, 2), Err(BadHeader::Flags(2)), "only RESULTS go on");
+        assert_eq!(frame(1, 25, 4), Err(BadHeader::Flags(4)));
     }
 }

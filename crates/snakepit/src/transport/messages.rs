@@ -49,15 +49,21 @@ pub(crate) struct HostCallOptions {
     pub(crate) stream: Option<(u32, u64)>,
 }
 
+/// A `HOST_CALL`.
+pub(crate) struct HostCall {
+    pub(crate) id: u64,
+    pub(crate) tool: String,
+    pub(crate) args: Encoded,
+    pub(crate) options: HostCallOptions,
+}
+
 /// A `HOST_CALL`: with or without options.
-pub(crate) fn read_host_call(
-    payload: &Encoded,
-) -> Result<(u64, String, Encoded, HostCallOptions), ValueError> {
+pub(crate) fn read_host_call(payload: &Encoded) -> Result<HostCall, ValueError> {
     if let Ok((id, tool, args, options)) = payload.decode::<(u64, String, Encoded, HostCallOptions)>() {
-        return Ok((id, tool, args, options));
+        return Ok(HostCall { id, tool, args, options });
     }
     let (id, tool, args) = payload.decode::<(u64, String, Encoded)>()?;
-    Ok((id, tool, args, HostCallOptions::default()))
+    Ok(HostCall { id, tool, args, options: HostCallOptions::default() })
 }
 
 /// Writes a CALL or CALLS. A call that cannot be written (its bodies together are too long) leaves no trace.

@@ -29,15 +29,15 @@ impl Outbox {
         self.pieces.is_empty() && self.tail.len() == self.written
     }
 
-    /// How many bytes there are, of an outbox that nobody writes yet.
+    /// How many bytes wait.
     pub(crate) fn len(&self) -> usize {
-        self.pieces.iter().map(Bytes::len).sum::<usize>() + self.tail.len()
+        self.pieces.iter().map(Bytes::len).sum::<usize>() + self.tail.len() - self.written
     }
 
     /// Adds a frame without bodies; `payload` appends to what it is given.
     pub(crate) fn frame(&mut self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.tail.len();
-        let header = Header { length: 0, kind, has_bodies: false, call };
+        let header = Header { length: 0, kind, has_bodies: false, has_more: false, call };
         header.write_to(&mut self.tail);
         payload(&mut self.tail);
         let length = (self.tail.len() - start - HEADER) as u32;
@@ -46,7 +46,8 @@ impl Outbox {
 
     /// Adds a frame whose payload is a value.
     pub(crate) fn value_frame(&mut self, kind: Kind, call: u64, value: &Encoded) {
-        let header = Header { length: value.payload_len(), kind, has_bodies: value.has_bodies(), call };
+        let (length, has_bodies) = (value.payload_len(), value.has_bodies());
+        let header = Header { length, kind, has_bodies, has_more: false, call };
         header.write_to(&mut self.tail);
         value.write_head_to(&mut self.tail);
         for body in value.bodies() {

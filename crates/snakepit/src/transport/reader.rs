@@ -11,7 +11,7 @@ use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
 use super::tools;
-use crate::call::{Call, Portion, RemoteError};
+use crate::call::{Call, Input, Portion, RemoteError};
 use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
@@ -117,8 +117,9 @@ fn frame(
 ) -> Result<(), String> {
     let unreadable = |error: ValueError| unreadable(header.kind, &error);
     match header.kind {
-        Kind::Result | Kind::Results => answer(state, header.call, Answer::Value(payload), answers),
-        Kind::End => answer(state, header.call, Answer::End, answers),
+        Kind::Result => one_answer(state, header, Answer::Value(payload), answers)?,
+        Kind::Results => results(state, header, payload, answers)?,
+        Kind::End => one_answer(state, header, Answer::End, answers)?,
         Kind::Error if header.call == 0 => not_started(state, &payload)?,
         Kind::Error => answer(state, header.call, Answer::Error(payload), answers),
         Kind::Item => item(state, header.call, payload)?,
@@ -135,19 +136,16 @@ fn frame(
             connection.output.text("log", &format!("{level}: {text}{fields}"));
         }
         Kind::HostCall => {
-            let (id, tool, args, options) = messages::read_host_call(&payload).map_err(unreadable)?;
-            let stream = options.stream.map(|(items, bytes)| Portion { items, bytes });
-            tools::start(connection, state, header.call, id, &tool, args, stream);
+            let asked = messages::read_host_call(&payload).map_err(unreadable)?;
+            tools::host_call(connection, state, header.call, asked, header.length)?;
         }
         Kind::HostCredit => {
             let (id, items, bytes): (u64, u32, u64) = payload.decode().map_err(unreadable)?;
-            if let Some(tool) = state.tools.get(&id) {
-                tool.credit.add(Portion { items, bytes });
-            }
+            state.tools.grant(id, Portion { items, bytes });
         }
         Kind::HostCancel => {
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
-            Connection::end_tool(state, id);
+            state.tools.end(id);
         }
         // Nobody asks for these yet; they are known, so they are no fault.
         Kind::Pong | Kind::Telemetry | Kind::Bye => {}
@@ -181,6 +179,54 @@ fn answer(state: &mut State, call: u64, answer: Answer, answers: &mut Vec<(Call,
     } else {
         tracing::debug!(call, "an answer to an unknown call was dropped");
     }
+}
+
+/// RESULT and END, which answer one call.
+fn one_answer(
+    state: &mut State,
+    header: Header,
+    outcome: Answer,
+    answers: &mut Vec<(Call, Answer)>,
+) -> Result<(), String> {
+    if let Some(held) = state.calls.get(&header.call)
+        && let Input::Many(_) = &held.call.input
+    {
+        return Err(format!("it sent a {:?} for call {}, which is many calls", header.kind, header.call));
+    }
+    answer(state, header.call, outcome, answers);
+    Ok(())
+}
+
+/// Outcomes of many calls that came together: the last of them, or some. What cannot be told apart is believed in
+/// nothing: with more outcomes than calls, none is known to belong to its call.
+fn results(
+    state: &mut State,
+    header: Header,
+    entries: Encoded,
+    answers: &mut Vec<(Call, Answer)>,
+) -> Result<(), String> {
+    let call = header.call;
+    let Some(held) = state.calls.get_mut(&call) else {
+        tracing::debug!(call, "results of an unknown call were dropped");
+        return Ok(());
+    };
+    let Input::Many(inputs) = &held.call.input else {
+        return Err(format!("it sent Results for call {call}, which is one call"));
+    };
+    let count = entries.list_len().map_err(|error| unreadable(header.kind, &error))?;
+    held.results += count;
+    if held.results > inputs.len() {
+        return Err(format!("it sent {} results for the {} of call {call}", held.results, inputs.len()));
+    }
+    if !header.has_more {
+        answer(state, call, Answer::Value(entries), answers);
+    } else if count == 0 {
+        return Err(format!("it sent Results for call {call} that hold none, and more to follow"));
+    } else {
+        held.call.send_item(entries);
+        Connection::has_started(state, call);
+    }
+    Ok(())
 }
 
 fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {

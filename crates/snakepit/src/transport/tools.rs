@@ -1,19 +1,32 @@
-//! Tools of the host that run for a worker: what comes of them, and how much of a stream the worker takes.
+//! The tools of the host that run for one worker: how many there may be, and how their answers reach it.
+//!
+//! Bounded on all sides, whatever the worker does: by the number of tool calls under way, by the bytes that they
+//! brought, and by what waits to be written, for an answer that finds no room is not made into a frame, and its tool
+//! call stays under way. The credit of a stream protects the worker; that its next item is not made before there is room
+//! protects the host.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
-use super::connection::{Connection, State};
+use super::connection::{ByNumber, Connection, State};
 use super::frame::Kind;
-use super::messages;
+use super::messages::{self, HostCall};
 use crate::call::{Portion, RemoteError};
 use crate::tool::ToolAnswer;
-use crate::value::{Encoded, write};
+use crate::value::{Encoded, ValueError};
+
+/// How many tool calls of one worker may be under way; spec/wire.md names it.
+const MOST: usize = 1024;
+/// How many bytes they may have brought together, if `max_frame` is not more.
+const MOST_BYTES: usize = 16 << 20;
+/// How many refusals may wait for a worker that does not read them.
+const MOST_REFUSALS: usize = 16 * MOST;
 
 /// What a stream to the worker may still send.
-pub(super) struct Credit(watch::Sender<Left>);
+struct Credit(watch::Sender<Left>);
 
 /// The last item may be larger than what is left.
 struct Left {
@@ -28,7 +41,7 @@ impl Credit {
         credit
     }
 
-    pub(super) fn add(&self, more: Portion) {
+    fn add(&self, more: Portion) {
         self.0.send_modify(|left| {
             left.items = left.items.saturating_add(more.items.into());
             left.bytes = left.bytes.saturating_add(i64::try_from(more.bytes).unwrap_or(i64::MAX));
@@ -50,90 +63,238 @@ impl Credit {
     }
 }
 
-/// Runs a tool beside the connection, and sends what comes of it.
-pub(super) fn start(
-    connection: &Arc<Connection>,
-    state: &mut State,
+/// A tool that runs for the worker.
+struct Run {
+    /// The call that asked for it.
     call: u64,
-    id: u64,
-    tool: &str,
-    args: Encoded,
-    stream: Option<Portion>,
-) {
-    let Some(held) = state.calls.get(&call) else { return };
-    let asked = held.call.ask(tool, args);
-    let credit = Arc::new(Credit::new(stream.unwrap_or_default()));
-    let granted = Arc::clone(&credit);
-    let connection = Arc::clone(connection);
-    let task = tokio::spawn(async move {
-        let outcome = asked.await;
-        match outcome {
-            Ok(ToolAnswer::Value(value)) if stream.is_some() => {
-                if send_with_id(&connection, Kind::HostItem, call, id, &value).is_some() {
-                    send_id(&connection, Kind::HostEnd, call, id);
-                }
-            }
-            Ok(ToolAnswer::Value(value)) => {
-                send_with_id(&connection, Kind::HostResult, call, id, &value);
-            }
-            Ok(ToolAnswer::Stream(_)) if stream.is_none() => {
-                send_error(
-                    &connection,
-                    call,
-                    id,
-                    &RemoteError::new("streaming", "the tool streams: use host.stream"),
-                );
-            }
-            Ok(ToolAnswer::Stream(mut items)) => loop {
-                granted.some().await;
-                connection.has_room().await;
-                match items.next().await {
-                    Some(Ok(item)) => match send_with_id(&connection, Kind::HostItem, call, id, &item) {
-                        Some(bytes) => granted.spend(bytes),
-                        None => break,
-                    },
-                    Some(Err(error)) => break send_error(&connection, call, id, &error),
-                    None => break send_id(&connection, Kind::HostEnd, call, id),
-                }
-            },
-            Err(error) => send_error(&connection, call, id, &error),
-        }
-        Connection::end_tool(&mut connection.state(), id);
-    });
-    Connection::add_tool(state, id, call, task.abort_handle(), credit);
+    /// Tells it from a later one with the same id.
+    number: u64,
+    /// What its frame brought.
+    bytes: usize,
+    task: AbortHandle,
+    /// Of a stream.
+    credit: Option<Arc<Credit>>,
 }
 
-/// Sends a value, and says how long it is; None: it cannot be sent, and the error was sent in its place.
-fn send_with_id(connection: &Connection, kind: Kind, call: u64, id: u64, value: &Encoded) -> Option<usize> {
-    let error = match messages::with_id(id, value) {
-        // The worker would refuse it, and be lost with all that it has.
-        Ok(payload) if payload.payload_len() > connection.max_frame => {
-            format!(
-                "the tool's answer is {} bytes long, and max_frame is {}",
-                payload.payload_len(),
-                connection.max_frame
-            )
-        }
-        Ok(payload) => {
-            connection.send(kind, call, &payload);
-            return Some(payload.payload_len());
-        }
-        Err(error) => error.to_string(),
-    };
-    send_error(connection, call, id, &RemoteError::new("bad_value", error));
-    None
+/// All that run for one worker, by the ids that it chose.
+#[derive(Default)]
+pub(super) struct Tools {
+    runs: ByNumber<Run>,
+    bytes: usize,
+    next_number: u64,
+    /// How many refusals were left to be written since the last write.
+    refusals: usize,
 }
 
-fn send_error(connection: &Connection, call: u64, id: u64, error: &RemoteError) {
-    let told = Encoded::encode(&(id, error));
-    if let Ok(told) = told {
-        connection.send(Kind::HostError, call, &told);
+impl Tools {
+    fn remove(&mut self, id: u64) -> Option<Run> {
+        let run = self.runs.remove(&id)?;
+        self.bytes -= run.bytes;
+        Some(run)
+    }
+
+    /// The worker no longer wants it.
+    pub(super) fn end(&mut self, id: u64) {
+        if let Some(run) = self.remove(id) {
+            run.task.abort();
+        }
+    }
+
+    /// A call was answered: nothing runs for it any more.
+    pub(super) fn end_of(&mut self, call: u64) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.runs.retain(|_, run| {
+            let keep = run.call != call;
+            if !keep {
+                *bytes -= run.bytes;
+                run.task.abort();
+            }
+            keep
+        });
+    }
+
+    pub(super) fn end_all(&mut self) {
+        self.runs.drain().for_each(|(_, run)| run.task.abort());
+        self.bytes = 0;
+    }
+
+    /// Lets a stream send so much more.
+    pub(super) fn grant(&self, id: u64, more: Portion) {
+        if let Some(credit) = self.runs.get(&id).and_then(|run| run.credit.as_ref()) {
+            credit.add(more);
+        }
+    }
+
+    /// Everything that waited is being written.
+    pub(super) fn refusals_are_sent(&mut self) {
+        self.refusals = 0;
+    }
+
+    /// Why no more may be under way, if so.
+    fn is_full(&self, bytes: usize, max_frame: usize) -> Option<String> {
+        let most_bytes = max_frame.max(MOST_BYTES);
+        if self.runs.len() >= MOST {
+            Some(format!("{MOST} tool calls of this worker are under way, and no more are allowed at a time"))
+        } else if self.bytes + bytes > most_bytes {
+            Some(format!(
+                "the tool calls of this worker that are under way would hold {} bytes, and {most_bytes} is the limit",
+                self.bytes + bytes
+            ))
+        } else {
+            None
+        }
     }
 }
 
-fn send_id(connection: &Connection, kind: Kind, call: u64, id: u64) {
-    connection.send_frame(kind, call, |out| {
-        write::array_header(out, 1);
-        write::uint(out, id);
+/// Runs a tool beside the connection, and sends what comes of it. The error is the fault of the worker.
+pub(super) fn host_call(
+    connection: &Arc<Connection>,
+    state: &mut State,
+    call: u64,
+    asked: HostCall,
+    bytes: usize,
+) -> Result<(), String> {
+    let HostCall { id, tool, args, options } = asked;
+    if state.tools.runs.contains_key(&id) {
+        // An error with this id would end the first one at the worker: there is no way to refuse only the second.
+        return Err(format!("it asked for a tool with the id {id}, which it uses for another one under way"));
+    }
+    let Some(held) = state.calls.get(&call) else { return Ok(()) };
+    if let Some(reason) = state.tools.is_full(bytes, connection.max_frame) {
+        state.tools.refusals += 1;
+        if state.tools.refusals > MOST_REFUSALS {
+            return Err("it asks for tools without end, and does not read the answers".into());
+        }
+        let (kind, payload) = error(id, &RemoteError::new("refused", reason), connection.max_frame);
+        state.outbox.value_frame(kind, call, &payload);
+        return Ok(());
+    }
+    let answer = held.call.ask(&tool, args);
+    state.tools.next_number += 1;
+    let number = state.tools.next_number;
+    let credit = options.stream.map(|(items, bytes)| Arc::new(Credit::new(Portion { items, bytes })));
+    let asker = Asker { connection: Arc::clone(connection), call, id, number, credit: credit.clone() };
+    let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
+    state.tools.bytes += bytes;
+    state.tools.runs.insert(id, Run { call, number, bytes, task, credit });
+    Ok(())
+}
+
+/// Whether a tool call goes on after a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoesOn,
+    IsOver,
+}
+
+/// Who waits for a tool at the worker.
+struct Asker {
+    connection: Arc<Connection>,
+    call: u64,
+    id: u64,
+    number: u64,
+    /// Of a stream.
+    credit: Option<Arc<Credit>>,
+}
+
+impl Asker {
+    async fn pass_on(&self, outcome: Result<ToolAnswer, RemoteError>) {
+        match (outcome, &self.credit) {
+            (Ok(ToolAnswer::Value(value)), None) => {
+                let (kind, payload) = self.answer(Kind::HostResult, &value);
+                self.send(kind, payload, Then::IsOver).await;
+            }
+            (Ok(ToolAnswer::Value(value)), Some(credit)) => {
+                if self.send_item(credit, &value).await == Then::GoesOn {
+                    self.send_end().await;
+                }
+            }
+            (Ok(ToolAnswer::Stream(_)), None) => {
+                self.send_error(&RemoteError::new("streaming", "the tool streams: use host.stream")).await;
+            }
+            (Ok(ToolAnswer::Stream(mut items)), Some(credit)) => loop {
+                credit.some().await;
+                drop(self.connection.room().await);
+                match items.next().await {
+                    Some(Ok(item)) if self.send_item(credit, &item).await == Then::GoesOn => {}
+                    Some(Ok(_)) => return,
+                    Some(Err(error)) => return self.send_error(&error).await,
+                    None => return self.send_end().await,
+                }
+            },
+            (Err(error), _) => self.send_error(&error).await,
+        }
+    }
+
+    /// Sends an item; one that cannot be sent is the stream's last, and the error goes in its place.
+    async fn send_item(&self, credit: &Credit, item: &Encoded) -> Then {
+        let (kind, payload) = self.answer(Kind::HostItem, item);
+        let then = if kind == Kind::HostItem { Then::GoesOn } else { Then::IsOver };
+        credit.spend(payload.payload_len());
+        self.send(kind, payload, then).await;
+        then
+    }
+
+    async fn send_end(&self) {
+        match Encoded::encode(&(self.id,)) {
+            Ok(payload) => self.send(Kind::HostEnd, payload, Then::IsOver).await,
+            Err(error) => self.send_error(&bad_value(&error)).await,
+        }
+    }
+
+    async fn send_error(&self, reason: &RemoteError) {
+        let (kind, payload) = error(self.id, reason, self.connection.max_frame);
+        self.send(kind, payload, Then::IsOver).await;
+    }
+
+    /// A value as a frame, or the error why it cannot be one.
+    fn answer(&self, kind: Kind, value: &Encoded) -> (Kind, Encoded) {
+        let max_frame = self.connection.max_frame;
+        let reason = match messages::with_id(self.id, value) {
+            Ok(payload) if payload.payload_len() <= max_frame => return (kind, payload),
+            // The worker would refuse it, and be lost with all that it has.
+            Ok(payload) => RemoteError::new(
+                "bad_value",
+                format!(
+                    "the tool's answer is {} bytes long, and max_frame is {max_frame}",
+                    payload.payload_len()
+                ),
+            ),
+            Err(error) => bad_value(&error),
+        };
+        error(self.id, &reason, max_frame)
+    }
+
+    /// Sends a frame once there is room for it, unless nobody wants it any more. In one step with the last frame the
+    /// tool call is over: whoever has read that may use the id again.
+    async fn send(&self, kind: Kind, payload: Encoded, then: Then) {
+        let mut state = self.connection.room().await;
+        let run = state.tools.runs.get(&self.id);
+        if run.is_none_or(|run| run.number != self.number) {
+            return;
+        }
+        if then == Then::IsOver {
+            state.tools.remove(self.id);
+        }
+        state.outbox.value_frame(kind, self.call, &payload);
+        self.connection.see_to_outbox(state, true);
+    }
+}
+
+fn bad_value(error: &ValueError) -> RemoteError {
+    RemoteError::new("bad_value", error.to_string())
+}
+
+/// A `HOST_ERROR`; of one that is too long, its beginning.
+fn error(id: u64, error: &RemoteError, max_frame: usize) -> (Kind, Encoded) {
+    let encode = |error: &RemoteError| Encoded::encode(&(id, error)).ok();
+    let whole = encode(error).filter(|whole| whole.payload_len() <= max_frame);
+    let payload = whole.or_else(|| {
+        let beginning = error.message.chars().take(max_frame / 16).collect::<String>();
+        encode(&RemoteError::new(&error.kind, format!("{beginning}…")))
     });
+    (Kind::HostError, payload.unwrap_or_else(Encoded::nil))
 }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::builder::Builder;
 use super::decode::Decoder;
+use super::read::{Reader, Token};
 use super::{Value, ValueError};
 
 /// A value in the bytes of the wire. Cheap to clone.
@@ -142,6 +143,14 @@ impl Encoded {
         Ok(value)
     }
 
+    /// How many entries it has, if it is a list, as far as its first bytes tell.
+    pub(crate) fn list_len(&self) -> Result<usize, ValueError> {
+        match Reader::new(&self.head).token()? {
+            Token::Array(entries) => Ok(entries),
+            _ => Err(ValueError::malformed("it should be a list")),
+        }
+    }
+
     /// How many bytes [`write_to`](Self::write_to) writes.
     pub fn payload_len(&self) -> usize {
         match self.bodies {
@@ -181,6 +190,26 @@ impl Encoded {
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
     }
 
+    /// The same value without what else its frame brought. Bodies are still shared; one that the value names twice is
+    /// counted twice.
+    pub(crate) fn trimmed(&self) -> Result<Self, ValueError> {
+        let mut builder = Builder::default();
+        builder.encoded(self)?;
+        Ok(builder.finish())
+    }
+
+    /// The same value in memory of its own, to be kept: a few bytes of a frame would keep the whole frame.
+    pub(crate) fn detached(&self) -> Self {
+        let mut bodies = Vec::new();
+        let mut offset = 0;
+        for body in self.bodies() {
+            bodies.push(Part { offset, bytes: Bytes::copy_from_slice(body) });
+            offset += body.len() as u32;
+        }
+        let bodies = Bodies::from_parts(bodies);
+        Self { head: Bytes::copy_from_slice(&self.head), bodies, verified: self.verified }
+    }
+
     /// The value of nothing.
     pub fn nil() -> Self {
         Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None, verified: true }
@@ -191,7 +220,7 @@ impl Encoded {
         super::Args::new(args).into_encoded()
     }
 
-    pub(super) fn empty_map() -> Self {
+    pub(crate) fn empty_map() -> Self {
         Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None, verified: true }
     }
 

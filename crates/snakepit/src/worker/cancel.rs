@@ -30,7 +30,7 @@ pub(crate) fn abandon(pool: &Arc<pool::Shared>, call: CallId, ticket: &Arc<Ticke
 }
 
 async fn escalate(berth: Arc<Berth>, call: CallId, ticket: Arc<Ticket>) {
-    let grace = berth.pool.config.cancel_grace;
+    let grace = berth.pool.config().cancel_grace;
     if ended_within(&ticket, grace.ask).await {
         return;
     }

@@ -6,6 +6,8 @@ mod autopsy;
 mod cancel;
 mod output;
 mod tend;
+#[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
+mod vitals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ pub use autopsy::Autopsy;
 pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
-pub(crate) use tend::{Ending, tend};
+pub(crate) use tend::{Ending, process_ended, tend};
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
@@ -33,8 +35,17 @@ pub(crate) struct Berth {
     pub(crate) handle: Arc<dyn Handle>,
     pub(crate) output: Arc<Output>,
     pub(crate) tells_what_it_started: bool,
+    /// Of which version of the pool's code and settings it is.
+    pub(crate) generation: u64,
+    /// How many calls it was started to do at the same time.
+    pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     pub(crate) calls: AtomicU64,
+    /// It is gone after its first call.
+    pub(crate) serves_one: bool,
+    pub(crate) slot: usize,
+    pub(crate) device: Option<Arc<str>>,
+    pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
     /// Calls of these that were cancelled and do not end.
@@ -45,6 +56,16 @@ pub(crate) struct Berth {
     orders: watch::Sender<Order>,
     autopsy: watch::Sender<Option<Arc<Autopsy>>>,
     terminated: AtomicBool,
+}
+
+/// How a worker was made.
+pub(crate) struct Made {
+    pub(crate) generation: u64,
+    pub(crate) concurrency: usize,
+    pub(crate) serves_one: bool,
+    pub(crate) slot: usize,
+    pub(crate) device: Option<Arc<str>>,
+    pub(crate) began_at: Instant,
 }
 
 /// What a worker is to do.
@@ -68,6 +89,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
+        Made { generation, concurrency, serves_one, slot, device, began_at }: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -75,10 +97,17 @@ impl Berth {
             post,
             id,
             pool,
-            tells_what_it_started: handle.introduction().tells_what_it_started,
+            generation,
+            concurrency,
+            serves_one,
+            slot,
+            device,
+            // One that serves a single call is sent nothing ahead.
+            tells_what_it_started: handle.introduction().tells_what_it_started && !serves_one,
             handle,
             output,
             calls: AtomicU64::new(0),
+            began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
             stubborn: AtomicUsize::new(0),
@@ -103,6 +132,11 @@ impl Berth {
         }
     }
 
+    /// Whether it has answered a call. Those that it loses in the end look like answered ones afterwards.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > self.in_hand.load(Ordering::SeqCst) as u64
+    }
+
     /// Whether it has a call.
     pub(crate) fn holds_calls(&self) -> bool {
         self.in_hand.load(Ordering::SeqCst) > 0
@@ -123,7 +157,7 @@ impl Berth {
     /// Until the neighbours of a call that does not end have finished, unless they do not end either. Each has a deadline
     /// of its own. A worker that does one call at a time has none: those behind it are given to others.
     pub(crate) async fn only_stubborn_ones_left(&self, call: &Ticket) {
-        if self.pool.config.concurrency == 1 {
+        if self.concurrency == 1 {
             return;
         }
         self.watched.store(true, Ordering::SeqCst);

@@ -1,11 +1,14 @@
 //! One worker's life after it got ready: it serves, until it dies, breaks or is told to end.
 //!
 //! ```text
-//! Serve ──► Retire ──(no call left)──► terminate ──► stop ──► gone
-//!   │          │                                               ▲
-//!   └──────────┴──(died, broken, End)──► terminate ──► kill ───┘
+//! Serve ──► Retire ──(no call left)──► goodbye ──► stop ──► gone
+//!   │          │                                             ▲
+//!   └──────────┴──(died, broken, End)──► stop or kill ───────┴──► its calls are given up
 //! ```
+//!
+//! What a worker holds is given up when its process is gone, not before: one that lives may still start what it was sent.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +28,12 @@ const KILL_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) enum Ending {
     /// It was told to.
     Told,
-    /// It was not; the autopsy in words.
-    Untold(String),
+    /// It was not.
+    Untold {
+        autopsy: Arc<Autopsy>,
+        /// Whether it had answered a call.
+        answered: bool,
+    },
 }
 
 /// Stays with a worker until it and all that it started are gone.
@@ -57,28 +64,20 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
         }
     };
     berth.pool.retire(berth.post);
+    let answered = berth.has_answered();
     let outcome = match &ending {
-        Reason::Stopped => {
-            // One that still has calls was given its time already.
-            let goodbye = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
-            let _ = tokio::time::timeout(goodbye, berth.terminate(ending.clone())).await;
-            // Why is known now; how it ended comes later, and callers do not wait for that.
-            publish_autopsy(&berth, &ending);
-            end_process(&berth, stop_grace).await;
-            publish_autopsy(&berth, &ending);
+        Reason::Stopped | Reason::Replaced(_) => {
+            end_as_told(&berth, &ending, stop_grace).await;
             Ending::Told
         }
         Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) => {
             end_after_failure(&berth, &ending, stop_grace).await;
-            match &ending {
-                Reason::Stubborn(_) => Ending::Told,
-                _ => Ending::Untold(
-                    berth
-                        .autopsy
-                        .borrow()
-                        .as_ref()
-                        .map_or_else(String::new, std::string::ToString::to_string),
-                ),
+            if matches!(ending, Reason::Stubborn(_)) {
+                Ending::Told
+            } else {
+                let known = berth.autopsy.borrow().clone();
+                let autopsy = known.unwrap_or_else(|| Arc::new(berth.first_look()));
+                Ending::Untold { autopsy, answered }
             }
         }
     };
@@ -95,10 +94,25 @@ async fn gone(berth: &Berth) -> Reason {
 }
 
 /// Until the worker's process, and all that it started, has ended. The keeper tells within a millisecond or two.
-async fn process_ended(process: Option<&custody::Worker>) {
+pub(crate) async fn process_ended(process: Option<&custody::Worker>) {
     match process {
         Some(process) => drop(process.exited().await),
         None => std::future::pending().await,
+    }
+}
+
+async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
+    // One that still has calls was given its time already.
+    let patience = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
+    let mut goodbye = pin!(berth.terminate(reason.clone()));
+    let is_said = tokio::time::timeout(patience, &mut goodbye).await.is_ok();
+    // Why is known now; how it ended comes later.
+    publish_autopsy(berth, reason);
+    end_process(berth, stop_grace).await;
+    publish_autopsy(berth, reason);
+    // Only now is it certain which of its calls were not started, and its last answers count, too.
+    if !is_said {
+        let _ = tokio::time::timeout(AUTOPSY_PATIENCE, goodbye).await;
     }
 }
 
@@ -136,7 +150,7 @@ fn publish_autopsy(berth: &Berth, reason: &Reason) {
     let fault = match reason {
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
-        Reason::Broken(why) => Some(why.clone()),
+        Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
     };
     berth.set_autopsy(Autopsy { fault, ..berth.first_look() });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use snakepit::custody::Config;
-use snakepit::{Builder, CallError, Pool, PythonWorker, Snakepit};
+use snakepit::{Builder, CallError, Pool, PythonWorker, Snakepit, Value, args};
 use tempfile::TempDir;
 
 /// How long something may take that takes milliseconds on a machine with nothing else to do.
@@ -18,14 +18,30 @@ pub(crate) fn worker(file: &str) -> Pool {
 }
 
 /// The same, to be changed before it becomes a pool.
+///
+/// With `SNAKEPIT_TEST_PYTHON`, an interpreter that has msgspec, its values are coded by msgspec or it does not start.
 pub(crate) fn python(file: &str) -> PythonWorker {
-    PythonWorker::new(workers().join(file))
+    let worker = PythonWorker::new(workers().join(file));
+    match python_with_msgspec() {
+        Some(python) => worker.interpreter(python).env("SNAKEPIT_CODEC", "msgspec"),
+        None => worker,
+    }
+}
+
+/// The interpreter that the tests were told to use.
+pub(crate) fn python_with_msgspec() -> Option<PathBuf> {
+    std::env::var_os("SNAKEPIT_TEST_PYTHON").filter(|python| !python.is_empty()).map(PathBuf::from)
 }
 
 /// A worker without the SDK, which misbehaves in the named way.
 pub(crate) fn raw(mode: &str) -> Pool {
+    raw_with(mode, Path::new(""))
+}
+
+/// The same, with a file that it writes to.
+pub(crate) fn raw_with(mode: &str, path: &Path) -> Pool {
     let file = workers().join("raw.py").into_os_string();
-    Pool::command(["python3".into(), file, mode.into()]).name("raw").workers(1)
+    Pool::command(["python3".into(), file, mode.into(), path.into()]).name("raw").workers(1)
 }
 
 fn workers() -> PathBuf {
@@ -144,6 +160,21 @@ pub(crate) fn runs(pid: u32) -> bool {
 /// The lines of a file that workers write.
 pub(crate) fn lines(path: &str) -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Calls that are known to be short are sent ahead: teaches a pool of `hostile.py` that its marks are.
+pub(crate) async fn learn_that_they_are_short(pit: &Snakepit, path: &str) {
+    for n in 0..40 {
+        let args = args! { path: path, key: format!("warm-{n}") };
+        let _: Value = soon("a call", pit.call("mark", args)).await.expect("marked");
+        let args = args! { path: path, key: format!("nap-{n}"), seconds: 0.0 };
+        let _: Value = soon("a nap", pit.call("mark_and_sleep", args)).await.expect("slept");
+    }
+}
+
+/// A time that differs from round to round, in microseconds.
+pub(crate) fn jitter(round: usize, most: u64) -> Duration {
+    Duration::from_micros((round as u64).wrapping_mul(7919) % most)
 }
 
 /// The words of an error whose worker died.

@@ -1,5 +1,6 @@
 """Commands that the tests of calls use."""
 
+import importlib.util
 import os
 import sys
 import time
@@ -15,6 +16,12 @@ def add(a: int, b: int) -> int:
 @snakepit.command
 def echo(value):
     return value
+
+
+@snakepit.command
+def codec():
+    """Which codec it uses, and whether it could use msgspec."""
+    return [snakepit.context()._runner.codec.name, importlib.util.find_spec("msgspec") is not None]
 
 
 @snakepit.command

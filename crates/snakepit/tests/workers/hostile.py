@@ -1,6 +1,7 @@
 """Commands that go wrong in every way, for a worker that does one call at a time."""
 
 import ctypes
+import importlib.util
 import os
 import signal
 import subprocess
@@ -16,8 +17,19 @@ def echo(value):
 
 
 @snakepit.command
+def text(length: int):
+    return "x" * length
+
+
+@snakepit.command
 def pid():
     return os.getpid()
+
+
+@snakepit.command
+def codec():
+    """Which codec it uses, and whether it could use msgspec."""
+    return [snakepit.context()._runner.codec.name, importlib.util.find_spec("msgspec") is not None]
 
 
 @snakepit.command
@@ -44,6 +56,12 @@ def mark_and_sleep(path: str, key: str, seconds: float):
     if seconds:
         time.sleep(seconds)
     return key
+
+
+@snakepit.command
+def ignore_term():
+    """From now on only KILL ends it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @snakepit.command

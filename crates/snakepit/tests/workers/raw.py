@@ -7,8 +7,9 @@ import struct
 import subprocess
 import sys
 
-READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT = 2, 3, 4, 5, 6, 7, 8, 10, 15
+READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT, HOST_CANCEL = 2, 3, 4, 5, 6, 7, 8, 10, 15, 16
 LOG, DRAIN, BYE, CALLS, RESULTS = 17, 22, 23, 24, 25
+MORE = 2
 
 sock = socket.socket(fileno=int(os.environ["SNAKEPIT_FD"]))
 received = b""
@@ -111,6 +112,18 @@ def ready_twice_later():
     forever()
 
 
+def results(call, numbers, flags=0):
+    """RESULTS whose entries are good, and small numbers."""
+    entries = b"".join(b"\x92\xc3" + bytes([number]) for number in numbers)
+    return frame(RESULTS, call, bytes([0x90 + len(numbers)]) + entries, flags=flags)
+
+
+def ask(call, number, tool, args=b"\x80", options=b""):
+    """A HOST_CALL."""
+    payload = b"\xce" + struct.pack(">I", number) + text(tool) + args + options
+    return frame(HOST_CALL, call, (b"\x94" if options else b"\x93") + payload)
+
+
 # What each answers to its first call, given the call's number. Afterwards it lives on, if it is let.
 ANSWERS = {
     "garbage": lambda n: b"HTTP/1.1 500 Internal Server Error\r\n\r\n",
@@ -130,6 +143,20 @@ ANSWERS = {
     "error_of_nobody": lambda n: frame(ERROR, 0, b"\x80"),
     "unreadable_error": lambda n: frame(ERROR, n, b"\x93\x01\x02\x03"),
     "unreadable_tool_call": lambda n: frame(HOST_CALL, n, b"\xc0"),
+    "results_of_one": lambda n: frame(RESULTS, n, b"\x91\x92\xc3\x01"),
+    "result_of_many": lambda n: frame(RESULT, n, text("ok")),
+    "end_of_many": lambda n: frame(END, n),
+    "results_that_are_no_list": lambda n: frame(RESULTS, n, text("ok")),
+    "too_many_results": lambda n: results(n, [1] * 4),
+    "too_many_results_in_parts": lambda n: results(n, [1, 2], MORE) + results(n, [3, 4]),
+    "endless_results": lambda n: results(n, [1, 2], MORE) + results(n, [3, 4], MORE),
+    "more_of_nothing": lambda n: results(n, [1], MORE) + results(n, [], MORE),
+    "unreadable_part": lambda n: frame(RESULTS, n, b"\x91\x92\xc3\xc1", flags=MORE) + results(n, [2, 3]),
+    "few_results_in_parts": lambda n: results(n, [1], MORE) + results(n, [2]),
+    "error_after_some": lambda n: results(n, [1], MORE) + frame(ERROR, n, b"\x82" + text("kind") + text("exception")
+                                                               + text("message") + text("no more")),
+    "silence_after_some": lambda n: results(n, [1, 2], MORE),
+    "tool_id_twice": lambda n: ask(n, 7, "slow") + ask(n, 8, "slow") + ask(n, 7, "quick"),
     "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
 }
@@ -210,6 +237,18 @@ def poison():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def breaks_and_goes_on():
+    """After some calls it breaks the protocol, and goes on as if nothing was. Writes down each call that it begins."""
+    marks = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    send(ready())
+    begun = 0
+    while True:
+        number, _ = call()
+        os.write(marks, f"{number}\n".encode())
+        begun += 1
+        send(frame(RESULT, number, text("ok")) + (bytes(64) if begun == 10 else b""))
+
+
 def few_results():
     send(ready())
     while True:
@@ -223,19 +262,38 @@ def few_results():
             send(frame(RESULT, number, b"\x01"))
 
 
+def slate(call, started):
+    os.pwrite(int(os.environ["SNAKEPIT_SLATE_FD"]), struct.pack("<QQ", call, started), 0)
+
+
+def dies_after_some():
+    """Starts two, answers the first of them, and dies."""
+    send(ready(["slate"]))
+    number, _ = call()
+    slate(number, 2)
+    send(results(number, [1], MORE))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_after_all_that_it_started():
+    send(ready(["slate"]))
+    number, _ = call()
+    slate(number, 1)
+    send(results(number, [1], MORE))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_after_some_unsaid():
+    """Answers one of which the slate says that it was never started."""
+    send(ready(["slate"]))
+    number, _ = call()
+    send(results(number, [1], MORE))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def says_bye_early():
     send(ready(), frame(BYE))
     sock.close()
-    forever()
-
-
-def greedy():
-    """Takes a stream of a tool with credit without end, and reads none of it."""
-    send(ready())
-    number, _ = call()
-    credit = b"\x92\xce" + struct.pack(">I", 0xFFFFFFFF) + b"\xcf" + struct.pack(">Q", 0xFFFFFFFFFFFFFFFF)
-    send(frame(HOST_CALL, number, b"\x94\x01" + text("endless") + b"\x80\x81" + text("stream") + credit))
-    send(frame(HOST_CREDIT, number, b"\x93\x01" + credit[1:]))
     forever()
 
 
@@ -247,6 +305,71 @@ def tool_flood():
         send(frame(HOST_CALL, number, b"\x93\xcd" + struct.pack(">H", index) + text("slow") + b"\x80"))
     send(frame(RESULT, number, text("ok")))
     serve()
+
+
+def endless_tool_flood():
+    """Asks for a tool without end, and reads nothing."""
+    send(ready())
+    number, _ = call()
+    index = 0
+    while True:
+        send(*(ask(number, index + more, "slow") for more in range(1000)))
+        index += 1000
+
+
+def asks_for_too_much():
+    """The answer to one tool call too many, and to the next one, after it has given another one up."""
+    send(ready())
+    number, _ = call()
+    send(*(ask(number, index, "slow") for index in range(1025)))
+    refused = read()[2]
+    send(frame(HOST_CANCEL, number, b"\x91\x00"), ask(number, 5000, "quick"))
+    send(frame(RESULT, number, b"\x92" + refused + read()[2]))
+    serve()
+
+
+def asks_with_too_many_bytes():
+    """Seventeen arguments of a MiB, less a little; the answer to the last."""
+    send(ready())
+    number, _ = call()
+    size = (1 << 20) - 100
+    args = b"\xc6" + struct.pack(">I", size) + bytes(size)
+    for index in range(17):
+        send(ask(number, index, "slow", args))
+    send(frame(RESULT, number, read()[2]))
+    serve()
+
+
+def uses_an_id_again():
+    """The same id for one tool call after the other: once answered or cancelled, it is free."""
+    send(ready())
+    number, _ = call()
+    for _ in range(2000):
+        send(ask(number, 1, "quick"))
+        answer = read()[2]
+    for _ in range(2000):
+        send(ask(number, 1, "slow"), frame(HOST_CANCEL, number, b"\x91\x01"))
+    send(ask(number, 1, "quick"))
+    send(frame(RESULT, number, b"\x92" + answer + read()[2]))
+    serve()
+
+
+def deaf_to_a_stream():
+    """Takes a stream with all the credit that there is, grants it once more, and reads nothing of it."""
+    send(ready())
+    number, _ = call()
+    credit = b"\xce" + struct.pack(">I", 0xFFFFFFFF) + b"\xcf" + struct.pack(">Q", 0xFFFFFFFFFFFFFFFF)
+    send(ask(number, 1, "endless", options=b"\x81" + text("stream") + b"\x92" + credit))
+    send(frame(HOST_CREDIT, number, b"\x93\x01" + credit))
+    forever()
+
+
+def deaf_to_tools():
+    """Asks for much, as often as it may, and reads nothing of it."""
+    send(ready())
+    number, _ = call()
+    send(*(ask(number, index, "large") for index in range(1024)))
+    forever()
 
 
 def main(mode):

@@ -14,6 +14,11 @@ def mark(path, key):
 
 
 @snakepit.command
+def text(length: int):
+    return "x" * length
+
+
+@snakepit.command
 def sleep(seconds: float):
     time.sleep(seconds)
     return threading.get_ident()

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::adapter::{CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
-use crate::transport::{Connection, ReadyMessage, Signals, StackPipe};
+use crate::transport::{Connection, LastWord, ReadyMessage, Signals, StackPipe};
 
 /// See the module.
 pub(super) struct SocketHandle {
@@ -86,9 +86,13 @@ impl Handle for SocketHandle {
         async move {
             // Done on drop: whoever loses patience with a goodbye drops this, and the calls must not be forgotten.
             let _calls = GiveUp(self);
-            if reason == Reason::Stopped {
+            if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;
+                if self.connection.holds_calls() {
+                    // It may still start what it has read.
+                    self.process.exited().await;
+                }
             }
         }
         .boxed()
@@ -100,7 +104,9 @@ struct GiveUp<'a>(&'a SocketHandle);
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
-        self.0.connection.give_up(self.0.introduction.tells_what_it_started);
+        let is_gone = self.0.process.try_wait().is_some();
+        let spoken = is_gone && self.0.introduction.tells_what_it_started;
+        self.0.connection.give_up(if spoken { LastWord::Spoken } else { LastWord::Unspoken });
     }
 }
 

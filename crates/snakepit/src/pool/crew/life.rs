@@ -1,0 +1,184 @@
+//! One worker, from its start to its end.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::Generation;
+use super::roster::News;
+use crate::adapter::{Handle, Reason, Spawner, StartError};
+use crate::call::CallError;
+use crate::call::direct::ask;
+use crate::custody::{Run, WorkerId};
+use crate::pool::config::WarmUp;
+use crate::pool::session::Ended;
+use crate::pool::{AUTOPSY_PATIENCE, Shared};
+use crate::value::Encoded;
+use crate::worker::{Berth, Ending, Made, Output, tend};
+
+/// How a worker's task ended.
+pub(super) enum Left {
+    NotStarted { generation: u64, error: StartError },
+    Ended { berth: Arc<Berth>, ending: Ending },
+}
+
+/// What a worker is started with.
+pub(super) struct Birth {
+    pub(super) shared: Arc<Shared>,
+    pub(super) run: Option<Run>,
+    pub(super) generation: Arc<Generation>,
+    pub(super) name: String,
+    pub(super) slot: usize,
+    pub(super) device: Option<Arc<str>>,
+    /// Whether its health hook must agree before it serves.
+    pub(super) checked: bool,
+    /// True when nobody wants it any more.
+    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) news: mpsc::UnboundedSender<News>,
+}
+
+impl Birth {
+    pub(super) async fn live(self) -> Left {
+        let Self { shared, generation, news, .. } = &self;
+        let began_at = Instant::now();
+        let post = shared.scheduler().reserve();
+        let (id, handle, output) = match self.start().await {
+            Ok(started) => started,
+            Err(error) => {
+                shared.scheduler().vacate(post);
+                return Left::NotStarted { generation: generation.number, error };
+            }
+        };
+        shared.learn(handle.introduction());
+        let config = &generation.config;
+        let made = Made {
+            generation: generation.number,
+            concurrency: config.concurrency,
+            serves_one: config.debug,
+            slot: self.slot,
+            device: self.device.clone(),
+            began_at,
+        };
+        let berth = Arc::new(Berth::new(post, id, Arc::clone(shared), made, handle, output));
+        shared.scheduler().enlist(Arc::clone(&berth));
+        let _ = news.send(News::Serving(tokio::task::id(), Arc::clone(&berth)));
+        shared.feed(post);
+        let grace = generation.config.cancel_grace.terminate;
+        let ending = tend(Arc::clone(&berth), grace, || drop(news.send(News::Leaving(post)))).await;
+        Left::Ended { berth, ending }
+    }
+
+    async fn start(&self) -> Result<(WorkerId, Arc<dyn Handle>, Arc<Output>), StartError> {
+        let name = &self.name;
+        let id = WorkerId::new(name.clone())
+            .map_err(|error| StartError::Missing(format!("{name} cannot be a worker's name: {error}")))?;
+        let config = &self.generation.config;
+        let output = Output::new(id.clone());
+        let limits = (config.concurrency, config.max_frame);
+        let pool = Arc::clone(&self.shared.name);
+        let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));
+        let spawner = spawner.at(self.slot, self.device.clone());
+        let spawner = if config.debug { spawner.with_terminal() } else { spawner };
+        let process = spawner.process();
+        let timeout = config.start_timeout;
+        let started = tokio::select! {
+            started = tokio::time::timeout(timeout, config.adapter.start_worker(spawner)) => started,
+            () = self.unwanted() => Ok(Err(StartError::Stopped)),
+        };
+        let failure = match started {
+            Ok(Ok(handle)) => match self.check(&id, &handle, &output).await {
+                Ok(()) => return Ok((id, handle, output)),
+                Err(error) => {
+                    handle.terminate(Reason::Broken(error.to_string())).await;
+                    error
+                }
+            },
+            Ok(Err(error)) => error,
+            Err(_) => StartError::Timeout { worker: id, after: timeout, output: output.last_lines() },
+        };
+        if let Some(process) = process.get().cloned() {
+            let _ = process.kill();
+            process.exited().await;
+        }
+        Err(failure)
+    }
+
+    /// Until the pool stops.
+    async fn unwanted(&self) {
+        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+
+    /// What a worker must pass before it serves.
+    async fn check(
+        &self,
+        id: &WorkerId,
+        handle: &Arc<dyn Handle>,
+        output: &Output,
+    ) -> Result<(), StartError> {
+        let checks = async {
+            for warm_up in &self.generation.config.warm_up {
+                self.warm_up(id, handle, output, warm_up).await?;
+            }
+            if self.checked { self.check_health(id, handle).await } else { Ok(()) }
+        };
+        tokio::select! {
+            checked = checks => checked,
+            () = self.unwanted() => Err(StartError::Stopped),
+        }
+    }
+
+    async fn warm_up(
+        &self,
+        id: &WorkerId,
+        handle: &Arc<dyn Handle>,
+        output: &Output,
+        WarmUp { command, arguments }: &WarmUp,
+    ) -> Result<(), StartError> {
+        let answer = match arguments.clone() {
+            Ok(arguments) => ask(handle, command, arguments, self.generation.config.start_timeout).await,
+            Err(source) => Err(CallError::Arguments { command: command.clone(), source }),
+        };
+        let reason = match answer {
+            Ok(_) => return Ok(()),
+            Err(CallError::Cancelled) => how_it_ended(handle, output).await,
+            Err(error) => error.to_string(),
+        };
+        let (worker, command) = (id.clone(), command.clone());
+        Err(StartError::WarmUp { worker, command, reason, output: output.last_lines() })
+    }
+
+    async fn check_health(&self, id: &WorkerId, handle: &Arc<dyn Handle>) -> Result<(), StartError> {
+        let patience = self.generation.config.start_timeout;
+        let answer = ask(handle, "snakepit.health", Encoded::empty_map(), patience).await;
+        let reason = match answer {
+            Ok(answer) if answer.decode::<bool>().is_ok_and(|healthy| !healthy) => {
+                "it says that it is not".into()
+            }
+            Ok(_) => return Ok(()),
+            // One that has no such command has no hook.
+            Err(CallError::Remote(error)) if error.kind == "unknown_command" => return Ok(()),
+            Err(error) => error.to_string(),
+        };
+        Err(StartError::Unhealthy { worker: id.clone(), reason })
+    }
+}
+
+/// A worker went away in a call: how its process ended, if that can be seen soon.
+async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
+    let Some(process) = handle.process() else { return "it is gone".into() };
+    match tokio::time::timeout(AUTOPSY_PATIENCE, process.exited()).await {
+        Ok(exit) => {
+            let _ = tokio::time::timeout(AUTOPSY_PATIENCE, output.complete()).await;
+            format!("it ended with {}", exit.status)
+        }
+        Err(_) => "it closed its socket".into(),
+    }
+}
+
+/// Tells the workers that have served a session that it has ended.
+pub(crate) fn tell_of_session_end(shared: &Arc<Shared>, session: &Ended) {
+    for berth in session.served_by.iter().filter_map(std::sync::Weak::upgrade) {
+        shared.tell_session_end(&berth, &session.id);
+    }
+}

@@ -1,0 +1,105 @@
+//! The crew of a pool: how many workers there are, and who takes the place of one that is gone or due.
+//!
+//! One loop owns the truth ([`roster`]): workers live in tasks of their own ([`life`]) and report there; nobody else
+//! counts them.
+
+mod life;
+mod reload;
+mod roster;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Pool, Shared};
+use crate::adapter::{Spawner, StartError};
+use crate::custody::{Run, WorkerId};
+use crate::worker::Output;
+pub use reload::{ReloadError, Reloaded};
+use roster::Roster;
+
+/// A pool's crew, from the outside.
+#[derive(Clone, Debug)]
+pub(crate) struct Crew {
+    orders: mpsc::UnboundedSender<Directive>,
+    run: Option<Run>,
+}
+
+/// What a crew is told to do.
+#[derive(Debug)]
+enum Directive {
+    Scale(usize),
+    /// Replaces one worker, or all of them.
+    Recycle(Option<String>, oneshot::Sender<usize>),
+    Reload(Option<Box<Pool>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// One version of a pool's code and settings. Workers of an older one are replaced by a reload.
+#[derive(Clone, Debug)]
+struct Generation {
+    number: u64,
+    config: Arc<Pool>,
+}
+
+impl Crew {
+    /// Starts the workers. The receiver hears of the first full strength, or of the first failure.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        run: Option<Run>,
+    ) -> (Self, oneshot::Receiver<Result<(), StartError>>) {
+        let (orders, orders_in) = mpsc::unbounded_channel();
+        let (first, first_in) = oneshot::channel();
+        let runtime = shared.runtime.clone();
+        let (roster, news) = Roster::new(shared, run.clone(), first);
+        runtime.spawn(roster.work(orders_in, news));
+        (Self { orders, run }, first_in)
+    }
+
+    pub(crate) fn scale(&self, workers: usize) {
+        let _ = self.orders.send(Directive::Scale(workers));
+    }
+
+    /// Replaces a worker, or all of them, without losing capacity. Says how many will be.
+    pub(crate) async fn recycle(&self, worker: Option<String>) -> usize {
+        let (reply, told) = oneshot::channel();
+        let _ = self.orders.send(Directive::Recycle(worker, reply));
+        told.await.unwrap_or(0)
+    }
+
+    /// Replaces every worker by one of new code, and of new settings if there are any.
+    pub(crate) async fn reload(&self, shared: &Shared, pool: Option<Pool>) -> Result<Reloaded, ReloadError> {
+        if let Some(pool) = &pool
+            && let Err(source) = prepare(pool, self.run.clone()).await
+        {
+            return Err(ReloadError::aborted(&shared.name, 0, &source.to_string()));
+        }
+        let (reply, told) = oneshot::channel();
+        let _ = self.orders.send(Directive::Reload(pool.map(Box::new), reply));
+        told.await.unwrap_or(Err(ReloadError::Stopped))
+    }
+
+    /// Ends every worker.
+    pub(crate) async fn stop(&self) {
+        let (done, gone) = oneshot::channel();
+        if self.orders.send(Directive::Stop(done)).is_ok() {
+            let _ = gone.await;
+        }
+    }
+}
+
+/// Prepares what all workers of a pool share.
+pub(crate) async fn prepare(pool: &Pool, run: Option<Run>) -> Result<(), StartError> {
+    /// Two may be prepared at the same time.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let name = format!("{}-init-{}", pool.name, NEXT.fetch_add(1, Ordering::Relaxed));
+    let Ok(id) = WorkerId::new(name.clone()) else {
+        return Err(StartError::Missing(format!("{name} is too long")));
+    };
+    let limits = (pool.concurrency, pool.max_frame);
+    let spawner = Spawner::new(run, id.clone(), pool.name.as_str().into(), limits, Output::new(id));
+    pool.adapter.init(&spawner).await
+}
+
+pub(crate) use life::tell_of_session_end;

@@ -1,0 +1,134 @@
+//! A rolling reload: every worker is replaced by one of new code or new settings, and capacity never dips.
+//!
+//! ```text
+//! old workers are due ──► one of the new generation starts ──► healthy ──► one old one drains ──► … ──► done
+//!                                         └──fails──► the rest of the old ones stay, and the error says why
+//! ```
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Generation;
+use super::roster::{Due, Roster};
+use crate::pool::{Pool, PoolEvent};
+
+/// What a reload did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// How many workers were replaced.
+    pub replaced: usize,
+    /// The number of the pool's generation now; the first is 1.
+    pub generation: u64,
+}
+
+/// Why a reload did not come to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// A worker of the new code or settings did not start, or is not healthy.
+    #[error("pool {pool} was not reloaded: {}: {reason}", kept(*.replaced))]
+    Aborted {
+        /// The pool.
+        pool: String,
+        /// How many workers had been replaced before; these stay as they are.
+        replaced: usize,
+        /// What was wrong with the new one.
+        reason: String,
+    },
+    /// Another reload is under way.
+    #[error("pool {pool} is being reloaded already: wait until that is done")]
+    UnderWay {
+        /// The pool.
+        pool: String,
+    },
+    /// The new settings are those of another pool.
+    #[error("pool {pool} cannot become pool {other}: give the new settings the same name")]
+    OtherName {
+        /// The pool.
+        pool: String,
+        /// The name that was given.
+        other: String,
+    },
+    /// The pool stopped meanwhile.
+    #[error("the pool has stopped")]
+    Stopped,
+}
+
+fn kept(replaced: usize) -> String {
+    match replaced {
+        0 => "all its workers stay as they were".into(),
+        n => format!("{n} workers are new, the others stay as they were"),
+    }
+}
+
+impl ReloadError {
+    pub(super) fn aborted(pool: &str, replaced: usize, reason: &str) -> Self {
+        Self::Aborted { pool: pool.into(), replaced, reason: reason.into() }
+    }
+}
+
+/// A reload that is under way.
+#[derive(Debug)]
+pub(super) struct Reload {
+    /// What stays if it fails.
+    pub(super) before: Arc<Generation>,
+    pub(super) replaced: usize,
+    pub(super) reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+}
+
+impl Roster {
+    pub(super) fn begin_reload(
+        &mut self,
+        pool: Option<Box<Pool>>,
+        reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+    ) {
+        if self.reload.is_some() {
+            let _ = reply.send(Err(ReloadError::UnderWay { pool: self.shared.name.to_string() }));
+            return;
+        }
+        let before = Arc::clone(&self.generation);
+        let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
+        if config.workers != before.config.workers {
+            self.resize(config.workers);
+        }
+        self.adopt(Arc::new(Generation { number: self.next_generation, config }));
+        self.next_generation += 1;
+        for member in self.serving.values_mut() {
+            member.due.get_or_insert(Due::Reload);
+        }
+        self.reload = Some(Reload { before, replaced: 0, reply });
+    }
+
+    fn adopt(&mut self, generation: Arc<Generation>) {
+        self.shared.adopt(&generation.config);
+        self.generation = generation;
+    }
+
+    pub(super) fn finish_reload(&mut self) {
+        let is_old = |number: u64| number != self.generation.number;
+        let done = self.serving.len() >= self.target()
+            && !self.serving.values().any(|member| is_old(member.berth.generation))
+            && !self.starting.values().any(|number| is_old(*number));
+        if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
+            let generation = self.generation.number;
+            self.shared.announce(PoolEvent::Reloaded { generation });
+            let _ = reply.send(Ok(Reloaded { replaced, generation }));
+        }
+    }
+
+    /// The old ones stay, with the settings that they were started with.
+    pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
+        let Reload { before, replaced, reply } = reload;
+        self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
+        if self.target == self.generation.config.workers {
+            self.resize(before.config.workers);
+        }
+        self.adopt(before);
+        for member in self.serving.values_mut() {
+            member.due.take_if(|due| *due == Due::Reload);
+        }
+        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, replaced, reason)));
+    }
+}

@@ -1,0 +1,263 @@
+//! What a circuit does, row by row of its table, and for any sequence of events.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn circuit(policy: Breaker) -> (Circuit, Instant) {
+    let now = Instant::now();
+    (Circuit::new(policy, now), now)
+}
+
+fn fail(circuit: &Circuit, count: usize, now: Instant) {
+    for _ in 0..count {
+        let permit = circuit.admit(now).expect("closed");
+        circuit.failed(permit, now);
+    }
+}
+
+fn succeed(circuit: &Circuit, count: usize, now: Instant) {
+    for _ in 0..count {
+        let permit = circuit.admit(now).expect("closed");
+        circuit.succeeded(permit, now);
+    }
+}
+
+fn phase(circuit: &Circuit, now: Instant) -> CircuitPhase {
+    circuit.snapshot(now).state
+}
+
+#[test]
+fn too_many_failures_open_it_and_calls_are_refused_until_its_time_is_over() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 9, now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
+    fail(&circuit, 1, now);
+    assert_eq!(
+        circuit.snapshot(now),
+        CircuitState {
+            state: CircuitPhase::Open,
+            calls: 10,
+            failures: 10,
+            since: now,
+            until: Some(now + seconds(5)),
+            trips: 1
+        }
+    );
+    assert_eq!(circuit.admit(now + seconds(4)).expect_err("open"), OpenUntil(now + seconds(5)));
+}
+
+#[test]
+fn a_few_failures_among_many_calls_do_not_open_it() {
+    let (circuit, now) = circuit(Breaker::default());
+    succeed(&circuit, 100, now);
+    fail(&circuit, 99, now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
+    fail(&circuit, 1, now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Open, "half of them");
+}
+
+#[test]
+fn failures_of_long_ago_do_not_count() {
+    let (circuit, mut now) = circuit(Breaker::default());
+    for _ in 0..20 {
+        fail(&circuit, 4, now);
+        now += seconds(5);
+        assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
+    }
+    assert_eq!(circuit.snapshot(now).failures, 4);
+    assert_eq!(circuit.snapshot(now + seconds(5)).failures, 0);
+}
+
+#[test]
+fn a_trial_that_succeeds_closes_it_with_a_clean_record() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 10, now);
+    let then = now + seconds(5);
+    let trial = circuit.admit(then).expect("a trial");
+    assert_eq!(phase(&circuit, then), CircuitPhase::HalfOpen);
+    assert_eq!(circuit.admit(then).expect_err("one at a time"), OpenUntil(then + seconds(5)));
+    circuit.succeeded(trial, then);
+    let closed = circuit.snapshot(then);
+    assert_eq!(
+        (closed.state, closed.failures, closed.since, closed.trips),
+        (CircuitPhase::Closed, 0, then, 1)
+    );
+    fail(&circuit, 9, then);
+    assert_eq!(phase(&circuit, then), CircuitPhase::Closed);
+}
+
+#[test]
+fn each_trial_that_fails_doubles_the_time_up_to_the_longest() {
+    let (circuit, mut now) = circuit(Breaker::default());
+    fail(&circuit, 10, now);
+    let mut times = Vec::new();
+    for _ in 0..6 {
+        let until = circuit.snapshot(now).until.expect("open");
+        times.push((until - now).as_secs());
+        now = until;
+        let trial = circuit.admit(now).expect("a trial");
+        circuit.failed(trial, now);
+    }
+    assert_eq!(times, [5, 10, 20, 40, 60, 60]);
+    assert_eq!(circuit.snapshot(now).trips, 7);
+}
+
+#[test]
+fn a_cancelled_trial_frees_its_place() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 10, now);
+    let now = now + seconds(5);
+    for _ in 0..10 {
+        let trial = circuit.admit(now).expect("a place");
+        circuit.cancelled(trial, now);
+    }
+    let trial = circuit.admit(now).expect("a place");
+    circuit.succeeded(trial, now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
+}
+
+#[test]
+fn a_trial_nobody_hears_of_again_blocks_the_next_only_for_a_while() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 10, now);
+    let now = now + seconds(5);
+    let slow = circuit.admit(now).expect("a trial");
+    assert!(circuit.admit(now + seconds(4)).is_err());
+    let lost = circuit.admit(now + seconds(5)).expect("the next one");
+    assert!(circuit.admit(now + seconds(6)).is_err());
+    circuit.succeeded(slow, now + seconds(7));
+    assert_eq!(phase(&circuit, now), CircuitPhase::Closed, "late, but it succeeded");
+    // The other one belongs to a time that is over.
+    circuit.failed(lost, now + seconds(8));
+    let closed = circuit.snapshot(now + seconds(8));
+    assert_eq!((closed.state, closed.calls), (CircuitPhase::Closed, 0));
+}
+
+#[test]
+fn all_trials_must_succeed() {
+    let (circuit, now) = circuit(Breaker::default().trials(3));
+    fail(&circuit, 10, now);
+    let now = now + seconds(5);
+    let trials: Vec<_> = (0..3).map(|_| circuit.admit(now).expect("a place")).collect();
+    assert!(circuit.admit(now).is_err());
+    let mut trials = trials.into_iter();
+    for trial in trials.by_ref().take(2) {
+        circuit.succeeded(trial, now);
+        assert!(circuit.admit(now).is_err(), "what has passed needs no other trial");
+    }
+    circuit.failed(trials.next().expect("the third"), now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Open);
+}
+
+#[test]
+fn calls_from_before_it_opened_change_nothing_afterwards() {
+    let (circuit, now) = circuit(Breaker::default());
+    let old: Vec<_> = (0..30).map(|_| circuit.admit(now).expect("closed")).collect();
+    fail(&circuit, 10, now);
+    let now = now + seconds(5);
+    let trial = circuit.admit(now).expect("a trial");
+    let mut old = old.into_iter();
+    old.by_ref().take(15).for_each(|permit| circuit.failed(permit, now));
+    assert_eq!(phase(&circuit, now), CircuitPhase::HalfOpen);
+    circuit.succeeded(trial, now);
+    old.for_each(|permit| circuit.failed(permit, now));
+    assert_eq!((phase(&circuit, now), circuit.snapshot(now).calls), (CircuitPhase::Closed, 0));
+}
+
+#[test]
+fn times_as_long_or_short_as_can_be_do_no_harm() {
+    for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let policy =
+            Breaker::default().window(time).open_for(time).longest(Duration::MAX).failures(0).trials(0);
+        let (circuit, now) = circuit(policy);
+        fail(&circuit, 1, now);
+        for _ in 0..70 {
+            if let Ok(trial) = circuit.admit(now) {
+                circuit.failed(trial, now);
+            }
+        }
+        assert_ne!(phase(&circuit, now), CircuitPhase::Closed);
+    }
+}
+
+#[test]
+fn threads_lose_no_count_within_a_turn() {
+    let (circuit, now) = circuit(Breaker::default().failures(u32::MAX));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                (0..500).for_each(|_| {
+                    succeed(&circuit, 1, now);
+                    fail(&circuit, 1, now);
+                });
+            });
+        }
+    });
+    let seen = circuit.snapshot(now);
+    assert_eq!((seen.calls, seen.failures), (4000, 2000));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Ask,
+    End(prop::sample::Index, u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (0..8_000u64).prop_map(Step::Pass),
+        3 => Just(Step::Ask),
+        // The fourth way to end is to be forgotten.
+        3 => (any::<prop::sample::Index>(), 0..4u8).prop_map(|(which, how)| Step::End(which, how)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn it_is_never_stuck(steps in prop::collection::vec(step(), 0..150), trials in 1..4u32) {
+        let (circuit, mut now) = circuit(Breaker::default().failures(2).trials(trials));
+        let mut out = Vec::new();
+        for step in steps {
+            match step {
+                Step::Pass(millis) => now += Duration::from_millis(millis),
+                Step::Ask => match circuit.admit(now) {
+                    Ok(permit) => out.push(permit),
+                    Err(OpenUntil(until)) => {
+                        prop_assert!(until > now && until <= now + seconds(60));
+                    }
+                },
+                Step::End(which, how) if !out.is_empty() => {
+                    let permit = out.swap_remove(which.index(out.len()));
+                    match how {
+                        0 => circuit.succeeded(permit, now),
+                        1 => circuit.failed(permit, now),
+                        2 => circuit.cancelled(permit, now),
+                        _ => drop(permit),
+                    }
+                }
+                Step::End(..) => {}
+            }
+            let seen = circuit.snapshot(now);
+            prop_assert_eq!(seen.state == CircuitPhase::Closed, seen.until.is_none());
+            prop_assert!(seen.failures <= seen.calls && seen.since <= now);
+        }
+        // Whatever is still out, a pool that works again is used again.
+        for _ in 0..trials {
+            let permit = match circuit.admit(now) {
+                Ok(permit) => permit,
+                Err(OpenUntil(until)) => {
+                    now = until;
+                    circuit.admit(now).expect("its time is over")
+                }
+            };
+            circuit.succeeded(permit, now);
+        }
+        prop_assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
+    }
+}

@@ -1,0 +1,204 @@
+//! Who is suspected, refused, cleared and forgotten.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::args;
+use crate::custody::WorkerId;
+use crate::supervision::testing::crash;
+use crate::value::Value;
+
+fn minutes(count: u64) -> Duration {
+    Duration::from_mins(count)
+}
+
+fn number(number: u32) -> Encoded {
+    args![number].into_encoded().expect("arguments")
+}
+
+/// The death of a worker of its own.
+fn death(number: usize) -> Arc<Autopsy> {
+    let worker = WorkerId::new(format!("w{number}")).expect("an id");
+    Arc::new(Autopsy { worker, ..(*crash()).clone() })
+}
+
+fn book() -> (QuarantineBook, Instant) {
+    (QuarantineBook::new(Quarantine::default()), Instant::now())
+}
+
+fn kill(book: &QuarantineBook, args: &Encoded, times: usize, now: Instant) {
+    (0..times).for_each(|count| book.suspect("render", args, &death(count), now));
+}
+
+#[test]
+fn a_call_that_keeps_killing_workers_is_refused_with_its_autopsies() {
+    let (book, now) = book();
+    let poison = number(1);
+    kill(&book, &poison, 2, now);
+    assert!(book.refuses("render", &poison, now).is_none(), "two may be an accident");
+    let third = death(7);
+    book.suspect("render", &poison, &third, now);
+    let autopsies = book.refuses("render", &poison, now).expect("refused");
+    assert_eq!(autopsies.len(), 3);
+    assert!(Arc::ptr_eq(&autopsies[2], &third));
+    assert!(book.refuses("render", &number(2), now).is_none());
+    assert!(book.refuses("paint", &poison, now).is_none());
+}
+
+#[test]
+fn an_answer_clears_the_suspect() {
+    let (book, now) = book();
+    let call = number(1);
+    for _ in 0..5 {
+        kill(&book, &call, 2, now);
+        book.cleared("render", &number(2), now);
+        assert!(!book.is_empty());
+        book.cleared("render", &call, now);
+        assert!(book.is_empty());
+    }
+}
+
+#[test]
+fn one_worker_dies_once_however_often_it_had_begun_the_call() {
+    let (book, now) = book();
+    let (call, autopsy) = (number(1), death(1));
+    (0..10).for_each(|_| book.suspect("render", &call, &autopsy, now));
+    assert!(book.refuses("render", &call, now).is_none());
+}
+
+#[test]
+fn deaths_far_apart_are_no_series() {
+    let (book, mut now) = book();
+    let call = number(1);
+    for count in 0..10 {
+        book.suspect("render", &call, &death(count), now);
+        assert!(book.refuses("render", &call, now).is_none());
+        now += minutes(6);
+    }
+}
+
+#[test]
+fn the_quarantine_ends_and_then_the_book_is_empty() {
+    let (book, now) = book();
+    let poison = number(1);
+    kill(&book, &poison, 3, now);
+    let end = now + minutes(10);
+    assert!(book.refuses("render", &poison, end - Duration::from_millis(1)).is_some());
+    assert!(book.refuses("other", &number(9), end).is_none());
+    assert!(book.is_empty(), "any call that looks forgets what is over");
+    assert!(book.refuses("render", &poison, end).is_none());
+}
+
+#[test]
+fn suspects_are_listed_and_can_be_released_by_hand() {
+    let (book, now) = book();
+    kill(&book, &number(1), 3, now);
+    kill(&book, &number(2), 1, now + minutes(1));
+    let suspects = book.suspects(now + minutes(1));
+    let listed: Vec<_> = suspects.iter().map(|it| (it.autopsies.len(), it.refused_until)).collect();
+    assert_eq!(listed, [(1, None), (3, Some(now + minutes(10)))]);
+    assert_eq!((&*suspects[1].command, suspects[1].last), ("render", now));
+    assert_eq!(suspects[1].fingerprint.to_string().len(), 16);
+    assert!(book.release(suspects[1].fingerprint));
+    assert!(!book.release(suspects[1].fingerprint));
+    assert!(book.refuses("render", &number(1), now).is_none());
+}
+
+#[test]
+fn the_oldest_is_forgotten_first_and_who_is_refused_last() {
+    let book = QuarantineBook::new(Quarantine::default().remembered(3));
+    let now = Instant::now();
+    kill(&book, &number(0), 3, now);
+    for count in 1..100 {
+        kill(&book, &number(count), 1, now + Duration::from_secs(count.into()));
+    }
+    let later = now + Duration::from_secs(100);
+    assert!(book.refuses("render", &number(0), later).is_some());
+    let suspects = book.suspects(later);
+    let known: Vec<_> = suspects.iter().map(|it| it.fingerprint).collect();
+    let expected = [99, 98, 0].map(|count| book.fingerprint("render", &number(count)));
+    assert_eq!(known, expected);
+    assert_eq!(book.pages().outlines.values().sum::<usize>(), 3);
+}
+
+#[test]
+fn much_output_is_not_kept() {
+    let (book, now) = book();
+    let line = "ä".repeat(5000);
+    let autopsy = Autopsy { output: vec![line.clone(); 20], fault: Some(line), ..(*crash()).clone() };
+    book.suspect("render", &number(1), &Arc::new(autopsy), now);
+    let suspects = book.suspects(now);
+    let kept = &suspects[0].autopsies[0];
+    let bytes: usize = kept.output.iter().chain(&kept.fault).map(String::len).sum();
+    assert!(bytes <= KEPT_TEXT && kept.output.len() == 3, "{bytes} bytes, {} lines", kept.output.len());
+    assert!(kept.output[0].ends_with('…'));
+}
+
+#[test]
+fn what_differs_anywhere_has_another_fingerprint() {
+    let (book, _) = book();
+    let large = |fill: u8, len: usize| {
+        args![Value::from(Bytes::from(vec![fill; len]))].into_encoded().expect("arguments")
+    };
+    let prints = [
+        book.fingerprint("a", &number(1)),
+        book.fingerprint("b", &number(1)),
+        book.fingerprint("a", &number(2)),
+        book.fingerprint("a", &args! { a: 1 }.into_encoded().expect("arguments")),
+        book.fingerprint("a", &large(1, 100_000)),
+        book.fingerprint("a", &large(2, 100_000)),
+        book.fingerprint("a", &large(1, 100_001)),
+    ];
+    assert!(large(1, 100_000).has_bodies(), "this is about bodies, too");
+    for (index, print) in prints.iter().enumerate() {
+        assert!(!prints[index + 1..].contains(print), "{index}");
+    }
+    assert_eq!(book.fingerprint("a", &large(1, 100_000)), prints[4]);
+}
+
+#[test]
+fn the_same_arguments_are_the_same_call_also_when_they_came_in_a_frame() {
+    let (book, _) = book();
+    let bodies = [1, 2].map(|fill| Value::from(Bytes::from(vec![fill; 100_000])));
+    let made = Encoded::encode(&bodies).expect("arguments");
+    let mut payload = bytes::BytesMut::new();
+    made.write_to(&mut payload);
+    let came = Encoded::from_payload(payload.freeze(), true).expect("a payload");
+    assert_eq!(book.fingerprint("a", &made), book.fingerprint("a", &came));
+    assert_eq!(book.outline("a", &made), book.outline("a", &came));
+}
+
+proptest! {
+    #[test]
+    fn the_book_stays_bounded_and_its_parts_agree(
+        // Which call, whether its worker died, and seconds that pass.
+        steps in prop::collection::vec((0..6u32, prop::bool::weighted(0.8), 0..200u64), 0..200),
+    ) {
+        let book = QuarantineBook::new(Quarantine::default().remembered(4));
+        let mut now = Instant::now();
+        for (worker, (call, died, seconds)) in steps.into_iter().enumerate() {
+            now += Duration::from_secs(seconds);
+            let args = number(call);
+            if book.refuses("render", &args, now).is_some() {
+                let suspects = book.suspects(now);
+                let known = book.fingerprint("render", &args);
+                let suspect = suspects.iter().find(|it| it.fingerprint == known).expect("listed");
+                prop_assert_eq!(suspect.autopsies.len(), 3);
+                prop_assert!(suspect.last + minutes(10) > now);
+            } else if died {
+                book.suspect("render", &args, &death(worker), now);
+            } else {
+                book.cleared("render", &args, now);
+                let known = book.fingerprint("render", &args);
+                prop_assert!(book.suspects(now).iter().all(|it| it.fingerprint != known));
+            }
+            let suspects = book.suspects(now);
+            prop_assert!(suspects.len() <= 4);
+            prop_assert_eq!(book.is_empty(), suspects.is_empty());
+            prop_assert_eq!(book.pages().outlines.values().sum::<usize>(), suspects.len());
+        }
+        prop_assert!(book.suspects(now + minutes(11)).is_empty());
+        prop_assert!(book.pages().outlines.is_empty());
+    }
+}

@@ -1,0 +1,304 @@
+//! Whether a lost call is made again, and when.
+//!
+//! Only calls that are marked as idempotent ask here, and never after a part of a stream has come: that is known where calls
+//! wait, not here.
+//!
+//! **Why a budget and not attempts alone.** When every worker of a pool fails, three attempts per call are three times the load,
+//! just when the pool can bear least. So retries are paid for: each first attempt puts a tenth of a retry into the pool's purse,
+//! and a retry takes a whole one out. A pool that is hardly called would never gather one, so there is a reserve besides, which
+//! fills up with time. Whatever happens, there are no more retries than a tenth of the calls, the reserve, and one for each
+//! second.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::jitter::{Chance, doubled};
+
+/// How much of a retry is one unit of the purse.
+const UNITS: u32 = 1000;
+/// How many times the reserve the purse may hold: what was saved in quiet hours must not come as one wave.
+const LARGEST_PURSE: u64 = 10;
+/// How long the reserve takes to get one retry back.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// How calls that are marked as idempotent are made again when their worker is lost.
+///
+/// ```
+/// use std::time::Duration;
+/// use snakepit::Retry;
+///
+/// let eager = Retry::default().attempts(5).first_pause(Duration::from_millis(10));
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[must_use]
+pub struct Retry {
+    pub(crate) attempts: u32,
+    pub(crate) first_pause: Duration,
+    pub(crate) longest_pause: Duration,
+    pub(crate) ratio: f64,
+    pub(crate) reserve: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            first_pause: Duration::from_millis(50),
+            longest_pause: Duration::from_secs(2),
+            ratio: 0.1,
+            reserve: 10,
+        }
+    }
+}
+
+impl Retry {
+    /// How often a call is made in all, the first time included; 3 unless it is set.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The most that is waited before the second attempt; it doubles for those that follow; 50 ms unless it is set. The pause
+    /// itself is drawn by lot between nothing and that.
+    pub fn first_pause(mut self, pause: Duration) -> Self {
+        self.first_pause = pause;
+        self
+    }
+
+    /// The most that is waited before any attempt; 2 s unless it is set.
+    pub fn longest_pause(mut self, pause: Duration) -> Self {
+        self.longest_pause = pause;
+        self
+    }
+
+    /// How many retries the pool allows for each call; 0.1 unless it is set.
+    pub fn ratio(mut self, ratio: f64) -> Self {
+        self.ratio = ratio;
+        self
+    }
+
+    /// How many retries the pool allows besides, refilled by one each second; 10 unless it is set.
+    pub fn reserve(mut self, retries: u32) -> Self {
+        self.reserve = retries;
+        self
+    }
+}
+
+/// Why a call is not made again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoRetry {
+    /// It was made as often as it may be.
+    Attempts,
+    /// Its time would be over before the next attempt began.
+    Deadline,
+    /// Too many calls of the pool are being made again already.
+    Budget,
+}
+
+/// How many retries a pool allows. Shared by all its calls, without a lock.
+#[derive(Debug)]
+pub(crate) struct RetryBudget {
+    /// What first attempts have paid in, in units.
+    purse: AtomicU64,
+    deposit: u64,
+    largest: u64,
+    /// The time, in nanoseconds since the beginning, up to which the reserve is spent: each retry moves it on by one refill,
+    /// and it may not pass the present.
+    spent_until: AtomicU64,
+    reserve: u64,
+    began: Instant,
+}
+
+impl RetryBudget {
+    pub(crate) fn new(policy: &Retry, now: Instant) -> Self {
+        let reserve = u64::from(policy.reserve);
+        Self {
+            purse: AtomicU64::new(0),
+            // A float that is no number becomes 0 here.
+            deposit: (policy.ratio.clamp(0.0, 1000.0) * f64::from(UNITS)) as u64,
+            largest: (reserve * LARGEST_PURSE).max(1) * u64::from(UNITS),
+            spent_until: AtomicU64::new(0),
+            reserve: reserve * nanos(REFILL),
+            began: now,
+        }
+    }
+
+    /// A call is made for the first time.
+    pub(crate) fn deposit(&self) {
+        // The purse of a pool that does well is full: then this is a load. Deposits that race may overfill it by a little.
+        if self.purse.load(Ordering::Relaxed) < self.largest {
+            self.purse.fetch_add(self.deposit, Ordering::Relaxed);
+        }
+    }
+
+    /// After which pause a call is made again that was lost at its `attempt`th attempt (the first is 1), with `remaining` left of
+    /// its time. An answer that allows it has paid for it.
+    pub(crate) fn decide(
+        &self,
+        policy: &Retry,
+        attempt: u32,
+        remaining: Duration,
+        now: Instant,
+        chance: Chance,
+    ) -> Result<Duration, NoRetry> {
+        if attempt >= policy.attempts {
+            return Err(NoRetry::Attempts);
+        }
+        let most = doubled(policy.first_pause, policy.longest_pause, attempt.saturating_sub(1));
+        let pause = chance.below(most);
+        if pause >= remaining {
+            return Err(NoRetry::Deadline);
+        }
+        if self.take_from_purse() || self.take_from_reserve(now) { Ok(pause) } else { Err(NoRetry::Budget) }
+    }
+
+    fn take_from_purse(&self) -> bool {
+        let paid = |held: u64| held.checked_sub(UNITS.into());
+        self.purse.try_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
+    }
+
+    fn take_from_reserve(&self, now: Instant) -> bool {
+        // The clock begins with a full reserve behind it.
+        let now = nanos(now.saturating_duration_since(self.began)).saturating_add(self.reserve);
+        let full_at = now - self.reserve;
+        let paid = |spent: u64| {
+            let spent = spent.max(full_at).saturating_add(nanos(REFILL));
+            (spent <= now).then_some(spent)
+        };
+        self.spent_until.try_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
+    }
+}
+
+/// Good for five centuries.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn half() -> Chance {
+        Chance::of(0.5)
+    }
+
+    #[test]
+    fn a_call_is_made_again_as_often_as_the_policy_says() {
+        let (policy, now) = (Retry::default(), Instant::now());
+        let budget = RetryBudget::new(&policy, now);
+        let decide = |attempt| budget.decide(&policy, attempt, LONG, now, half());
+        assert_eq!(decide(1), Ok(Duration::from_millis(25)));
+        assert_eq!(decide(2), Ok(Duration::from_millis(50)));
+        assert_eq!(decide(3), Err(NoRetry::Attempts));
+    }
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_no_further() {
+        let policy = Retry::default().attempts(u32::MAX).reserve(100);
+        let now = Instant::now();
+        let budget = RetryBudget::new(&policy, now);
+        let longest = |attempt| budget.decide(&policy, attempt, LONG, now, Chance::of(0.999_999));
+        assert!(longest(7).expect("a retry") > Duration::from_millis(1990));
+        assert!(longest(1_000_000).expect("a retry") < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_call_whose_time_would_be_over_is_not_made_again_and_pays_nothing() {
+        let policy = Retry::default().reserve(1);
+        let now = Instant::now();
+        let budget = RetryBudget::new(&policy, now);
+        let left = Duration::from_millis(25);
+        assert_eq!(budget.decide(&policy, 1, left, now, half()), Err(NoRetry::Deadline));
+        assert_eq!(budget.decide(&policy, 1, Duration::ZERO, now, Chance::of(0.0)), Err(NoRetry::Deadline));
+        assert_eq!(budget.decide(&policy, 1, LONG, now, half()), Ok(left), "the reserve was not touched");
+        assert_eq!(budget.decide(&policy, 1, LONG, now, half()), Err(NoRetry::Budget));
+    }
+
+    #[test]
+    fn the_reserve_comes_back_with_time_and_is_never_more_than_itself() {
+        let (policy, began) = (Retry::default(), Instant::now());
+        let budget = RetryBudget::new(&policy, began);
+        let granted = |now| (0..100).filter(|_| budget.decide(&policy, 1, LONG, now, half()).is_ok()).count();
+        assert_eq!(granted(began), 10);
+        assert_eq!(granted(began + Duration::from_millis(999)), 0);
+        assert_eq!(granted(began + Duration::from_millis(3500)), 3);
+        assert_eq!(granted(began + Duration::from_hours(10)), 10);
+    }
+
+    #[test]
+    fn calls_pay_for_retries_and_savings_are_limited() {
+        let policy = Retry::default();
+        let now = Instant::now();
+        let granted = |calls: usize| {
+            let budget = RetryBudget::new(&policy, now);
+            (0..calls).for_each(|_| budget.deposit());
+            (0..10_000).filter(|_| budget.decide(&policy, 1, LONG, now, half()).is_ok()).count()
+        };
+        assert_eq!(granted(0), 10);
+        assert_eq!(granted(9), 10);
+        assert_eq!(granted(500), 60);
+        assert_eq!(granted(1_000_000), 110);
+    }
+
+    #[test]
+    fn a_pool_may_forbid_all_retries() {
+        let policy = Retry::default().ratio(f64::NAN).reserve(0);
+        let now = Instant::now();
+        let budget = RetryBudget::new(&policy, now);
+        (0..1000).for_each(|_| budget.deposit());
+        let later = now + Duration::from_hours(1);
+        assert_eq!(budget.decide(&policy, 1, LONG, later, half()), Err(NoRetry::Budget));
+    }
+
+    #[test]
+    fn threads_together_get_no_more_than_one_alone() {
+        let policy = Retry::default();
+        let now = Instant::now();
+        let budget = RetryBudget::new(&policy, now);
+        let run = || {
+            (0..1000)
+                .filter(|_| {
+                    budget.deposit();
+                    budget.decide(&policy, 1, LONG, now, half()).is_ok()
+                })
+                .count()
+        };
+        let granted: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+            threads.into_iter().map(|it| it.join().expect("a count")).sum()
+        });
+        assert!((400..=410).contains(&granted), "{granted}");
+    }
+
+    proptest! {
+        #[test]
+        fn retries_never_become_the_load(
+            // Calls, attempts to retry, and milliseconds that pass.
+            steps in proptest::collection::vec((0..50u32, 0..50u32, 0..2000u64), 0..100),
+            ratio in 0.0..0.5,
+            reserve in 0..20u32,
+        ) {
+            let policy = Retry::default().ratio(ratio).reserve(reserve);
+            let began = Instant::now();
+            let budget = RetryBudget::new(&policy, began);
+            let (mut now, mut calls, mut retries) = (began, 0, 0);
+            for (called, lost, passed) in steps {
+                (0..called).for_each(|_| budget.deposit());
+                calls += called;
+                for _ in 0..lost {
+                    retries += u32::from(budget.decide(&policy, 1, LONG, now, half()).is_ok());
+                }
+                let refilled = if reserve == 0 { 0.0 } else { (now - began).as_secs_f64() };
+                let most = ratio * f64::from(calls) + f64::from(reserve) + refilled;
+                prop_assert!(f64::from(retries) <= most + 1e-6, "{} retries for {} calls", retries, calls);
+                now += Duration::from_millis(passed);
+            }
+        }
+    }
+}
