@@ -171,7 +171,7 @@ class Connection:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
         head = encoded.head  # type: ignore[union-attr]
-        length = 4 + len(head) + encoded.size  # type: ignore[union-attr]
+        length = len(encoded)
         start = pack_header(length, word | 1 << 16, call) + pack_u32(len(head)) + head
         if length <= COPIED:
             self.parts.append(b"".join((start, *encoded.raws)))  # type: ignore[union-attr]

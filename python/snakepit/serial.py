@@ -12,7 +12,7 @@ from . import frames
 from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
-from .frames import MORE, pack_header, unpack_header, word_of
+from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
 from .serial_wait import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Waits, results_message
 from .values import MAX_DEPTH, BadPayload
@@ -399,10 +399,11 @@ class Serial(Runner):
 
     # --- streams ---
 
-    def stream(self, call: int, command: "Command", args: "Any", credit: int) -> None:
+    def stream(self, call: int, command: "Command", args: "Any", first: "Any") -> None:
         """Sends items while there is credit, gathered as long as they come quickly."""
         waits, limit = self.waits, self.limit
-        waits.credits[call] = 0
+        credit, room = read_credit(first)
+        waits.credits[call] = (0, 0)
         items = command.run(args)
         waits.busy = 1
         if not command.streams and not hasattr(items, "__next__"):
@@ -419,12 +420,14 @@ class Serial(Runner):
                 waits.busy = 1
                 if item is _DONE:
                     break
-                if credit <= 0:
-                    credit = waits.credit(call)
+                if credit <= 0 or room <= 0:
+                    credit, room = waits.credit(call, credit, room)
                 encoded = codec.encode(item, "item", limit)
                 connection.post(_ITEM, call, encoded)
+                size = len(encoded)
                 credit -= 1
-                gathered += len(encoded) if type(encoded) is bytes else 0
+                room -= size
+                gathered += size
                 now = monotonic()
                 if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE or waits.signalled:
                     connection.flush()

@@ -173,7 +173,7 @@ def a_type_error_inside_the_command_is_the_commands_own(worker):
 
 
 def a_large_value_goes_there_and_back(worker):
-    for size in (4095, 4096, 70000, 1 << 20, 5 << 20):
+    for size in (4096, (16 << 10) - 1, 16 << 10, 70000, 1 << 20, 5 << 20):
         body = bytes([size % 251]) * size
         assert worker.call("echo", x=body) == body
         assert worker.call("echo", x={"deep": [[body]], "flat": body}) == {"deep": [[body]], "flat": body}
@@ -239,7 +239,7 @@ def the_calls_of_a_bulk_each_have_their_entry(worker):
     assert [entry[1]["kind"] for entry in entries[2:]] == ["bad_argument", "bad_argument"]
     worker.send("CALLS", 7001, ["nope", [[1]], None])
     assert worker.expect("RESULTS", 7001).value[0][1]["kind"] == "unknown_command"
-    big = bytes(10000)
+    big = bytes(20000)
     worker.send("CALLS", 7002, ["echo", [[big], [object.__name__]], None])
     assert worker.expect("RESULTS", 7002).value == [[True, big], [True, "object"]]
 
@@ -378,7 +378,7 @@ def no_garbage_hangs_a_worker():
         with Worker(SOURCE, concurrency=1 + turn % 2) as running:
             running.ready()
             whole = [("CALL", ["echo", [1], None]), ("CALLS", ["echo", [[1], [2]], None]), ("PING", {"a": 1}),
-                     ("CALL", ["echo", ["x"], 5000, {"stream": 1}]), ("CREDIT", 5), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
+                     ("CALL", ["echo", ["x"], 5000, {"stream": [1, 1]}]), ("CREDIT", [5, 5]), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
             data = bytearray(b"".join(
                 running.frame(kind, i, value) for i in range(1, 20) for kind, value in (rng.choice(whole),)))
             for _ in range(rng.randrange(5)):

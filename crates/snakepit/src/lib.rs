@@ -33,7 +33,7 @@ pub use adapter::{Adapter, StartError};
 pub use call::ticket::Progress;
 pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
-    MapInOrder, RemoteError, StreamBuilder,
+    MapInOrder, Portion, RemoteError, StreamBuilder,
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};

@@ -11,7 +11,7 @@ use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
 use super::tools;
-use crate::call::{Call, Input, RemoteError};
+use crate::call::{Call, Input, Portion, RemoteError};
 use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
@@ -146,8 +146,8 @@ fn frame(
             tools::host_call(connection, state, header.call, asked, header.length)?;
         }
         Kind::HostCredit => {
-            let (id, items): (u64, u32) = payload.decode().map_err(unreadable)?;
-            state.tools.grant(id, items);
+            let (id, items, bytes): (u64, u32, u64) = payload.decode().map_err(unreadable)?;
+            state.tools.grant(id, Portion { items, bytes });
         }
         Kind::HostCancel => {
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
@@ -240,8 +240,10 @@ fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {
     let Some(credit) = held.call.stream_credit() else {
         return Err(format!("it sent a stream for call {call}, which asked for none"));
     };
-    if held.call.send_item(item) > credit as usize {
-        return Err(format!("it sent more items for call {call} than it had credit for"));
+    let unread = held.call.send_item(item);
+    if unread.reaches(credit) {
+        let what = if unread.items >= credit.items { "items" } else { "bytes" };
+        return Err(format!("it sent more {what} for call {call} than it had credit for"));
     }
     Ok(())
 }
