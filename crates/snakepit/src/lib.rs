@@ -43,8 +43,8 @@ pub use pool::{
     SessionInfo, WorkerStatus,
 };
 pub use supervision::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Restarts, Retry, Suspect,
-    Taint, Tainted,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts,
+    Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;

@@ -1,0 +1,223 @@
+//! When a worker has served long enough: by calls, age, idleness or memory.
+//!
+//! Each worker gets a [`Term`] of its own, drawn when it starts, so that workers that started together do not all end
+//! together.
+
+use std::fmt;
+use std::time::Duration;
+
+/// When workers are replaced although nothing is wrong with them. Never, unless something is set.
+///
+/// A replacement is ready before the old worker stops taking calls.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[must_use]
+pub struct Recycling {
+    pub(crate) max_requests: Option<u64>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) jitter: f64,
+    pub(crate) idle_ttl: Option<Duration>,
+    pub(crate) max_rss: Option<u64>,
+}
+
+impl Default for Recycling {
+    fn default() -> Self {
+        Self { max_requests: None, ttl: None, jitter: 0.1, idle_ttl: None, max_rss: None }
+    }
+}
+
+impl Recycling {
+    /// After so many calls, give or take [`jitter`](Self::jitter); 0 means no limit.
+    pub fn max_requests(mut self, calls: u64) -> Self {
+        self.max_requests = (calls > 0).then_some(calls);
+        self
+    }
+
+    /// At this age, give or take [`jitter`](Self::jitter).
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// By which share `max_requests` and `ttl` differ from worker to worker; 0.1, which is a tenth more or less, unless it
+    /// is set. At most 1.
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.1 };
+        self
+    }
+
+    /// When it had no call for so long: what an idle worker holds is given back.
+    pub fn idle_ttl(mut self, ttl: Duration) -> Self {
+        self.idle_ttl = Some(ttl);
+        self
+    }
+
+    /// When it and what it started hold so many bytes of memory; 0 means no limit.
+    pub fn max_rss(mut self, bytes: u64) -> Self {
+        self.max_rss = (bytes > 0).then_some(bytes);
+        self
+    }
+}
+
+/// Why a worker is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// It has had as many calls as it was to have: so many.
+    MaxRequests(u64),
+    /// It has reached the age that it was to reach.
+    Ttl(Duration),
+    /// It has had no call for so long.
+    Idle(Duration),
+    /// It and what it started hold too much memory.
+    Memory {
+        /// So much.
+        bytes: u64,
+        /// And this much it may hold.
+        limit: u64,
+    },
+    /// Somebody asked for it.
+    ByHand,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: f64 = 1024.0 * 1024.0;
+        match self {
+            Self::MaxRequests(calls) => write!(f, "it has had {calls} calls (max_requests)"),
+            Self::Ttl(age) => write!(f, "it is {} s old (ttl)", age.as_secs_f64().round()),
+            Self::Idle(time) => write!(f, "it has idled for {} s (idle_ttl)", time.as_secs_f64().round()),
+            Self::Memory { bytes, limit } => {
+                let (held, limit) = (*bytes as f64 / MIB, *limit as f64 / MIB);
+                write!(f, "it holds {held:.1} MiB of memory, {limit:.1} MiB are allowed (max_rss)")
+            }
+            Self::ByHand => f.write_str("somebody asked for it"),
+        }
+    }
+}
+
+/// What a worker has been through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wear {
+    pub(crate) calls: u64,
+    pub(crate) age: Duration,
+    /// How long it has had no call; `None` while it has one.
+    pub(crate) idle_for: Option<Duration>,
+    /// What it and its descendants hold, if that could be read.
+    pub(crate) memory: Option<u64>,
+}
+
+/// How long one worker may serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Term {
+    max_requests: Option<u64>,
+    ttl: Option<Duration>,
+    idle_ttl: Option<Duration>,
+    max_rss: Option<u64>,
+}
+
+impl Term {
+    /// A worker's own term; `random` gives numbers from 0 to 1.
+    pub(crate) fn draw(config: &Recycling, mut random: impl FnMut() -> f64) -> Self {
+        let mut share = || 1.0 + config.jitter * (random().clamp(0.0, 1.0) * 2.0 - 1.0);
+        Self {
+            max_requests: config.max_requests.map(|calls| ((calls as f64 * share()).round() as u64).max(1)),
+            // Saturates where a time is too long to be stretched.
+            ttl: config
+                .ttl
+                .map(|ttl| Duration::try_from_secs_f64(ttl.as_secs_f64() * share()).unwrap_or(Duration::MAX)),
+            idle_ttl: config.idle_ttl,
+            max_rss: config.max_rss,
+        }
+    }
+
+    /// Whether it has served long enough, and why. Memory comes first: it is the most urgent and the most telling.
+    pub(crate) fn due(&self, wear: &Wear) -> Option<Why> {
+        let reached = |limit: Option<Duration>, time: Duration| limit.is_some_and(|limit| time >= limit);
+        if let (Some(limit), Some(bytes)) = (self.max_rss, wear.memory)
+            && bytes >= limit
+        {
+            return Some(Why::Memory { bytes, limit });
+        }
+        if self.max_requests.is_some_and(|limit| wear.calls >= limit) {
+            return Some(Why::MaxRequests(wear.calls));
+        }
+        if reached(self.ttl, wear.age) {
+            return Some(Why::Ttl(wear.age));
+        }
+        wear.idle_for.filter(|idle| reached(self.idle_ttl, *idle)).map(Why::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Dice;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn wear() -> Wear {
+        Wear { calls: 99, age: 59 * SECOND, idle_for: Some(9 * SECOND), memory: Some(999) }
+    }
+
+    fn term() -> Term {
+        let config =
+            Recycling::default().max_requests(100).ttl(60 * SECOND).idle_ttl(10 * SECOND).max_rss(1000);
+        Term::draw(&config.jitter(0.0), || 0.3)
+    }
+
+    #[test]
+    fn each_limit_is_due_when_it_is_reached_and_not_before() {
+        let rows = [
+            (wear(), None),
+            (Wear { calls: 100, ..wear() }, Some(Why::MaxRequests(100))),
+            (Wear { age: 60 * SECOND, ..wear() }, Some(Why::Ttl(60 * SECOND))),
+            (Wear { idle_for: Some(11 * SECOND), ..wear() }, Some(Why::Idle(11 * SECOND))),
+            (Wear { memory: Some(1000), ..wear() }, Some(Why::Memory { bytes: 1000, limit: 1000 })),
+            (Wear { idle_for: None, memory: None, ..wear() }, None),
+            (
+                Wear { calls: 500, memory: Some(2000), ..wear() },
+                Some(Why::Memory { bytes: 2000, limit: 1000 }),
+            ),
+        ];
+        for (wear, due) in rows {
+            assert_eq!(term().due(&wear), due, "{wear:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_due_unless_something_is_set() {
+        let ages = Duration::from_secs(u64::MAX);
+        let wear = Wear { calls: u64::MAX, age: ages, idle_for: Some(ages), memory: Some(u64::MAX) };
+        let unlimited = Recycling::default().max_requests(0).max_rss(0);
+        assert_eq!(Term::draw(&unlimited, || 0.5).due(&wear), None);
+    }
+
+    #[test]
+    fn workers_differ_by_the_jitter_and_never_by_more() {
+        let config = Recycling::default().max_requests(1000).ttl(1000 * SECOND);
+        let mut dice = Dice::new(7);
+        let terms: Vec<Term> = (0..1000).map(|_| Term::draw(&config, || dice.unit())).collect();
+        let calls: Vec<u64> = terms.iter().filter_map(|term| term.max_requests).collect();
+        let (least, most) = (calls.iter().min().copied(), calls.iter().max().copied());
+        assert!(least >= Some(900) && least < Some(920), "{least:?}");
+        assert!(most <= Some(1100) && most > Some(1080), "{most:?}");
+        assert!(terms.iter().all(|term| term.ttl.is_some_and(|ttl| (900..=1100).contains(&ttl.as_secs()))));
+    }
+
+    #[test]
+    fn a_worker_serves_at_least_one_call_and_no_time_is_too_long() {
+        let config = Recycling::default().max_requests(1).ttl(Duration::MAX).jitter(1.0);
+        assert_eq!(Term::draw(&config, || 0.0).max_requests, Some(1));
+        assert_eq!(Term::draw(&config, || 1.0).ttl, Some(Duration::MAX));
+    }
+
+    #[test]
+    fn reasons_are_said_in_words() {
+        let memory = Why::Memory { bytes: 600 << 20, limit: 512 << 20 };
+        assert_eq!(memory.to_string(), "it holds 600.0 MiB of memory, 512.0 MiB are allowed (max_rss)");
+        assert_eq!(Why::MaxRequests(1024).to_string(), "it has had 1024 calls (max_requests)");
+        assert_eq!(Why::Ttl(3600 * SECOND).to_string(), "it is 3600 s old (ttl)");
+        assert_eq!(Why::Idle(90 * SECOND).to_string(), "it has idled for 90 s (idle_ttl)");
+        assert_eq!(Why::ByHand.to_string(), "somebody asked for it");
+    }
+}
