@@ -1,8 +1,10 @@
 //! Our own protocol (`spec/wire.md`) over a socket that the worker inherits.
 //!
 //! A frame's way: [`frame`] is the header, [`messages`] what stands behind it, [`outbox`] gathers what is to be written,
-//! [`connection`] has the socket, the calls and their answers; [`stacks`] asks a busy worker where it is.
+//! [`connection`] has the socket, the calls and their answers; [`stacks`] asks a busy worker where it is, [`beat`] whether its
+//! code can run.
 
+mod beat;
 mod connection;
 mod frame;
 mod messages;
@@ -11,8 +13,9 @@ mod reader;
 mod slate;
 mod stacks;
 
+pub(crate) use beat::BeatPipe;
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use frame::Kind;
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
-pub(crate) use stacks::StackPipe;
+pub(crate) use stacks::{StackPipe, take_crash};
