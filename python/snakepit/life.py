@@ -5,18 +5,23 @@ Owns how a worker begins and ends. Must not know how calls are run.
 
 import os
 import sys
+from _thread import start_new_thread
 
 from .commands import Command, registry
 from .frames import BYE, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection
     from .failure import Refused
+else:
+    import _signal
 
 PAGE = 4096
+BEATS = 3  # where the slate has the number of beats
 
 
 class Life:
@@ -26,7 +31,7 @@ class Life:
         self.connection = connection
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
-        self.has_slate = False
+        self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
         self._stopped = False
@@ -42,7 +47,22 @@ class Life:
 
         os.set_inheritable(fd, False)
         self.slate = memoryview(mmap(fd, PAGE)).cast("Q")
-        self.has_slate = True
+        self.features.append("slate")
+
+    def beat_when_asked(self, fd: int) -> None:
+        """Starts the thread that shows the host, through the slate, that Python code can run.
+
+        It takes no signals: those are meant for the main thread, whose system calls they are to interrupt. It holds no lock
+        while it waits, so that a fork at any moment is as safe as without it, and the end of the process does not wait for it.
+        """
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        try:
+            start_new_thread(_answer_beats, (fd, self.slate))
+        except RuntimeError:  # no more threads are to be had: then without it
+            return
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+        self.features.append("beat")
 
     # --- the engine's commands ---
 
@@ -127,6 +147,21 @@ class Life:
                 except (OSError, ValueError, AttributeError):
                     pass
             os._exit(status)
+
+
+def _answer_beats(fd: int, slate: "Any", read: "Callable[[int, int], bytes]" = os.read) -> None:
+    """Counts one up for each read: several questions that waited have one answer."""
+    beats = 0
+    while True:
+        try:
+            if not read(fd, 64):
+                return
+            beats += 1
+            slate[BEATS] = beats
+        except OSError:
+            return
+        except BaseException:  # an end of memory, or an exception that somebody raises in every thread
+            pass
 
 
 def _call(hook: "Callable[..., Any]", *args: "Any") -> "Any":

@@ -113,12 +113,18 @@ def _start(worker: str, connection: Connection, life: Life, hello: "Dict[str, An
         slate = _descriptor("SNAKEPIT_SLATE_FD")
         if slate is not None:
             life.map_slate(slate)
+        beat = _descriptor("SNAKEPIT_BEAT_FD")
+        if beat is not None:
+            os.set_inheritable(beat, False)
         codec = Codec(os.environ.get("SNAKEPIT_CODEC", "auto"))
         load(worker)
         codec.worker_is_loaded()
         runner = _runner(connection, codec, life, hello)
         for hook in life.registry.start:
             life.run_hook(hook)
+        # After the user's code, which may fork while it is loaded.
+        if beat is not None and slate is not None:
+            life.beat_when_asked(beat)
     except BaseException as error:
         _cannot_start(connection, error)
     return runner, codec
@@ -166,7 +172,7 @@ def _ready(connection: Connection, codec: Codec, life: Life) -> None:
         "pid": os.getpid(),
         "commands": sorted(life.registry.commands),
         "signals": life.signals,
-        "features": ["slate"] if life.has_slate else [],
+        "features": life.features,
     }
     encoded = codec.encode(message, "ready", 1 << 32, False)
     connection.post(word_of(READY), 0, encoded)

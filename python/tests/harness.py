@@ -45,8 +45,8 @@ class Ended(Exception):
 class Worker:
     """One worker process, running `source`."""
 
-    def __init__(self, source="", *, concurrency=1, env=None, slate=False, stack=False, hello=True, argument=None,
-                 files=None, max_frame=64 << 20, start="file", python=None, flags=(), cwd=None):
+    def __init__(self, source="", *, concurrency=1, env=None, slate=False, stack=False, beat=False, hello=True,
+                 argument=None, files=None, max_frame=64 << 20, start="file", python=None, flags=(), cwd=None):
         self.directory = tempfile.TemporaryDirectory(prefix="snakepit-sdk-")
         for name, text in {"worker.py": source, **(files or {})}.items():
             with open(os.path.join(self.directory.name, name), "w") as file:
@@ -57,8 +57,8 @@ class Worker:
         self.next_call = 0
         environment = {**os.environ, "SNAKEPIT_FD": str(theirs.fileno()), **(env or {})}
         inherited = [theirs.fileno()]
-        self.slate = self.stack = None
-        if slate:
+        self.slate = self.stack = self.beat = None
+        if slate or beat:
             self.slate = os.memfd_create("slate")
             os.truncate(self.slate, 4096)
             environment["SNAKEPIT_SLATE_FD"] = str(self.slate)
@@ -67,6 +67,10 @@ class Worker:
             self.stack, write = os.pipe()
             environment["SNAKEPIT_STACK_FD"] = str(write)
             inherited.append(write)
+        if beat:
+            read, self.beat = os.pipe()
+            environment["SNAKEPIT_BEAT_FD"] = str(read)
+            inherited.append(read)
         command = [python or sys.executable, *flags]
         if start == "module":
             environment["PYTHONPATH"] = SDK
@@ -81,6 +85,8 @@ class Worker:
         theirs.close()
         if stack:
             os.close(write)
+        if beat:
+            os.close(read)
         if hello:
             self.send("HELLO", 0, {"protocol": 1, "engine": "tests", "pool": "p", "worker": "p-1",
                                    "concurrency": concurrency, "max_frame": max_frame})
@@ -195,6 +201,12 @@ class Worker:
         self.socket.close()
         return self.process.communicate(timeout=LIMIT)[1].decode()
 
+    def ask_beat(self):
+        os.write(self.beat, b".")
+
+    def beats(self):
+        return struct.unpack("<Q", os.pread(self.slate, 8, 24))[0]
+
     def output(self):
         """Its standard output, at its end."""
         self.socket.close()
@@ -207,7 +219,7 @@ class Worker:
         self.socket.close()
         for stream in (self.process.stdout, self.process.stderr):
             stream.close()
-        for fd in (self.slate, self.stack):
+        for fd in (self.slate, self.stack, self.beat):
             if fd is not None:
                 os.close(fd)
         self.directory.cleanup()

@@ -77,20 +77,22 @@ HEAVY = {
 
 
 def a_worker_says_what_it_is():
-    with Worker(SOURCE, slate=True, stack=True) as worker:
+    with Worker(SOURCE, slate=True, stack=True, beat=True) as worker:
         ready = worker.ready()
         assert ready["protocol"] == 1
         assert ready["pid"] == worker.process.pid
         assert "echo" in ready["commands"] and ready["commands"] == sorted(ready["commands"])
-        assert ready["features"] == ["slate"]
+        assert ready["features"] == ["slate", "beat"]
         assert set(ready["signals"]) == {"stack", "cancel"}
         assert ready["language"] == "python " + ".".join(map(str, sys.version_info[:3]))
+    with Worker(SOURCE, slate=True) as worker:
+        assert worker.ready()["features"] == ["slate"]
     with Worker(SOURCE) as worker:
         assert worker.ready()["features"] == []
 
 
 def an_idle_worker_has_not_imported_what_it_does_not_need():
-    with Worker(SOURCE) as worker:
+    with Worker(SOURCE, slate=True, stack=True, beat=True) as worker:
         worker.ready()
         loaded = set(worker.call("modules"))
     plain = subprocess.run([sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True)
@@ -267,7 +269,7 @@ def a_forked_child_never_answers(how, status, concurrency):
 
 
 def the_descriptors_and_the_environment_are_kept_from_children():
-    with Worker(SOURCE, slate=True, stack=True) as worker:
+    with Worker(SOURCE, slate=True, stack=True, beat=True) as worker:
         worker.ready()
         assert not any(worker.call("descriptors"))
         assert worker.call("environment") == []

@@ -48,4 +48,4 @@ pub use supervision::{
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;
-pub use worker::{Autopsy, OutputLine};
+pub use worker::{Autopsy, OutputLine, Verdict};

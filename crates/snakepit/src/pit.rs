@@ -11,6 +11,7 @@ use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Run, WorkerId};
 use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
 use crate::tool::{ToolContext, Tools};
+use crate::worker::OomTeller;
 
 /// How long calls that are under way may take when the engine stops, unless it is said otherwise.
 const STOP_GRACE: Duration = Duration::from_secs(30);
@@ -116,17 +117,21 @@ impl Builder {
         self.check_names()?;
         self.tools.add_session_store();
         let tools = Arc::new(self.tools);
-        let run = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
+        let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
             let config = self.custody;
-            let opened = tokio::task::spawn_blocking(move || Run::open(config)).await;
-            Some(opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?)
+            let opened = tokio::task::spawn_blocking(move || {
+                let run = Run::open(config)?;
+                let oom = OomTeller::new(run.cgroup());
+                Ok::<_, custody::OpenError>((Some(run), oom))
+            });
+            opened.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?
         } else {
-            None
+            (None, OomTeller::default())
         };
         let runtime = tokio::runtime::Handle::current();
         let mut shared = Vec::new();
         for pool in self.pools {
-            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone());
+            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone());
             if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;
                 return Err(EngineError::Start { pool: pool.name.to_string(), source });

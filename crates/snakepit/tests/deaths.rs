@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use snakepit::custody::ExitStatus;
-use snakepit::{CallError, Value, args};
+use snakepit::{CallError, Value, Verdict, args};
 use support::{Pit, kill, runs, soon, until, worker};
 
 fn status_of(error: &CallError) -> Option<ExitStatus> {
@@ -87,6 +87,67 @@ async fn every_way_to_die_is_told_as_what_it_was() {
         assert!(error.to_string().contains("end"), "{how}: {error}");
     }
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_tells_where_python_was_and_apart_from_what_it_printed() {
+    for concurrency in [1, 3] {
+        let pit = Pit::start(worker("hostile.py").workers(1).concurrency(concurrency)).await;
+        for (how, said) in [("segfault", "Segmentation fault"), ("abort", "Aborted")] {
+            let error = soon(how, pit.call::<Value>("end", args! { how: how })).await.expect_err("a death");
+            let autopsy = error.autopsy().expect("an autopsy");
+            let stack = autopsy.stack.as_ref().unwrap_or_else(|| panic!("no stack: {error}"));
+            let crashed = stack.split("\nThread 0x").next().expect("a thread");
+            assert!(crashed.starts_with("Current thread 0x") && crashed.contains("in end"), "{stack}");
+            assert!(!stack.contains("_answer_beats"), "the thread that beats is nobody's concern: {stack}");
+            assert!(autopsy.output.iter().any(|line| line.contains(said)), "{error}");
+            assert!(!autopsy.output.iter().any(|line| line.contains("  File ")), "{error}");
+            assert!(error.to_string().contains("in end"), "{error}");
+            assert!(autopsy.rss.is_some_and(|rss| rss > 1 << 20), "{autopsy:?}");
+            assert_eq!(autopsy.oom, Verdict::No);
+        }
+        pit.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_somebody_killed_was_not_killed_for_its_memory() {
+    let pit = Pit::start(worker("hostile.py").workers(1)).await;
+    for how in ["kill", "os._exit"] {
+        let error = soon(how, pit.call::<Value>("end", args! { how: how })).await.expect_err("a death");
+        let autopsy = error.autopsy().expect("an autopsy");
+        assert_ne!(autopsy.oom, Verdict::Yes, "{error}");
+        assert_eq!(autopsy.stack, None, "{error}");
+        let (said, is_killed) = (error.to_string(), how == "kill");
+        assert_eq!(said.contains("want of memory"), is_killed, "{said}");
+        assert!(is_killed || autopsy.oom == Verdict::No, "{error}");
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
+    let Some(cgroup) = support::MemoryCgroup::with_limit(60 << 20) else {
+        println!("unproven: no memory cgroup of version 1 that we may make");
+        return;
+    };
+    let pit = Pit::start(worker("hostile.py").workers(1)).await;
+    cgroup.add(pid_of_only_worker(&pit).await);
+    let error = soon("the end", pit.call::<Value>("end", args! { how: "hoard" })).await.expect_err("a death");
+    let autopsy = error.autopsy().expect("an autopsy");
+    assert_eq!(status_of(&error), Some(ExitStatus::Signal(9)), "{error}");
+    // Only the kernel log knows of a cgroup that is not the engine's.
+    if support::reads_kernel_log() {
+        assert_eq!(autopsy.oom, Verdict::Yes, "{error}");
+        assert!(error.to_string().contains("the kernel ended it for want of memory"), "{error}");
+    } else {
+        println!("unproven: the kernel log cannot be read");
+    }
+    // The one after it, which is killed by hand, does not inherit the verdict.
+    let error = soon("the end", pit.call::<Value>("end", args! { how: "kill" })).await.expect_err("a death");
+    assert_ne!(error.autopsy().map(|autopsy| autopsy.oom), Some(Verdict::Yes), "{error}");
+    pit.end().await;
+    cgroup.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,11 +9,14 @@ pub mod python;
 mod spawner;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
 pub use spawner::{Spawner, StartError};
+
+use tokio::time::Instant;
 
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
@@ -56,6 +59,24 @@ pub trait Handle: Send + Sync + 'static {
         Box::pin(future::ready(None))
     }
 
+    /// Takes the stack of its crash out of the last lines that it printed, if it wrote one there.
+    fn take_crash_stack(&self, _printed: &mut Vec<String>) -> Option<String> {
+        None
+    }
+
+    /// Asks it for a sign that its code can run. Must not block.
+    fn ask_beat(&self) {}
+
+    /// How often it gave such a sign; `None` if it cannot.
+    fn beats(&self) -> Option<u64> {
+        None
+    }
+
+    /// The calls that it is doing, those that only wait at it not among them.
+    fn at_work(&self) -> Vec<AtWork> {
+        Vec::new()
+    }
+
     /// Ready when it can no longer be spoken to, with the reason. The end of its process need not be told here.
     fn broken(&self) -> BoxFuture<'_, String> {
         Box::pin(future::pending())
@@ -66,6 +87,17 @@ pub trait Handle: Send + Sync + 'static {
     /// is ended by the pool, afterwards or, if it is out of patience, while this waits; then this goes on for a moment
     /// and is dropped.
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()>;
+}
+
+/// A call that a worker is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AtWork {
+    /// The call.
+    pub call: CallId,
+    /// Its command.
+    pub command: Arc<str>,
+    /// Since when.
+    pub since: Instant,
 }
 
 /// What a worker says about itself when it gets ready.
@@ -108,6 +140,8 @@ pub enum Reason {
     Broken(String),
     /// It did not give up a call that was cancelled.
     Stubborn(CallId),
+    /// It has a call, and has shown no sign of life for so long.
+    Stuck(Duration),
 }
 
 impl Call {

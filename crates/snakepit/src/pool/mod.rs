@@ -41,7 +41,7 @@ use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::{Berth, Order};
+use crate::worker::{Berth, OomTeller, Order};
 use estimate::Estimate;
 use handing::Handing;
 pub(crate) use scheduler::Wish;
@@ -116,6 +116,7 @@ pub(crate) struct Shared {
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) oom: OomTeller,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
     /// Whether the crew wants to hear of calls that wait.
@@ -141,13 +142,19 @@ pub(crate) fn next_call_id() -> CallId {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Pool, tools: Arc<Tools>, runtime: tokio::runtime::Handle) -> Arc<Self> {
+    pub(crate) fn new(
+        config: Pool,
+        tools: Arc<Tools>,
+        runtime: tokio::runtime::Handle,
+        oom: OomTeller,
+    ) -> Arc<Self> {
         let config = config.settled();
         Arc::new(Self {
             name: config.name.as_str().into(),
             tools,
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
+            oom,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
             wants_attention: AtomicBool::new(false),

@@ -1,7 +1,8 @@
 //! What a pool does about its own troubles: every policy is a value that decides, and the crew of the pool acts.
 //!
 //! Nothing here has a clock, a task or any I/O: each policy is told the time and what happened, and says what follows. So each
-//! can be read in one sitting, tested alone and simulated. None of it knows a pool, an adapter or a protocol.
+//! can be read in one sitting, tested alone and simulated. None of it knows a pool, an adapter or a protocol; see
+//! docs/design/2026-11-15-supervision.md.
 //!
 //! | file | is told | says |
 //! |---|---|---|

@@ -15,9 +15,12 @@ pub(super) fn died(status: ExitStatus, output: &[&str]) -> Autopsy {
         pid: None,
         exit: Some(exit),
         fault: None,
+        oom: crate::Verdict::No,
+        rss: None,
         age: Duration::from_secs(1),
         calls: 1,
         output: output.iter().map(|&line| line.to_owned()).collect(),
+        stack: None,
     }
 }
 

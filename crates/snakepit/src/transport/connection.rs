@@ -20,6 +20,7 @@ use super::outbox::Outbox;
 use super::reader;
 use super::slate::Slate;
 use super::tools::Tools;
+use crate::adapter::AtWork;
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::value::{Encoded, write};
 use crate::worker::Output;
@@ -52,6 +53,8 @@ pub(super) struct Held {
     pub(super) results: usize,
     /// Its turn among all that were sent: calls are started in this order.
     turn: u64,
+    /// When it was sent; not noted for a worker that does one call at a time, which is at work since its last answer.
+    sent: Option<Instant>,
     /// The connection was closed already: it was not written and never will be.
     unsent: bool,
 }
@@ -125,6 +128,8 @@ pub(crate) struct Connection {
     room: Notify,
     closed: watch::Sender<Option<Arc<str>>>,
     slate: Slate,
+    /// How many calls the worker does at the same time.
+    concurrency: usize,
     pub(super) output: Arc<Output>,
     pub(super) max_frame: usize,
 }
@@ -150,6 +155,7 @@ impl Connection {
             room: Notify::new(),
             closed: watch::Sender::new(None),
             slate,
+            concurrency: hello.concurrency,
             output,
             max_frame: hello.max_frame,
         });
@@ -187,7 +193,7 @@ impl Connection {
             // A worker that broke the protocol still lives, and still reads. Kept until its end is known: the pool does
             // not know yet, and would choose it again.
             state.next_turn += 1;
-            let held = Held { call, results: 0, turn: state.next_turn, unsent: true };
+            let held = Held { call, results: 0, turn: state.next_turn, sent: None, unsent: true };
             state.calls.insert(id, held);
             return;
         }
@@ -197,15 +203,17 @@ impl Connection {
             call.fail(CallError::Arguments { command, source });
             return;
         }
-        if state.calls.is_empty() {
-            state.busy_since = Some(Instant::now());
+        let starts_work = state.calls.is_empty();
+        let sent = (starts_work || self.concurrency > 1).then(Instant::now);
+        if starts_work {
+            state.busy_since = sent;
         }
         state.next_turn += 1;
         if call.is_abandoned() {
             // Its caller went away before it was here, and could not ask the worker.
             state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
         }
-        let held = Held { call, results: 0, turn: state.next_turn, unsent: false };
+        let held = Held { call, results: 0, turn: state.next_turn, sent, unsent: false };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
         self.see_to_outbox(state, alone);
@@ -401,6 +409,24 @@ impl Connection {
     /// Whether the worker has calls that are not answered.
     pub(crate) fn holds_calls(&self) -> bool {
         !self.state().calls.is_empty()
+    }
+
+    /// The calls that the worker is most likely doing now, in the order in which they were sent.
+    pub(crate) fn at_work(&self) -> Vec<AtWork> {
+        let state = self.state();
+        let mut sent: Vec<&Held> = state.calls.values().filter(|held| !held.unsent).collect();
+        sent.sort_unstable_by_key(|held| held.turn);
+        let at_work = |held: &Held| {
+            let since = if self.concurrency == 1 { state.busy_since } else { held.sent };
+            let command = Arc::clone(&held.call.command.name);
+            Some(AtWork { call: held.call.id(), command, since: since? })
+        };
+        sent.into_iter().take(self.concurrency).filter_map(at_work).collect()
+    }
+
+    /// How often the worker answered when it was asked to beat.
+    pub(crate) fn beats(&self) -> Option<u64> {
+        self.slate.beats()
     }
 
     /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.

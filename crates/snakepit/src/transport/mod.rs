@@ -2,8 +2,9 @@
 //!
 //! A frame's way: [`frame`] is the header, [`messages`] what stands behind it, [`outbox`] gathers what is to be written,
 //! [`connection`] has the socket and the calls, [`reader`] their answers; [`tools`] runs what the worker asks of the host,
-//! [`stacks`] asks a busy worker where it is.
+//! [`stacks`] asks a busy worker where it is, [`beat`] whether its code can run.
 
+mod beat;
 mod connection;
 mod frame;
 mod messages;
@@ -13,7 +14,8 @@ mod slate;
 mod stacks;
 mod tools;
 
+pub(crate) use beat::BeatPipe;
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
-pub(crate) use stacks::StackPipe;
+pub(crate) use stacks::{StackPipe, take_crash};

@@ -1,4 +1,5 @@
-//! A page that a worker writes and that survives it: after a death it tells which calls were started.
+//! A page that a worker writes and that survives it: after a death it tells which calls were started, and at any time how
+//! often the worker has shown that its code can run.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,6 +8,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The size of the page.
 const SIZE: u64 = 4096;
+/// Where the number of beats is.
+const BEATS: u64 = 24;
 
 /// The host's end.
 #[derive(Debug)]
@@ -44,5 +47,12 @@ impl Slate {
             }
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+
+    /// How often the worker answered when it was asked to beat.
+    pub(crate) fn beats(&self) -> Option<u64> {
+        let mut beats = [0; 8];
+        let read = rustix::io::pread(&self.0, &mut beats, BEATS).ok()?;
+        (read == beats.len()).then(|| u64::from_le_bytes(beats))
     }
 }

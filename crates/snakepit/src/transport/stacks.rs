@@ -53,7 +53,7 @@ impl StackPipe {
                 Ok(None) => return None,
                 Ok(Some(end)) => {
                     text.truncate(end);
-                    return Some(String::from_utf8_lossy(&text).into_owned());
+                    return Some(readable(String::from_utf8_lossy(&text).lines()));
                 }
             }
         }
@@ -90,6 +90,41 @@ fn end_of_first(text: &[u8]) -> Option<usize> {
     None
 }
 
+/// The stack of a crash among the last lines that a worker printed, which lose it: `faulthandler` writes it there.
+pub(crate) fn take_crash(printed: &mut Vec<String>) -> Option<String> {
+    let is_crash = |line: &String| line.starts_with("Fatal Python error: ");
+    // With many threads its first line may have been dropped already.
+    let is_header = |line: &String| thread_of(line.as_bytes()).is_some();
+    let begin = printed.iter().rposition(is_crash).or_else(|| printed.iter().position(is_header))?;
+    let tail = printed.split_off(begin);
+    let (stack, others): (Vec<String>, Vec<String>) = tail
+        .into_iter()
+        .partition(|line| is_header(line) || line.starts_with(STACK_HEADER) || line.starts_with("  "));
+    printed.extend(others);
+    Some(readable(stack.iter().map(String::as_str))).filter(|stack| !stack.is_empty())
+}
+
+/// Where faulthandler does not know the threads.
+const STACK_HEADER: &str = "Stack (most recent call first):";
+
+/// The thread that is meant comes first; the one that only beats is left out.
+fn readable<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut threads: Vec<Vec<&str>> = Vec::new();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        match threads.last_mut() {
+            Some(thread) if thread_of(line.as_bytes()).is_none() => thread.push(line),
+            _ => threads.push(vec![line]),
+        }
+    }
+    threads.retain(|thread| !matches!(thread[..], [_, frame] if frame.ends_with(BEATING)));
+    threads.sort_by_key(|thread| !thread.iter().any(|line| line.starts_with("Current thread")));
+    let lines: Vec<&str> = threads.into_iter().flatten().collect();
+    lines.join("\n")
+}
+
+/// How the only frame of the thread that answers beats ends.
+const BEATING: &str = " in _answer_beats";
+
 /// The number of the thread whose stack follows this line.
 fn thread_of(line: &[u8]) -> Option<&[u8]> {
     let is_header = line.starts_with(b"Thread 0x") || line.starts_with(b"Current thread 0x");
@@ -109,5 +144,41 @@ mod tests {
         assert_eq!(again("Thread 0x1 (most rec"), None, "a line that is not complete");
         // The signal may be taken by another thread, and the first thread may be gone.
         assert_eq!(again("Thread 0x2 (most recent call first):\n"), Some(first.len()));
+    }
+
+    #[test]
+    fn the_thread_that_is_meant_comes_first_and_the_one_that_beats_is_left_out() {
+        let text = "Thread 0x1 (most recent call first):\n  File \"/s/life.py\", line 9 in _answer_beats\n\n\
+                    Thread 0x2 (most recent call first):\n  File \"a.py\", line 1 in waits\n\n\
+                    Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n";
+        let expected = "Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n\
+                        Thread 0x2 (most recent call first):\n  File \"a.py\", line 1 in waits";
+        assert_eq!(readable(text.lines()), expected);
+    }
+
+    #[test]
+    fn the_stack_of_a_crash_is_taken_out_of_what_was_printed() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let mut printed = lines(
+            "  File is indented, and printed before\nFatal Python error: Segmentation fault\n\
+             Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n  ...\n\
+             a line of another process\nExtension modules: numpy (total: 1)",
+        );
+        let stack = take_crash(&mut printed).expect("a stack");
+        assert_eq!(
+            stack,
+            "Current thread 0x3 (most recent call first):\n  File \"a.py\", line 2 in works\n  ..."
+        );
+        let rest = "  File is indented, and printed before\nFatal Python error: Segmentation fault\n\
+                    a line of another process\nExtension modules: numpy (total: 1)";
+        assert_eq!(printed, lines(rest));
+        let mut beheaded =
+            lines("  File \"b.py\", line 1 in lost\nCurrent thread 0x3 (most recent call first):\n  File x");
+        assert_eq!(
+            take_crash(&mut beheaded).as_deref(),
+            Some("Current thread 0x3 (most recent call first):\n  File x")
+        );
+        let mut harmless = lines("one\n  two");
+        assert_eq!((take_crash(&mut harmless), harmless.len()), (None, 2));
     }
 }

@@ -3,7 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::Verdict;
 use crate::custody::{Exit, ExitStatus, Pid, WorkerId};
+
+/// How many lines of a stack are shown.
+const SHOWN_LINES: usize = 30;
 
 /// What is known about a worker's death.
 #[derive(Clone, Debug)]
@@ -17,12 +21,19 @@ pub struct Autopsy {
     pub exit: Option<Exit>,
     /// Why we ended it, if we did.
     pub fault: Option<String>,
+    /// Whether the kernel killed it for want of memory.
+    pub oom: Verdict,
+    /// The most memory that it had, in bytes, as far as it is known.
+    pub rss: Option<u64>,
     /// How long it had served.
     pub age: Duration,
     /// How many calls it had been given.
     pub calls: u64,
-    /// What it printed last, Python's own account of a crash included.
+    /// What it printed last.
     pub output: Vec<String>,
+    /// Where its code was, if it could still be asked or told by itself: of a Python worker the stacks of its threads, the
+    /// one that crashed first.
+    pub stack: Option<String>,
 }
 
 impl fmt::Display for Autopsy {
@@ -34,18 +45,43 @@ impl fmt::Display for Autopsy {
         match (&self.fault, self.exit.map(|exit| exit.status)) {
             (Some(fault), _) => write!(f, " was ended: {fault}")?,
             (None, Some(ExitStatus::Code(code))) => write!(f, " exited with status {code}")?,
-            (None, Some(ExitStatus::Signal(signal))) => write!(f, " died of {}", signal_name(signal))?,
+            (None, Some(ExitStatus::Signal(signal))) => {
+                write!(f, " died of {}{}", signal_name(signal), self.memory_verdict(signal))?;
+            }
             (None, Some(ExitStatus::Lost)) => write!(f, " died with its keeper")?,
             (None, None) => write!(f, " is gone")?,
         }
         write!(f, " after {} calls", self.calls)?;
-        if let Some(exit) = self.exit.filter(|exit| exit.max_rss_kib > 0) {
-            write!(f, ", at most {} MiB resident", exit.max_rss_kib / 1024)?;
+        if let Some(rss) = self.rss {
+            write!(f, ", at most {} MiB resident", rss >> 20)?;
         }
         if !self.output.is_empty() {
             write!(f, "; its last lines:\n  {}", self.output.join("\n  "))?;
         }
+        if let Some(stack) = &self.stack {
+            let lines: Vec<&str> = stack.lines().collect();
+            let (shown, hidden) = lines.split_at(lines.len().min(SHOWN_LINES));
+            let lead = if self.output.is_empty() { "; its" } else { "\nits" };
+            write!(f, "{lead} stack:\n  {}", shown.join("\n  "))?;
+            if !hidden.is_empty() {
+                write!(f, "\n  ({} lines more)", hidden.len())?;
+            }
+        }
         Ok(())
+    }
+}
+
+impl Autopsy {
+    /// Only of SIGKILL one wonders.
+    fn memory_verdict(&self, signal: i32) -> &'static str {
+        if signal != rustix::process::Signal::KILL.as_raw() {
+            return "";
+        }
+        match self.oom {
+            Verdict::Yes => ", by which the kernel ended it for want of memory,",
+            Verdict::No => " (not for want of memory)",
+            Verdict::Unknown => " (whether for want of memory is unknown)",
+        }
     }
 }
 
@@ -68,4 +104,57 @@ fn signal_name(signal: i32) -> String {
         _ => return format!("signal {signal}"),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn killed(oom: Verdict) -> Autopsy {
+        let exit = Exit {
+            status: ExitStatus::Signal(9),
+            max_rss_kib: 0,
+            user_time: Duration::ZERO,
+            system_time: Duration::ZERO,
+        };
+        Autopsy {
+            worker: WorkerId::new("w1").expect("an id"),
+            pid: None,
+            exit: Some(exit),
+            fault: None,
+            oom,
+            rss: Some(30 << 20),
+            age: Duration::from_secs(1),
+            calls: 2,
+            output: Vec::new(),
+            stack: None,
+        }
+    }
+
+    #[test]
+    fn it_is_read_from_the_end_to_its_place_in_the_code() {
+        let autopsy = Autopsy {
+            output: vec!["a last word".into()],
+            stack: Some("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 1 in f".into()),
+            ..killed(Verdict::Yes)
+        };
+        assert_eq!(
+            autopsy.to_string(),
+            "worker w1 died of SIGKILL, by which the kernel ended it for want of memory, after 2 calls, at most 30 MiB \
+             resident; its last lines:\n  a last word\nits stack:\n  Current thread 0x1 (most recent call first):\n    \
+             File \"a.py\", line 1 in f"
+        );
+        let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
+        assert_eq!(killed(Verdict::No).to_string(), no);
+        assert!(killed(Verdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+    }
+
+    #[test]
+    fn a_long_stack_is_cut_where_it_is_shown_and_kept_whole() {
+        let stack = vec!["  File \"a.py\", line 1 in f"; 100].join("\n");
+        let autopsy = Autopsy { stack: Some(stack), ..killed(Verdict::No) };
+        let shown = autopsy.to_string();
+        assert_eq!(shown.lines().count(), 1 + SHOWN_LINES + 1);
+        assert!(shown.ends_with("(70 lines more)"), "{shown}");
+    }
 }

@@ -8,13 +8,16 @@ mod output;
 mod tend;
 #[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
 mod vitals;
+#[cfg_attr(not(test), expect(dead_code, reason = "the crew looks at its workers once its rounds are there"))]
+mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use rustix::process::Signal;
+use tokio::sync::{Notify, watch as channel};
 use tokio::time::Instant;
 
 pub use autopsy::Autopsy;
@@ -22,14 +25,19 @@ pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
 pub(crate) use tend::{Ending, process_ended, tend};
-pub(crate) use vitals::{Pss, Vitals};
+pub use vitals::Verdict;
+pub(crate) use vitals::{OomTeller, Pss, Vitals};
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
-use crate::custody::{self, WorkerId};
+use crate::custody::{self, ExitStatus, WorkerId};
 use crate::pool;
 use crate::supervision::limit::{AdaptiveLimit, Outcome};
 use crate::supervision::recycling::Term;
+
+/// Signals that a process gets for its own fault.
+const CRASHES: [Signal; 6] =
+    [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE, Signal::SYS];
 
 /// A worker's place in its pool, from ready to gone.
 pub(crate) struct Berth {
@@ -63,8 +71,10 @@ pub(crate) struct Berth {
     /// Whether somebody waits for it to put calls down.
     watched: AtomicBool,
     put_down: Notify,
-    orders: watch::Sender<Order>,
-    autopsy: watch::Sender<Option<Arc<Autopsy>>>,
+    orders: channel::Sender<Order>,
+    autopsy: channel::Sender<Option<Arc<Autopsy>>>,
+    /// What the last look saw of its memory, in bytes; 0 before the first.
+    seen_rss: AtomicU64,
     terminated: AtomicBool,
 }
 
@@ -132,8 +142,9 @@ impl Berth {
             stubborn: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
-            orders: watch::Sender::new(Order::Serve),
-            autopsy: watch::Sender::new(None),
+            orders: channel::Sender::new(Order::Serve),
+            autopsy: channel::Sender::new(None),
+            seen_rss: AtomicU64::new(0),
             terminated: AtomicBool::new(false),
         }
     }
@@ -242,7 +253,7 @@ impl Berth {
         });
     }
 
-    pub(crate) fn orders(&self) -> watch::Receiver<Order> {
+    pub(crate) fn orders(&self) -> channel::Receiver<Order> {
         self.orders.subscribe()
     }
 
@@ -256,15 +267,38 @@ impl Berth {
     /// What can be said about its end before more is known.
     pub(crate) fn first_look(&self) -> Autopsy {
         let process = self.handle.process();
+        let exit = process.and_then(custody::Worker::try_wait);
+        let signal = match exit.map(|exit| exit.status) {
+            Some(ExitStatus::Signal(signal)) => Signal::from_named_raw(signal),
+            Some(ExitStatus::Code(_) | ExitStatus::Lost) | None => None,
+        };
+        let oom = match (exit, signal) {
+            (None, _) | (_, Some(Signal::KILL)) => Verdict::Unknown,
+            (Some(_), _) => Verdict::No,
+        };
+        let crashed = signal.is_some_and(|signal| CRASHES.contains(&signal));
+        let (output, stack) = self
+            .output
+            .last_lines_without(|printed| if crashed { self.handle.take_crash_stack(printed) } else { None });
+        let most = exit.map_or(0, |exit| exit.max_rss_kib * 1024);
+        let rss = if most > 0 { most } else { self.seen_rss.load(Ordering::Relaxed) };
         Autopsy {
             worker: self.id.clone(),
             pid: process.map(custody::Worker::pid),
-            exit: process.and_then(custody::Worker::try_wait),
+            exit,
             fault: None,
+            oom,
+            rss: (rss > 0).then_some(rss),
             age: self.ready_at.elapsed(),
             calls: self.calls.load(Ordering::Relaxed),
-            output: self.output.last_lines(),
+            output,
+            stack,
         }
+    }
+
+    /// What a look saw of its memory.
+    pub(crate) fn note_rss(&self, bytes: u64) {
+        self.seen_rss.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn set_autopsy(&self, autopsy: Autopsy) {

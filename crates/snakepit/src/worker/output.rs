@@ -104,11 +104,18 @@ impl Output {
 
     /// The last lines, for an error.
     pub(crate) fn last_lines(&self) -> Vec<String> {
-        let kept = self.kept();
-        let skipped = kept.lines.len().saturating_sub(SHOWN_LINES);
-        let hidden = kept.dropped + skipped as u64;
+        self.last_lines_without(|_| ()).0
+    }
+
+    /// The same, after something was taken out of all that is kept.
+    pub(crate) fn last_lines_without<T>(&self, take: impl FnOnce(&mut Vec<String>) -> T) -> (Vec<String>, T) {
+        let (kept, dropped) = self.lines();
+        let mut texts: Vec<String> = kept.into_iter().map(|line| line.text).collect();
+        let taken = take(&mut texts);
+        let shown = texts.split_off(texts.len().saturating_sub(SHOWN_LINES));
+        let hidden = dropped + texts.len() as u64;
         let more = (hidden > 0).then(|| format!("({hidden} lines before these)"));
-        more.into_iter().chain(kept.lines.iter().skip(skipped).map(|line| line.text.clone())).collect()
+        (more.into_iter().chain(shown).collect(), taken)
     }
 }
 

@@ -12,9 +12,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Autopsy, Berth, Order};
+use super::{Autopsy, Berth, Order, Verdict};
 use crate::adapter::Reason;
-use crate::custody;
+use crate::custody::{self, ExitStatus};
 use crate::pool::AUTOPSY_PATIENCE;
 
 /// How long a worker may take to say goodbye after its last call, before TERM.
@@ -22,6 +22,9 @@ const GOODBYE: Duration = Duration::from_secs(3);
 
 /// How long a killed process may take to be gone. It is a matter of milliseconds, unless the kernel holds it.
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a worker that is about to be ended may take to say where it is.
+const STACK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a worker came to its end.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
             end_as_told(&berth, &ending, stop_grace).await;
             Ending::Told
         }
-        Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) => {
+        Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) | Reason::Stuck(_) => {
             end_after_failure(&berth, &ending, stop_grace).await;
             if matches!(ending, Reason::Stubborn(_)) {
                 Ending::Told
@@ -107,9 +110,9 @@ async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) 
     let mut goodbye = pin!(berth.terminate(reason.clone()));
     let is_said = tokio::time::timeout(patience, &mut goodbye).await.is_ok();
     // Why is known now; how it ended comes later.
-    publish_autopsy(berth, reason);
+    publish_autopsy(berth, reason, None).await;
     end_process(berth, stop_grace).await;
-    publish_autopsy(berth, reason);
+    publish_autopsy(berth, reason, None).await;
     // Only now is it certain which of its calls were not started, and its last answers count, too.
     if !is_said {
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE, goodbye).await;
@@ -117,10 +120,16 @@ async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) 
 }
 
 async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
+    // One that we end has not told by itself where it is.
+    let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
+    let stack = match by_us {
+        true => tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()).await.ok().flatten(),
+        false => None,
+    };
     // A socket that breaks is most often the first sign of a death.
     let ended = match berth.handle.process() {
         Some(process) => {
-            if matches!(reason, Reason::Stubborn(_)) {
+            if by_us {
                 stop_process(process, stop_grace).await;
             }
             tokio::time::timeout(AUTOPSY_PATIENCE / 2, process_ended(Some(process))).await.is_ok()
@@ -142,18 +151,33 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, berth.output.complete()).await;
     }
-    publish_autopsy(berth, reason);
+    publish_autopsy(berth, reason, stack).await;
     end_process(berth, Duration::ZERO).await;
 }
 
-fn publish_autopsy(berth: &Berth, reason: &Reason) {
+async fn publish_autopsy(berth: &Berth, reason: &Reason, stack: Option<String>) {
     let fault = match reason {
         Reason::Died => None,
         Reason::Stopped => Some("its pool stopped before it had answered".into()),
         Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
+        Reason::Stuck(time) => Some(format!("it had a call and showed no sign of life for {time:?}")),
     };
-    berth.set_autopsy(Autopsy { fault, ..berth.first_look() });
+    let seen = berth.first_look();
+    let oom = match &fault {
+        None => memory_verdict(berth, &seen).await,
+        Some(_) => Verdict::No,
+    };
+    berth.set_autopsy(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
+}
+
+/// Whether the kernel killed it, if it was killed and not by us.
+async fn memory_verdict(berth: &Berth, seen: &Autopsy) -> Verdict {
+    let killed = Some(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
+    let Some(pid) = seen.pid.filter(|_| seen.exit.map(|exit| exit.status) == killed) else { return seen.oom };
+    let teller = berth.pool.oom.clone();
+    let asked = tokio::task::spawn_blocking(move || teller.verdict(pid.as_raw()));
+    asked.await.unwrap_or(Verdict::Unknown)
 }
 
 async fn end_process(berth: &Berth, grace: Duration) {

@@ -197,3 +197,36 @@ pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
         let _ = pidfd_send_signal(process, signal);
     }
 }
+
+/// A memory cgroup of version 1 below our own.
+pub(crate) struct MemoryCgroup(PathBuf);
+
+impl MemoryCgroup {
+    /// `None` where we may not make one.
+    pub(crate) fn with_limit(bytes: u64) -> Option<Self> {
+        let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = table.lines().find_map(|line| line.split_once(":memory:"))?.1;
+        let name = format!("snakepit-deaths-{}", std::process::id());
+        let dir = Path::new("/sys/fs/cgroup/memory").join(own.trim_start_matches('/')).join(name);
+        std::fs::create_dir(&dir).ok()?;
+        let group = Self(dir);
+        std::fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(group)
+    }
+
+    pub(crate) fn add(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("moved into the cgroup");
+    }
+
+    /// The kernel may be busy with it for a moment.
+    pub(crate) async fn remove(self) {
+        until("the cgroup is gone", || std::fs::remove_dir(&self.0).is_ok()).await;
+    }
+}
+
+/// Whether the kernel log can be read, and speaks of processes by the numbers that we know.
+pub(crate) fn reads_kernel_log() -> bool {
+    let first_namespace =
+        std::fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.ends_with("pid:[4026531836]"));
+    first_namespace && std::fs::File::open("/dev/kmsg").is_ok()
+}

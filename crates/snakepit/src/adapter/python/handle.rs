@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::adapter::{CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
-use crate::transport::{Connection, LastWord, ReadyMessage, Signals, StackPipe};
+use crate::transport::{BeatPipe, Connection, LastWord, ReadyMessage, Signals, StackPipe, take_crash};
 
 /// See the module.
 pub(super) struct SocketHandle {
     process: custody::Worker,
     connection: Arc<Connection>,
     stacks: StackPipe,
+    /// None if the worker does not answer it.
+    beat: Option<BeatPipe>,
     signals: Signals,
     introduction: Introduction,
 }
@@ -23,6 +25,7 @@ impl SocketHandle {
         process: custody::Worker,
         connection: Arc<Connection>,
         stacks: StackPipe,
+        beat: BeatPipe,
         ready: &ReadyMessage,
     ) -> Self {
         let has = |feature: &str| ready.features.iter().any(|known| known == feature);
@@ -34,7 +37,8 @@ impl SocketHandle {
         // A signal that the process does not expect would end it, and what we started may be a script around it.
         let is_itself = own_number(process.pid()) == Some(ready.pid);
         let signals = if is_itself { ready.signals } else { Signals::default() };
-        Self { process, connection, stacks, signals, introduction }
+        let beat = has("beat").then_some(beat);
+        Self { process, connection, stacks, beat, signals, introduction }
     }
 }
 
@@ -76,6 +80,24 @@ impl Handle for SocketHandle {
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
         async { self.stacks.ask(&self.process, self.signals.stack?).await }.boxed()
+    }
+
+    fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {
+        take_crash(printed)
+    }
+
+    fn ask_beat(&self) {
+        if let Some(beat) = &self.beat {
+            beat.ask();
+        }
+    }
+
+    fn beats(&self) -> Option<u64> {
+        self.beat.as_ref().and_then(|_| self.connection.beats())
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        self.connection.at_work()
     }
 
     fn broken(&self) -> BoxFuture<'_, String> {

@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::Pool;
 use crate::custody::Command;
-use crate::transport::{Connection, Hello, Ready, Slate, StackPipe};
+use crate::transport::{BeatPipe, Connection, Hello, Ready, Slate, StackPipe};
 use handle::SocketHandle;
 
 /// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
@@ -25,6 +25,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 const SOCKET_FD: i32 = 3;
 const SLATE_FD: i32 = 4;
 const STACK_FD: i32 = 5;
+const BEAT_FD: i32 = 6;
 
 /// A worker written in Python: a file, or a module that can be imported.
 ///
@@ -152,13 +153,16 @@ impl Adapter for SocketAdapter {
             let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
             let slate_fd = slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
             let (stacks, stack_fd) = StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let (beat, beat_fd) = BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
             let command = command
                 .fd(theirs, SOCKET_FD)
                 .fd(slate_fd, SLATE_FD)
                 .fd(stack_fd, STACK_FD)
+                .fd(beat_fd, BEAT_FD)
                 .env("SNAKEPIT_FD", SOCKET_FD.to_string())
                 .env("SNAKEPIT_SLATE_FD", SLATE_FD.to_string())
-                .env("SNAKEPIT_STACK_FD", STACK_FD.to_string());
+                .env("SNAKEPIT_STACK_FD", STACK_FD.to_string())
+                .env("SNAKEPIT_BEAT_FD", BEAT_FD.to_string());
             let hello = Hello {
                 protocol: 1,
                 engine: env!("CARGO_PKG_VERSION"),
@@ -178,7 +182,7 @@ impl Adapter for SocketAdapter {
                 reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
             };
             match first {
-                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, &ready)) as Arc<dyn Handle>),
+                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready)) as Arc<dyn Handle>),
                 Some(Ready::Failed(error)) => {
                     Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
                 }

@@ -315,11 +315,13 @@ impl Entry {
 /// The same autopsy if it is short, else one with the last lines only.
 fn shortened(autopsy: &Arc<Autopsy>) -> Arc<Autopsy> {
     let fault = autopsy.fault.as_ref();
-    let text: usize = autopsy.output.iter().chain(fault).map(String::len).sum();
+    let stack = autopsy.stack.as_ref();
+    let text: usize = autopsy.output.iter().chain(fault).chain(stack).map(String::len).sum();
     if text <= KEPT_TEXT {
         return Arc::clone(autopsy);
     }
-    let mut room = KEPT_TEXT - KEPT_LINE;
+    // The fault has a line's room, and so has a stack.
+    let mut room = KEPT_TEXT - KEPT_LINE * (1 + stack.iter().count());
     let mut output = Vec::new();
     for line in autopsy.output.iter().rev() {
         let line = cut(line);
@@ -328,7 +330,8 @@ fn shortened(autopsy: &Arc<Autopsy>) -> Arc<Autopsy> {
         output.push(line);
     }
     output.reverse();
-    Arc::new(Autopsy { fault: fault.map(|it| cut(it)), output, ..(**autopsy).clone() })
+    let stack = stack.map(|it| cut(it));
+    Arc::new(Autopsy { fault: fault.map(|it| cut(it)), output, stack, ..(**autopsy).clone() })
 }
 
 fn cut(line: &str) -> String {

@@ -133,6 +133,11 @@ fn much_output_is_not_kept() {
     let bytes: usize = kept.output.iter().chain(&kept.fault).map(String::len).sum();
     assert!(bytes <= KEPT_TEXT && kept.output.len() == 3, "{bytes} bytes, {} lines", kept.output.len());
     assert!(kept.output[0].ends_with('…'));
+    let autopsy = Autopsy { stack: Some("ä".repeat(5000)), ..(*crash()).clone() };
+    book.suspect("render", &number(2), &Arc::new(autopsy), now);
+    let suspects = book.suspects(now);
+    let stack = |it: &Suspect| it.autopsies[0].stack.as_ref().map(String::len);
+    assert!(suspects.iter().find_map(stack).is_some_and(|len| len <= KEPT_LINE));
 }
 
 #[test]

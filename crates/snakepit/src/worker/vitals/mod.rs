@@ -10,8 +10,10 @@ mod tests;
 
 use std::time::Duration;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "autopsies ask it once they tell of memory"))]
-pub(crate) use oom::{OomWatch, Verdict};
+pub(crate) use oom::OomTeller;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use oom::OomWatch;
+pub use oom::Verdict;
 
 use crate::custody::Pid;
 

@@ -19,6 +19,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -34,9 +35,12 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Whether the kernel killed a worker for want of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// It did.
     Yes,
+    /// It did not.
     No,
+    /// Nobody can tell: the process was killed, and neither the kernel log nor a count of its cgroup can be read.
     Unknown,
 }
 
@@ -47,6 +51,32 @@ impl fmt::Display for Verdict {
             Self::No => "no",
             Self::Unknown => "unknown",
         })
+    }
+}
+
+/// The one watch of an engine, whose workers are all in one cgroup; none where there are no processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OomTeller(Option<Arc<Mutex<OomWatch>>>);
+
+impl OomTeller {
+    /// From now on, for the workers in a cgroup. Reads files.
+    pub(crate) fn new(cgroup: Option<&Path>) -> Self {
+        Self(Some(Arc::new(Mutex::new(OomWatch::new(cgroup)))))
+    }
+
+    /// See [`OomWatch::catch_up`]. Reads files.
+    pub(crate) fn catch_up(&self) {
+        if let Some(watch) = &self.0 {
+            watch.lock().unwrap_or_else(PoisonError::into_inner).catch_up();
+        }
+    }
+
+    /// See [`OomWatch::verdict`]. Reads files, and must be asked once for each death.
+    pub(crate) fn verdict(&self, pid: i32) -> Verdict {
+        match &self.0 {
+            Some(watch) => watch.lock().unwrap_or_else(PoisonError::into_inner).verdict(pid),
+            None => Verdict::Unknown,
+        }
     }
 }
 

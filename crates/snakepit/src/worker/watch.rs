@@ -1,0 +1,114 @@
+//! The watch over one worker: about once a second it looks what the worker is doing, from inside and from outside.
+//!
+//! It is asked to beat only while a call has been at work for a while, and not again before it has answered: a worker with short
+//! calls is never asked, and never is there more than one question in the pipe.
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Berth;
+use super::vitals::{Pss, Vitals};
+use crate::supervision::liveness::{Beat, Judge, Liveness, Look};
+
+/// A call that takes less is no reason to ask.
+const LONG_CALL: Duration = Duration::from_secs(1);
+
+/// So long a worker may take to answer before that means anything: a thread of a busy process on a busy machine has to get
+/// its turn, and the GIL.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+
+/// A tick of the CPU time, as the judge counts them.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What is remembered of a worker from look to look.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    judge: Judge,
+    asked: Option<Asked>,
+    /// Its CPU time at the last look.
+    cpu: Option<Duration>,
+}
+
+/// A question that was not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Instant,
+    /// How often the worker had answered before.
+    beats: u64,
+}
+
+impl Watch {
+    /// Looks, and asks for the beat that the next look will want to know of.
+    pub(crate) async fn look(&mut self, berth: &Berth) -> (Liveness, Option<Vitals>) {
+        let vitals = read(berth).await;
+        if let Some(vitals) = &vitals {
+            berth.note_rss(vitals.rss_bytes);
+        }
+        let now = Instant::now();
+        let at_work = berth.handle.at_work().iter().map(|it| it.since).min();
+        let has_call_since = match at_work {
+            Some(since) => Some(now.saturating_duration_since(since)),
+            // Its handle does not tell since when.
+            None => berth.holds_calls().then_some(Duration::ZERO),
+        };
+        let look = Look {
+            has_call_since,
+            beat: self.beat(berth, now),
+            cpu_ticks_moved: self.ticks_moved(vitals.as_ref()),
+            process_state: vitals.as_ref().map_or_else(|| state_unseen(berth), |it| it.state),
+        };
+        let liveness = self.judge.judge(&look, now);
+        if has_call_since.is_some_and(|time| time >= LONG_CALL) {
+            self.ask(berth, now);
+        }
+        (liveness, vitals)
+    }
+
+    fn beat(&mut self, berth: &Berth, now: Instant) -> Beat {
+        let (Some(asked), Some(beats)) = (self.asked, berth.handle.beats()) else { return Beat::Unknown };
+        if beats != asked.beats {
+            self.asked = None;
+            return Beat::Answered;
+        }
+        let has_had_time = now.saturating_duration_since(asked.at) >= ANSWERS_WITHIN;
+        if has_had_time { Beat::Silent } else { Beat::Unknown }
+    }
+
+    fn ask(&mut self, berth: &Berth, now: Instant) {
+        if self.asked.is_none()
+            && let Some(beats) = berth.handle.beats()
+        {
+            self.asked = Some(Asked { at: now, beats });
+            berth.handle.ask_beat();
+        }
+    }
+
+    fn ticks_moved(&mut self, vitals: Option<&Vitals>) -> u64 {
+        let Some(now) = vitals.map(|it| it.cpu) else { return 0 };
+        let before = self.cpu.replace(now).unwrap_or(now);
+        (now.saturating_sub(before).as_millis() / TICK.as_millis()) as u64
+    }
+}
+
+/// Where the kernel shows no such process: it is gone, or this system shows none.
+fn state_unseen(berth: &Berth) -> char {
+    let is_gone = berth.handle.process().is_some_and(|process| process.try_wait().is_some());
+    if is_gone { 'X' } else { '?' }
+}
+
+async fn read(berth: &Berth) -> Option<Vitals> {
+    let process = berth.handle.process()?;
+    // Where there is a /proc to read, every worker has a shim of its own, whatever the tier.
+    let (worker, shim) = (process.pid(), process.shim_pid());
+    let oom = berth.pool.oom.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        // The kernel log is a ring, and somebody must read it often enough.
+        oom.catch_up();
+        Vitals::read(worker, Some(shim), Pss::Skip)
+    });
+    read.await.ok().flatten()
+}
