@@ -182,6 +182,11 @@ impl Worker {
         self.shared.pgid
     }
 
+    /// The shim that is the parent of it and of all that it starts and leaves behind, if it has one of its own.
+    pub fn own_shim(&self) -> Option<Pid> {
+        (!cfg!(portable)).then_some(self.shared.shim)
+    }
+
     /// Its shim; on systems other than Linux its keeper, which is its parent there.
     pub fn shim_pid(&self) -> Pid {
         self.shared.shim

@@ -39,8 +39,8 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CancelGrace, CommandGrowth, Pool, PoolEvent, PoolEvents, PoolRef, PoolStats, PoolStatus,
-    ReloadError, Reloaded, SessionInfo, TaintedPlace, WorkerStats, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CommandGrowth, Pool, PoolEvent, PoolEvents, PoolRef, PoolStats,
+    PoolStatus, ReloadError, Reloaded, SessionInfo, TaintedPlace, WorkerStats, WorkerStatus,
 };
 pub use supervision::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts,

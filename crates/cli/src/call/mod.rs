@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Show on stderr what the worker prints and logs.
     #[arg(short = 'v', long)]
     logs: bool,
-    /// Give the worker this terminal and all the time it wants, so that breakpoint() works and its output is shown.
+    /// Give the worker this terminal and all the time it wants, so that `breakpoint()` works and its output is shown.
     #[arg(long)]
     debug: bool,
     /// Where the run is recorded.

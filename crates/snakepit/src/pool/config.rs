@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
-use crate::supervision::{Recycling, Restarts, Sizing, Taint};
+use crate::supervision::{Recycling, Restarts, Sizing, Stuck, Taint};
 use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
@@ -74,6 +74,7 @@ pub struct Pool {
     pub(crate) taint: Taint,
     pub(crate) devices: Vec<Arc<str>>,
     pub(crate) recycling: Recycling,
+    pub(crate) stuck: Stuck,
     pub(crate) fewest_at_a_time: Option<usize>,
     pub(crate) sizing: Option<Sizing>,
 }
@@ -122,6 +123,7 @@ impl Pool {
             taint: Taint::default(),
             devices: Vec::new(),
             recycling: Recycling::default(),
+            stuck: Stuck::default(),
             fewest_at_a_time: None,
             sizing: None,
         }
@@ -251,6 +253,12 @@ impl Pool {
     /// When workers are replaced although nothing is wrong with them.
     pub fn recycling(mut self, recycling: Recycling) -> Self {
         self.recycling = recycling;
+        self
+    }
+
+    /// When a worker counts as stuck, and what is done then; it is told after a minute unless this is set.
+    pub fn stuck(mut self, stuck: Stuck) -> Self {
+        self.stuck = stuck;
         self
     }
 

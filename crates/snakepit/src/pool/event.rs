@@ -51,6 +51,15 @@ pub enum PoolEvent {
         /// What is known about it.
         autopsy: Arc<Autopsy>,
     },
+    /// A worker has a call, and for some time it has shown no sign of life.
+    WorkerStuck {
+        /// The worker.
+        worker: String,
+        /// For how long.
+        time: Duration,
+        /// Where it is, if it can be told.
+        stack: Option<String>,
+    },
     /// The number of workers that there should be has changed.
     Resized {
         /// Before.
@@ -96,6 +105,7 @@ impl PoolEvent {
             Self::WorkerLeaves { .. } => "snakepit.worker.leaves",
             Self::WorkerEnded { .. } => "snakepit.worker.ended",
             Self::WorkerDied { .. } => "snakepit.worker.died",
+            Self::WorkerStuck { .. } => "snakepit.worker.stuck",
             Self::Resized { .. } => "snakepit.pool.resized",
             Self::Tainted { .. } => "snakepit.pool.tainted",
             Self::Degraded { .. } => "snakepit.pool.degraded",
@@ -111,6 +121,7 @@ impl PoolEvent {
             self,
             Self::WorkerNotStarted { .. }
                 | Self::WorkerDied { .. }
+                | Self::WorkerStuck { .. }
                 | Self::Tainted { .. }
                 | Self::Degraded { .. }
                 | Self::ReloadAborted { .. }
@@ -127,6 +138,10 @@ impl fmt::Display for PoolEvent {
             Self::WorkerLeaves { worker } => write!(f, "worker {worker} takes no more calls"),
             Self::WorkerEnded { worker } => write!(f, "worker {worker} has ended"),
             Self::WorkerDied { autopsy } => autopsy.fmt(f),
+            Self::WorkerStuck { worker, time, stack } => {
+                write!(f, "worker {worker} has shown no sign of life for {time:?}")?;
+                stack.as_ref().map_or(Ok(()), |stack| write!(f, "; it is here:\n{}", stack.trim_end()))
+            }
             Self::Resized { from, to } => write!(f, "there should be {to} workers, and no longer {from}"),
             Self::Tainted { place, fault, lasts } => {
                 write!(f, "{place} is not used for {lasts:?}, because a worker died of it: {fault}")

@@ -32,7 +32,7 @@ pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 pub(crate) use slot::Slot;
-pub use stats::{CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
+pub use stats::{CallAtWork, CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
 
 use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;

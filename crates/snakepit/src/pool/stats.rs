@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use super::{Health, PoolRef};
+use crate::adapter::AtWork;
 use crate::custody;
 use crate::supervision::Tainted;
-use crate::worker::{Berth, Pss, Vitals};
+use crate::supervision::liveness::Liveness;
+use crate::worker::{Berth, Pss};
 
 /// How it stands with a pool.
 #[derive(Clone, Debug, Serialize)]
@@ -54,6 +57,10 @@ pub struct WorkerStats {
     pub state: &'static str,
     /// Why it is due.
     pub reason: Option<String>,
+    /// `idle`, `busy`, `waiting`, `stuck`, `stopped` or `dead`, as of the last look, which is made once a second.
+    pub liveness: Option<&'static str>,
+    /// The calls that it is at.
+    pub at_work: Vec<CallAtWork>,
     /// Its process.
     pub pid: Option<i32>,
     /// How long it has served.
@@ -80,6 +87,19 @@ pub struct WorkerStats {
     pub device: Option<String>,
     /// Its language and version.
     pub language: String,
+}
+
+/// A call that a worker is at.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CallAtWork {
+    /// Its number.
+    pub call: u64,
+    /// Its command.
+    pub command: String,
+    /// For how long.
+    #[serde(serialize_with = "seconds")]
+    pub since: Duration,
 }
 
 /// A place that is not used for a while.
@@ -124,7 +144,6 @@ pub(super) struct Roll {
     pub(super) starting: usize,
     pub(super) workers: Vec<Entry>,
     pub(super) tainted: Vec<Tainted>,
-    pub(super) has_shims: bool,
 }
 
 /// A worker on the roll.
@@ -132,20 +151,26 @@ pub(super) struct Entry {
     pub(super) berth: Arc<Berth>,
     pub(super) state: &'static str,
     pub(super) reason: Option<String>,
+    pub(super) liveness: Option<Liveness>,
 }
 
 impl Entry {
-    /// Blocks for as long as the kernel takes.
-    fn stats(self, has_shims: bool) -> WorkerStats {
-        let Self { berth, state, reason } = self;
+    async fn stats(self) -> WorkerStats {
+        let Self { berth, state, reason, liveness } = self;
+        let vitals = berth.vitals(Pss::Skip).await;
         let process = berth.handle.process();
-        let vitals = process.and_then(|process| {
-            Vitals::read(process.pid(), has_shims.then(|| process.shim_pid()), Pss::Skip)
-        });
+        let now = Instant::now();
+        let at_work = |it: AtWork| CallAtWork {
+            call: it.call.get(),
+            command: it.command.to_string(),
+            since: now.saturating_duration_since(it.since),
+        };
         WorkerStats {
             id: berth.id.to_string(),
             state,
             reason,
+            liveness: liveness.map(Liveness::name),
+            at_work: berth.handle.at_work().into_iter().map(at_work).collect(),
             pid: process.map(custody::Worker::pid).map(custody::Pid::as_raw),
             age: berth.ready_at.elapsed(),
             calls: berth.calls_given(),
@@ -166,9 +191,7 @@ impl PoolRef {
     /// How it stands, in full. [`PoolRef::status`] is cheaper, and knows less.
     pub async fn stats(&self) -> PoolStats {
         let roll = self.crew.roll().await;
-        let has_shims = roll.has_shims;
-        let read = move || roll.workers.into_iter().map(|entry| entry.stats(has_shims)).collect();
-        let workers: Vec<WorkerStats> = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let workers = join_all(roll.workers.into_iter().map(Entry::stats)).await;
         let (health, reason) = self.shared.health.borrow().told();
         let now = Instant::now();
         let place = |tainted: Tainted| TaintedPlace {

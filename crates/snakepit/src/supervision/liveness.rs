@@ -125,6 +125,20 @@ pub(crate) enum Liveness {
     Dead,
 }
 
+impl Liveness {
+    /// In a word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Waiting => "waiting",
+            Self::Stuck { .. } => "stuck",
+            Self::Stopped { .. } => "stopped",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 /// Judges one worker, look by look.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {

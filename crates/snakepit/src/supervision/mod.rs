@@ -25,7 +25,6 @@ pub(crate) mod breaker;
 pub(crate) mod growth;
 pub(crate) mod jitter;
 pub(crate) mod limit;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod liveness;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod quarantine;

@@ -36,7 +36,7 @@ mod tests {
         pipe.ask();
         assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(1));
         // More than any pipe holds.
-        (0..(1 << 20) + 1).for_each(|_| pipe.ask());
+        (0..=1 << 20).for_each(|_| pipe.ask());
         assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(64));
         drop(reader);
         pipe.ask();

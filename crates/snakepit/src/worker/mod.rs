@@ -6,9 +6,7 @@ mod autopsy;
 mod cancel;
 mod output;
 mod tend;
-#[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
 mod vitals;
-#[cfg_attr(not(test), expect(dead_code, reason = "the crew looks at its workers once its rounds are there"))]
 mod watch;
 
 use std::collections::HashMap;
@@ -26,7 +24,8 @@ pub(crate) use output::Output;
 pub use output::OutputLine;
 pub(crate) use tend::{Ending, process_ended, tend};
 pub use vitals::Verdict;
-pub(crate) use vitals::{OomTeller, Pss, Vitals};
+pub(crate) use vitals::{OomTeller, Pss};
+pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;

@@ -44,7 +44,7 @@ struct Asked {
 impl Watch {
     /// Looks, and asks for the beat that the next look will want to know of.
     pub(crate) async fn look(&mut self, berth: &Berth) -> (Liveness, Option<Vitals>) {
-        let vitals = read(berth).await;
+        let vitals = berth.vitals(Pss::Skip).await;
         if let Some(vitals) = &vitals {
             berth.note_rss(vitals.rss_bytes);
         }
@@ -100,15 +100,17 @@ fn state_unseen(berth: &Berth) -> char {
     if is_gone { 'X' } else { '?' }
 }
 
-async fn read(berth: &Berth) -> Option<Vitals> {
-    let process = berth.handle.process()?;
-    // Where there is a /proc to read, every worker has a shim of its own, whatever the tier.
-    let (worker, shim) = (process.pid(), process.shim_pid());
-    let oom = berth.pool.oom.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        // The kernel log is a ring, and somebody must read it often enough.
-        oom.catch_up();
-        Vitals::read(worker, Some(shim), Pss::Skip)
-    });
-    read.await.ok().flatten()
+impl Berth {
+    /// What the kernel says about it and all that it started.
+    pub(crate) async fn vitals(&self, pss: Pss) -> Option<Vitals> {
+        let process = self.handle.process()?;
+        let (worker, shim) = (process.pid(), process.own_shim());
+        let oom = self.pool.oom.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            // The kernel log is a ring, and somebody must read it often enough.
+            oom.catch_up();
+            Vitals::read(worker, shim, pss)
+        });
+        read.await.ok().flatten()
+    }
 }

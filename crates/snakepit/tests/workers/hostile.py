@@ -157,7 +157,19 @@ def fork_and_return():
 
 @snakepit.command
 def holds_the_gil(seconds: int):
-    ctypes.PyDLL(None).sleep(seconds)
+    libc = ctypes.PyDLL(None)
+    # A signal, such as the one that asks for the stack, cuts a sleep short.
+    while seconds > 0:
+        seconds = libc.sleep(seconds)
+
+
+@snakepit.command
+def powers(seconds: int):
+    """Holds the GIL and computes: one power that takes about so long."""
+    began = time.monotonic()
+    pow(3, 500_000)
+    took = time.monotonic() - began
+    pow(3, int(500_000 * (seconds / took) ** (1 / 1.585)))
 
 
 @snakepit.command

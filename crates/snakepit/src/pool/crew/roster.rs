@@ -22,7 +22,7 @@ use super::rounds::{Notes, Seen};
 use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
-use crate::custody::{Run, Tier};
+use crate::custody::Run;
 use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::{Term, Why};
@@ -41,7 +41,7 @@ pub(super) enum News {
     Serving(Id, Arc<Berth>),
     /// It finishes what it has, and takes no more.
     Leaving(usize),
-    /// What the workers hold.
+    /// What the workers do and hold.
     Seen(Vec<Seen>),
 }
 
@@ -251,11 +251,6 @@ impl Roster {
         self.pause_until.into_iter().chain(self.next_round()).min()
     }
 
-    /// Whether each worker has a shim of its own.
-    pub(super) fn has_shims(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.tier() != Tier::Group)
-    }
-
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
     fn may_start(&mut self) -> Option<Place> {
         let now = Instant::now();
@@ -378,7 +373,7 @@ impl Roster {
                 self.serving
                     .insert(berth.post, Member { berth, due, term, notes: Notes::default(), proved: false });
             }
-            News::Seen(seen) => self.note_memory(seen),
+            News::Seen(seen) => self.note(seen),
             News::Leaving(post) => {
                 if let Some(member) = self.serving.remove(&post) {
                     let worker = member.berth.id.to_string();

@@ -6,33 +6,57 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::roster::{Due, Member, News, Roster};
+use crate::adapter::Reason;
 use crate::pool::PoolEvent;
+use crate::supervision::WhenStuck;
 use crate::supervision::growth::Gauge;
+use crate::supervision::liveness::Liveness;
 use crate::supervision::recycling::Wear;
 use crate::supervision::sizing::Observation;
-use crate::worker::{Berth, Pss, Vitals};
+use crate::worker::{Berth, Order, Pss, Watch};
 
 /// How often workers are looked at.
 const ROUND: Duration = Duration::from_secs(1);
 /// How often the size is thought about while it may be wrong.
 const SIZING: Duration = Duration::from_millis(25);
 
-/// What a look at a worker's processes has shown.
+/// What a look at a worker has shown.
 pub(super) struct Seen {
     berth: Arc<Berth>,
+    watch: Watch,
+    liveness: Liveness,
     memory: Option<u64>,
 }
 
 /// What is remembered of a worker between two looks.
-#[derive(Default)]
 pub(super) struct Notes {
     calls: u64,
     idle_since: Option<Instant>,
     memory: Option<u64>,
     gauge: Gauge,
+    /// Away while somebody looks.
+    watch: Option<Watch>,
+    pub(super) liveness: Liveness,
+    /// That it is stuck was told.
+    told_stuck: bool,
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            idle_since: None,
+            memory: None,
+            gauge: Gauge::default(),
+            watch: Some(Watch::default()),
+            liveness: Liveness::Idle,
+            told_stuck: false,
+        }
+    }
 }
 
 impl Member {
@@ -78,7 +102,7 @@ impl Roster {
         if now >= self.looked_at + ROUND {
             self.looked_at = now;
             self.serving.values_mut().for_each(|member| member.look(now));
-            self.read_memory();
+            self.look_closer();
             self.think_about_size(now);
         } else if now >= self.sized_at + SIZING && self.size_may_be_wrong() {
             self.think_about_size(now);
@@ -128,42 +152,72 @@ impl Roster {
         self.resize(wanted);
     }
 
-    /// Reads what the workers hold, away from here: the kernel takes its time.
-    fn read_memory(&self) {
-        let Some(limit) = self.generation.config.recycling.max_rss else { return };
-        let berths: Vec<_> = self.serving.values().map(|member| Arc::clone(&member.berth)).collect();
-        let (news, has_shims) = (self.news.clone(), self.has_shims());
-        tokio::task::spawn_blocking(move || {
-            let look = |berth: Arc<Berth>| Seen { memory: memory_of(&berth, limit, has_shims), berth };
-            let _ = news.send(News::Seen(berths.into_iter().map(look).collect()));
-        });
+    /// Looks at what workers do and hold, away from here: the kernel takes its time. Who idles is left alone, unless memory
+    /// is limited.
+    fn look_closer(&mut self) {
+        let limit = self.generation.config.recycling.max_rss;
+        let mut looks = Vec::new();
+        for member in self.serving.values_mut() {
+            if member.notes.idle_since.is_some() {
+                member.notes.liveness = Liveness::Idle;
+            }
+            if (limit.is_some() || member.notes.idle_since.is_none())
+                && let Some(watch) = member.notes.watch.take()
+            {
+                looks.push(look(Arc::clone(&member.berth), watch, limit));
+            }
+        }
+        let news = self.news.clone();
+        tokio::spawn(async move { news.send(News::Seen(join_all(looks).await)) });
     }
 
-    pub(super) fn note_memory(&mut self, seen: Vec<Seen>) {
-        for Seen { berth, memory } in seen {
+    pub(super) fn note(&mut self, seen: Vec<Seen>) {
+        let (now, stuck) = (Instant::now(), self.generation.config.stuck);
+        for Seen { berth, watch, liveness, memory } in seen {
             let Some(member) = self.serving.get_mut(&berth.post) else { continue };
             if !Arc::ptr_eq(&member.berth, &berth) {
                 continue;
             }
+            member.notes.watch = Some(watch);
+            member.notes.liveness = liveness;
             member.notes.memory = memory;
             if let Some(memory) = memory {
                 let counts = berth.take_counts();
                 let calls = counts.iter().map(|(command, count)| (&**command, *count));
-                let mut growth = self.shared.growth();
-                growth.observe(&mut member.notes.gauge, memory, calls);
+                self.shared.growth().observe(&mut member.notes.gauge, memory, calls);
+            }
+            let due = stuck.due(liveness, now);
+            let was_told = std::mem::replace(&mut member.notes.told_stuck, due.is_some());
+            if let (Some(then), Liveness::Stuck { since }, false) = (due, liveness, was_told) {
+                let time = now.saturating_duration_since(since);
+                self.report_stuck(berth, time, then);
             }
         }
     }
+
+    /// Tells that a worker is stuck, and where; what else is to be done follows.
+    fn report_stuck(&self, berth: Arc<Berth>, time: Duration, then: WhenStuck) {
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let stack = berth.handle.stacks().await;
+            shared.announce(PoolEvent::WorkerStuck { worker: berth.id.to_string(), time, stack });
+            if then == WhenStuck::Replace {
+                berth.order(Order::End(Reason::Stuck(time)));
+            }
+        });
+    }
 }
 
-/// What a worker and all that it started hold: memory that they share is divided among them where that matters.
-fn memory_of(berth: &Berth, limit: u64, has_shims: bool) -> Option<u64> {
-    let process = berth.handle.process()?;
-    let shim = has_shims.then(|| process.shim_pid());
-    let vitals = Vitals::read(process.pid(), shim, Pss::Skip)?;
-    if vitals.rss_bytes < limit || vitals.processes < 2 {
-        return Some(vitals.rss_bytes);
-    }
-    let exact = Vitals::read(process.pid(), shim, Pss::Measure)?;
-    Some(exact.pss_bytes.unwrap_or(exact.rss_bytes))
+async fn look(berth: Arc<Berth>, mut watch: Watch, limit: Option<u64>) -> Seen {
+    let (liveness, vitals) = watch.look(&berth).await;
+    let memory = match (limit, vitals) {
+        (Some(limit), Some(vitals)) if vitals.rss_bytes >= limit && vitals.processes > 1 => {
+            // Memory that they share is divided among them, now that it matters.
+            let exact = berth.vitals(Pss::Measure).await.unwrap_or(vitals);
+            Some(exact.pss_bytes.unwrap_or(exact.rss_bytes))
+        }
+        (Some(_), Some(vitals)) => Some(vitals.rss_bytes),
+        _ => None,
+    };
+    Seen { berth, watch, liveness, memory }
 }

@@ -38,15 +38,20 @@ impl Roster {
             berth: Arc::clone(&member.berth),
             state: if member.due.is_some() { "due" } else { "serving" },
             reason: member.due.map(|due| due.to_string()),
+            liveness: Some(member.notes.liveness),
         };
-        let leaves = |berth: &Arc<Berth>| Entry { berth: Arc::clone(berth), state: "leaving", reason: None };
+        let leaves = |berth: &Arc<Berth>| Entry {
+            berth: Arc::clone(berth),
+            state: "leaving",
+            reason: None,
+            liveness: None,
+        };
         Roll {
             generation: self.generation.number,
             target: self.target,
             starting: self.starting.len(),
             workers: self.serving.values().map(entry).chain(self.leaving.iter().map(leaves)).collect(),
             tainted: self.slots.tainted(Instant::now()),
-            has_shims: self.has_shims(),
         }
     }
 }
