@@ -39,12 +39,12 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CancelGrace, Pool, PoolEvent, PoolEvents, PoolRef, PoolStatus, ReloadError, Reloaded,
-    SessionInfo, WorkerStatus,
+    Affinity, CancelGrace, CircuitScope, CircuitTable, Outcomes, Pool, PoolEvent, PoolEvents, PoolRef,
+    PoolStatus, ReloadError, Reloaded, SessionInfo, WorkerStatus,
 };
 pub use supervision::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts, Retry,
-    Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
+    Restarts, Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;

@@ -3,11 +3,13 @@
 //! Owns who serves which call ([`scheduler`]), which calls belong together ([`session`]) and how many workers there are
 //! ([`crew`]). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
+mod admission;
 mod config;
 mod crew;
 mod estimate;
 mod event;
 mod handing;
+mod outcomes;
 mod queue_key;
 mod reference;
 mod scheduler;
@@ -15,16 +17,20 @@ mod session;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
+pub(crate) use admission::Account;
+pub use admission::{CircuitScope, CircuitTable};
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
 pub use event::{PoolEvent, PoolEvents};
+pub(crate) use outcomes::Fate;
+pub use outcomes::Outcomes;
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
@@ -34,6 +40,7 @@ use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
+use crate::supervision::breaker::Circuit;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{Berth, Order};
@@ -48,11 +55,13 @@ use session::{Sessions, Visit};
 pub(crate) struct Command {
     pub(crate) name: Arc<str>,
     pub(crate) estimate: Estimate,
+    /// Only used where there is a breaker.
+    circuit: OnceLock<Circuit>,
 }
 
 impl Command {
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), estimate: Estimate::default() }
+        Self { name: name.into(), estimate: Estimate::default(), circuit: OnceLock::new() }
     }
 }
 
@@ -113,6 +122,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
+    admission: admission::Admission,
     /// Whether the crew wants to hear of calls that wait.
     pub(crate) wants_attention: AtomicBool,
     pub(crate) attention: Notify,
@@ -144,6 +154,7 @@ impl Shared {
             runtime,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
+            admission: admission::Admission::new(&config),
             wants_attention: AtomicBool::new(false),
             attention: Notify::new(),
             done: Notify::new(),
@@ -191,10 +202,15 @@ impl Shared {
     }
 
     pub(crate) fn command_names(&self) -> Vec<String> {
+        self.known_commands().iter().map(|command| command.name.to_string()).collect()
+    }
+
+    /// By their names.
+    fn known_commands(&self) -> Vec<Arc<Command>> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<String> = known.keys().map(std::string::ToString::to_string).collect();
-        names.sort_unstable();
-        names
+        let mut commands: Vec<_> = known.values().cloned().collect();
+        commands.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        commands
     }
 
     /// Gives a call to a worker, or puts it into the queue.
@@ -219,7 +235,8 @@ impl Shared {
             }
             Placed::Saturated(call, depth) => {
                 withhold(call);
-                Err(CallError::Saturated { pool: self.name.to_string(), depth })
+                let degraded = self.degraded();
+                Err(CallError::Saturated { pool: self.name.to_string(), depth, degraded })
             }
             Placed::Busy(call) => {
                 let session = call.session().unwrap_or_default().to_owned();
@@ -319,6 +336,7 @@ impl Shared {
             queue_timeout: self.config().call_timeout,
             priority: i8::MAX,
             extras: None,
+            began: None,
         };
         Waiting::begin_at(Arc::clone(self), plan, Wish::Only(berth.post))
     }

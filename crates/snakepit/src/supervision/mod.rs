@@ -19,7 +19,6 @@
 //! `jitter` is the chance that the first two need; it is handed to them, too.
 #![expect(clippy::cast_precision_loss, reason = "what is reckoned here need not be exact beyond 2^52")]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod breaker;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod growth;
@@ -28,12 +27,10 @@ pub(crate) mod jitter;
 pub(crate) mod limit;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod liveness;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod quarantine;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod recycling;
 pub(crate) mod restarts;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod sizing;
@@ -48,6 +45,6 @@ pub use liveness::{Stuck, WhenStuck};
 pub use quarantine::{Fingerprint, Quarantine, Suspect};
 pub use recycling::{Recycling, Why};
 pub use restarts::Restarts;
-pub use retry::Retry;
+pub use retry::{NoRetry, Retry};
 pub use sizing::Sizing;
 pub use taint::{Fault, FaultKind, Taint, Tainted};

@@ -5,13 +5,14 @@
 mod autopsy;
 mod cancel;
 mod output;
+mod suspects;
 mod tend;
 #[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
 mod vitals;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -56,6 +57,7 @@ pub(crate) struct Berth {
     orders: watch::Sender<Order>,
     autopsy: watch::Sender<Option<Arc<Autopsy>>>,
     terminated: AtomicBool,
+    suspects: Mutex<suspects::Suspects>,
 }
 
 /// How a worker was made.
@@ -116,6 +118,7 @@ impl Berth {
             orders: watch::Sender::new(Order::Serve),
             autopsy: watch::Sender::new(None),
             terminated: AtomicBool::new(false),
+            suspects: Mutex::default(),
         }
     }
 
@@ -189,6 +192,11 @@ impl Berth {
         self.orders.subscribe()
     }
 
+    /// Whether its calls are being given up, or were.
+    fn is_ending(&self) -> bool {
+        self.terminated.load(Ordering::Acquire)
+    }
+
     /// Ends the handle, the first time this is asked.
     pub(crate) async fn terminate(&self, reason: Reason) {
         if !self.terminated.swap(true, Ordering::AcqRel) {
@@ -210,8 +218,8 @@ impl Berth {
         }
     }
 
-    pub(crate) fn set_autopsy(&self, autopsy: Autopsy) {
-        self.autopsy.send_replace(Some(Arc::new(autopsy)));
+    pub(crate) fn set_autopsy(&self, autopsy: Arc<Autopsy>) {
+        self.autopsy.send_replace(Some(autopsy));
     }
 
     /// What is known about its end, as soon as it is known.

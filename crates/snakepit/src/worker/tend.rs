@@ -153,7 +153,13 @@ fn publish_autopsy(berth: &Berth, reason: &Reason) {
         Reason::Broken(why) | Reason::Replaced(why) => Some(why.clone()),
         Reason::Stubborn(call) => Some(format!("call {call} was cancelled and did not end")),
     };
-    berth.set_autopsy(Autopsy { fault, ..berth.first_look() });
+    let autopsy = Arc::new(Autopsy { fault, ..berth.first_look() });
+    // Before anybody hears of the death, so that who calls again because of it finds it in the book.
+    match reason {
+        Reason::Died | Reason::Broken(_) => berth.accuse(&autopsy),
+        Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => berth.acquit(),
+    }
+    berth.set_autopsy(autopsy);
 }
 
 async fn end_process(berth: &Berth, grace: Duration) {
