@@ -66,6 +66,7 @@ class Serial(Runner):
         self.life = life
         self.commands = life.registry.commands
         self.slate = life.slate
+        self.finished = 0
         self.limit = connection.max_frame
         self.postman = Postman(connection)
         self.draining = False
@@ -101,12 +102,14 @@ class Serial(Runner):
         plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
+        postman = self.postman
         texts = _TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
             if queue:
                 word, call, kept, self.arrived = queue.popleft()
                 self.start(word, call, memoryview(kept))
+                before = monotonic()
                 continue
             pos = connection.pos
             room = connection.end - pos - HEADER_SIZE
@@ -125,29 +128,39 @@ class Serial(Runner):
                         continue
                     try:
                         if length <= SMALL:
-                            message = codec.read_small(connection.view[pos:stop])
+                            # A copy of a few bytes costs less than another view of them.
+                            message = codec.read_small(connection.buf[pos:stop])
                         else:
                             message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
                         self.start(word, call, connection.view[pos:stop])
                         continue
-                    if parts:
-                        self.hold(message)
                     try:
                         name, args, left = message
                         command = plain[name]
-                        if stages or left is not None and self.arrived + left / 1000 <= monotonic():
+                        # `before` is the end of the call before, or the read: as good as a look at the clock.
+                        if stages or left is not None and self.arrived + left / 1000 <= before:
                             raise LookupError
                     except (LookupError, TypeError, ValueError):
+                        if parts:
+                            self.hold(message)
                         self.serve(call, message)
                         frame = None
                     else:
+                        if parts and (command.peak > QUICK or not postman.awake or len(parts) > MOST_PARTS):
+                            self.hold(message)
                         # What `serve` does, without what a plain call of a known command does not need.
                         self.message = message
                         self.context = frame = None
                         try:
                             slate[0] = self.call = call
-                            if command.is_direct and type(args) is dict:
+                            only = command.only
+                            if only is not None and type(args) is dict and len(args) == 1 and only in args:
+                                value = args[only]
+                                if command.checks and type(value) not in command.checks[0][1]:
+                                    value = command.fit(only, value)
+                                value = command.function(value)
+                            elif command.is_direct and type(args) is dict:
                                 for key, accepted in command.checks:
                                     if key in args and type(args[key]) not in accepted:
                                         args[key] = command.fit(key, args[key])
@@ -172,7 +185,7 @@ class Serial(Runner):
                                 frame = pack_header(len(encoded), _RESULT, call) + encoded
                             else:
                                 connection.post(_RESULT, call, encoded)
-                        slate[2] += 1
+                        self.finished = slate[2] = self.finished + 1
                     if length != room:
                         # More was there when this call began: what it took tells whether answers may wait for it.
                         now = monotonic()
@@ -205,8 +218,14 @@ class Serial(Runner):
             if codec.due:
                 codec.accelerate()
             if room != -HEADER_SIZE or connection.size != BASE_SIZE:
-                connection.fill()
-                self.arrived = before = connection.arrived
+                large = connection.take_large() if room == -HEADER_SIZE else None
+                if large is None:
+                    connection.fill()
+                    self.arrived = before = connection.arrived
+                else:
+                    self.arrived = connection.arrived
+                    self.start(*large)
+                    before = monotonic()
                 continue
             # Everything was consumed, and the buffer has its usual size: `fill` in short.
             try:
@@ -218,17 +237,17 @@ class Serial(Runner):
             if not connection.end:
                 connection.gone()
 
-    def start(self, word: int, call: int, payload: memoryview) -> None:
-        """One frame that is not a small call, or that was kept while another call ran."""
+    def start(self, word: int, call: int, payload: memoryview, bodies: "Optional[bytes]" = None) -> None:
+        """One frame that is not a small call, or that was kept while another call ran. `bodies`: they came apart."""
         kind = word >> 8 & 0xFF
         if kind != CALL and kind != CALLS:
             self.waits.take(word, call, payload)
             return
-        bodies = None
-        if word >> 16:
-            payload, bodies = split_bodies(payload)
+        beside: "Any" = bodies
+        if word >> 16 and bodies is None:
+            payload, beside = split_bodies(payload)
         try:
-            message = self.codec.decode(payload, bodies, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
+            message = self.codec.decode(payload, beside, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
         except BadPayload as bad:
             self.fail(call, bad)
             return
@@ -306,9 +325,10 @@ class Serial(Runner):
 
     def over(self, call: int) -> None:
         self.call = 0
+        self.message = None  # large arguments are not kept until the next call
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
-        self.slate[2] += 1
+        self.finished = self.slate[2] = self.finished + 1
 
     def fail(self, call: int, error: BaseException) -> None:
         """Answers with the error."""

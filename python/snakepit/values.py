@@ -224,6 +224,8 @@ def extension(code: int, data: "Any", bodies: "Any" = None) -> "Any":
         offset, n = BODY.unpack(data)
         if bodies is None or offset + n > len(bodies):
             raise BadPayload("a byte string is not inside the bodies of its frame")
+        if n == len(bodies) and type(bodies) is bytes:
+            return bodies
         return bytes(bodies[offset : offset + n])
     if code == EXT_BIG:
         if not data:

@@ -39,8 +39,9 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CancelGrace, CircuitScope, CircuitTable, Outcomes, Pool, PoolEvent, PoolEvents, PoolRef,
-    PoolStatus, ReloadError, Reloaded, SessionInfo, WorkerStatus,
+    Affinity, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent, PoolEvents,
+    PoolRef, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo, TaintedPlace, WorkerStats,
+    WorkerStatus,
 };
 pub use supervision::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,

@@ -127,6 +127,7 @@ impl Waiting {
             // It stands where it stood.
             key: if nested { QueueKey::nested(self.id.0) } else { QueueKey::new(again.priority, self.id.0) },
             slot: None,
+            queued_at: None,
             returns: 0,
         };
         // It was let in already, and there are few of its kind: the queue's limit is for new ones.

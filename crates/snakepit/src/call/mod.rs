@@ -89,6 +89,8 @@ pub struct Call {
     pub(crate) key: QueueKey,
     /// The place at a worker that it takes up, once it has one.
     pub(crate) slot: Option<Slot>,
+    /// Since when it has waited, if it had to.
+    pub(crate) queued_at: Option<Instant>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
 }

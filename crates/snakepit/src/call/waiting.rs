@@ -139,6 +139,7 @@ impl Waiting {
             ticket: Arc::clone(&ticket),
             key,
             slot: None,
+            queued_at: None,
             returns: 0,
         };
         if let Err(error) = submit(&pool, call) {

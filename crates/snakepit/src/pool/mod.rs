@@ -6,6 +6,7 @@
 mod admission;
 mod config;
 mod crew;
+mod directory;
 mod estimate;
 mod event;
 mod handing;
@@ -14,6 +15,8 @@ mod queue_key;
 mod reference;
 mod scheduler;
 mod session;
+mod slot;
+mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +31,7 @@ pub use admission::{CircuitScope, CircuitTable};
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
+pub(crate) use directory::Directory;
 pub use event::{PoolEvent, PoolEvents};
 pub(crate) use outcomes::Fate;
 pub use outcomes::Outcomes;
@@ -35,12 +39,15 @@ pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
+pub(crate) use slot::Slot;
+pub use stats::{CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
 
 use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::supervision::breaker::Circuit;
+use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{Berth, Order};
@@ -62,33 +69,6 @@ pub(crate) struct Command {
 impl Command {
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.into(), estimate: Estimate::default(), circuit: OnceLock::new() }
-    }
-}
-
-/// The pools of an engine; the first is the one that calls go to unless they say otherwise.
-pub(crate) struct Directory(Vec<Arc<Shared>>);
-
-impl Directory {
-    pub(crate) fn new(pools: Vec<Arc<Shared>>) -> Arc<Self> {
-        Arc::new(Self(pools))
-    }
-
-    pub(crate) fn first(&self) -> Result<Arc<Shared>, CallError> {
-        self.0
-            .first()
-            .map(Arc::clone)
-            .ok_or_else(|| CallError::NoSuchPool { name: "at all".into(), known: "none".into() })
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Result<Arc<Shared>, CallError> {
-        self.0.iter().find(|pool| &*pool.name == name).map(Arc::clone).ok_or_else(|| {
-            let known: Vec<&str> = self.0.iter().map(|pool| &*pool.name).collect();
-            CallError::NoSuchPool { name: name.into(), known: known.join(", ") }
-        })
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
-        self.0.iter()
     }
 }
 
@@ -131,6 +111,7 @@ pub(crate) struct Shared {
     /// Calls that workers hold.
     in_hand: AtomicUsize,
     takes_many: AtomicBool,
+    growth: Mutex<Growth>,
     /// How many workers were asked for last; the crew hears of it a moment later.
     pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
@@ -160,7 +141,8 @@ impl Shared {
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
-            target: AtomicUsize::new(config.workers),
+            growth: Mutex::default(),
+            target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config: ArcSwap::from_pointee(config),
@@ -179,6 +161,16 @@ impl Shared {
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which command leaves how much memory behind.
+    pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls workers hold.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::Relaxed)
     }
 
     /// What is known about a command. One that no worker has announced is not remembered.
@@ -371,7 +363,9 @@ impl Shared {
         if call.is_abandoned() {
             return;
         }
-        berth.calls.fetch_add(1, Ordering::Relaxed);
+        if berth.count(&call.command.name) {
+            self.attention.notify_one();
+        }
         if berth.serves_one {
             berth.pool.retire(berth.post);
             berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));
@@ -394,10 +388,13 @@ impl Shared {
         }
     }
 
-    fn release(&self, berth: &Arc<Berth>, load: Load) {
+    fn release(&self, berth: &Arc<Berth>, load: Load, places: Option<usize>) {
         let next = {
             let mut scheduler = self.scheduler();
             scheduler.release(berth, load);
+            if let Some(places) = places {
+                scheduler.set_places(berth, places);
+            }
             self.note_if_done(&scheduler);
             if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
         };
@@ -451,33 +448,6 @@ fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
 }
 
-/// A call's place at a worker. Dropping it gives the place to the next one.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    berth: Arc<Berth>,
-    load: Load,
-}
-
-impl Slot {
-    fn new(berth: Arc<Berth>, load: Load) -> Self {
-        berth.takes();
-        berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
-        Self { berth, load }
-    }
-
-    pub(crate) fn berth(&self) -> &Arc<Berth> {
-        &self.berth
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.berth.puts_down();
-        self.berth.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
-        self.berth.pool.release(&self.berth, self.load);
-    }
-}
-
 impl Call {
     /// How long it will take, as far as one can tell.
     pub(crate) fn nanos(&self) -> u32 {
@@ -498,7 +468,7 @@ impl Shared {
                 None => return Whereabouts::Nowhere,
                 Some(Place::With(berth)) => return Whereabouts::With(berth),
                 Some(Place::Queued(key)) => match self.withdraw(key) {
-                    Some(call) => return Whereabouts::Withdrawn(call),
+                    Some(call) => return Whereabouts::Withdrawn(Box::new(call)),
                     None if ticket.has_ended() => return Whereabouts::Nowhere,
                     // It was on its way to a worker between the two looks; its place is set under the lock that
                     // withdraw has taken, so the next look sees it.
@@ -519,7 +489,7 @@ pub(crate) enum Limit {
 
 /// Where a call was found.
 pub(crate) enum Whereabouts {
-    Withdrawn(Call),
+    Withdrawn(Box<Call>),
     With(Arc<Berth>),
     Nowhere,
 }

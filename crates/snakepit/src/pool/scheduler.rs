@@ -14,6 +14,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::estimate::{MAX_HELD, may_wait_at_worker};
 use super::{Limit, QueueKey};
@@ -133,6 +136,12 @@ impl Scheduler {
         self.queue.len() + self.bound
     }
 
+    /// How long the first of those that wait has done so.
+    pub(crate) fn head_waits(&self, now: Instant) -> Duration {
+        let first = self.queue.first_key_value().and_then(|(_, call)| call.queued_at);
+        first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// How many calls are with workers.
     pub(crate) fn held(&self) -> usize {
         self.posts.iter().flatten().map(|post| post.held + post.guests.len()).sum()
@@ -173,7 +182,7 @@ impl Scheduler {
     pub(crate) fn enlist(&mut self, berth: Arc<Berth>) {
         let index = berth.post;
         self.posts[index] = Some(Post {
-            places: berth.concurrency,
+            places: berth.places(),
             berth,
             held: 0,
             nanos: 0,
@@ -257,8 +266,9 @@ impl Scheduler {
         Placed::Queued
     }
 
-    fn enqueue(&mut self, call: Call) {
+    fn enqueue(&mut self, mut call: Call) {
         call.ticket.set_place(Place::Queued(call.key));
+        call.queued_at.get_or_insert_with(Instant::now);
         self.queue.insert(call.key, call);
     }
 
@@ -288,6 +298,14 @@ impl Scheduler {
         }
         self.list_asker(load.post);
         self.relist(load.post);
+    }
+
+    /// How many calls a worker gets at a time, from now on.
+    pub(crate) fn set_places(&mut self, berth: &Arc<Berth>, places: usize) {
+        if let Some(post) = self.own_post(berth) {
+            post.places = places;
+            self.relist(berth.post);
+        }
     }
 
     /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.

@@ -183,6 +183,10 @@ impl Sessions {
         self.table().sessions.get(id)?.berth.upgrade()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.table().sessions.len()
+    }
+
     pub(crate) fn list(&self) -> Vec<SessionInfo> {
         let now = Instant::now();
         let shown = |(id, session): (&Arc<str>, &Session)| SessionInfo {

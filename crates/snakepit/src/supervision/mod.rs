@@ -20,19 +20,15 @@
 #![expect(clippy::cast_precision_loss, reason = "what is reckoned here need not be exact beyond 2^52")]
 
 pub(crate) mod breaker;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod growth;
 pub(crate) mod jitter;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod limit;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod liveness;
 pub(crate) mod quarantine;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod recycling;
 pub(crate) mod restarts;
 pub(crate) mod retry;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod sizing;
 pub(crate) mod taint;
 #[cfg(test)]
