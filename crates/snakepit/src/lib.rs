@@ -39,12 +39,13 @@ pub use call::{
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CommandGrowth, Pool, PoolEvent, PoolEvents, PoolRef, PoolStats,
-    PoolStatus, ReloadError, Reloaded, SessionInfo, TaintedPlace, WorkerStats, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,
+    PoolEvents, PoolRef, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo, TaintedPlace,
+    WorkerStats, WorkerStatus,
 };
 pub use supervision::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts,
-    Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
+    Restarts, Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::again::Again;
 use super::chain::{Chain, MAX_NESTING};
 use super::ticket::Progress;
 use super::waiting::{Plan, Waiting};
@@ -67,26 +68,26 @@ impl Options {
         Ok(())
     }
 
-    pub(crate) fn begin(self, input: Result<Encoded, ValueError>) -> Result<Waiting, CallError> {
-        let input = input
-            .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })?;
-        self.begin_with(Input::One(input))
-    }
-
-    pub(crate) fn begin_with(mut self, input: Input) -> Result<Waiting, CallError> {
-        self.note_chain()?;
+    pub(crate) fn begin(mut self, input: Result<Encoded, ValueError>) -> Result<Waiting, CallError> {
+        let chained = self.note_chain();
         let pool = self.target?;
+        let input = input
+            .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })
+            .and_then(|input| chained.map(|()| input))
+            .inspect_err(|error| pool.count_refused(error))?;
+        let again = self.idempotent.then(|| Again::new(&input, self.extras.as_deref(), self.priority));
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
         let default = if streams { pool.config().stream_timeout } else { pool.config().call_timeout };
         let plan = Plan {
             command: self.command,
-            input,
+            input: Input::One(input),
             timeout: self.timeout.unwrap_or(default),
             queue_timeout: self.queue_timeout.unwrap_or(pool.config().queue_timeout),
             priority: self.priority,
             extras: self.extras,
+            began: None,
         };
-        Waiting::begin(pool, plan)
+        Waiting::begin(pool, plan, again)
     }
 }
 
@@ -127,7 +128,7 @@ macro_rules! common_options {
             self
         }
 
-        /// Says that doing it twice does no harm.
+        /// Says that doing it twice does no harm: if its worker is lost, it is made again, as [`crate::Pool::retry`] says.
         pub fn idempotent(mut self) -> Self {
             self.options.idempotent = true;
             self

@@ -55,7 +55,13 @@ pub(crate) async fn ask(
         Ok(End::Failed(error)) => Err(error),
         Err(_) => {
             let stack = handle.stacks().await;
-            Err(CallError::Timeout { command: command.into(), after: timeout, stack, output: Vec::new() })
+            Err(CallError::Timeout {
+                command: command.into(),
+                after: timeout,
+                stack,
+                output: Vec::new(),
+                degraded: None,
+            })
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Why a call failed, in words that name the thing, the place and the way out.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::CallId;
+use crate::supervision::{Fingerprint, NoRetry};
 use crate::value::ValueError;
 use crate::worker::Autopsy;
 
@@ -17,7 +19,9 @@ pub enum CallError {
     #[error("{0}")]
     Remote(Box<RemoteError>),
     /// The worker died, or had to be ended, while it had the call.
-    #[error("call {call} of {command}: {autopsy}")]
+    #[error(
+        "call {call} of {command}{}{}: {autopsy}", shown_attempts(*.attempts, *.no_retry), shown_degraded(.degraded.as_deref())
+    )]
     WorkerDied {
         /// The call.
         call: CallId,
@@ -25,9 +29,17 @@ pub enum CallError {
         command: String,
         /// What is known about the death.
         autopsy: Box<Autopsy>,
+        /// How often it was made.
+        attempts: u32,
+        /// Why it was not made again, if it is idempotent.
+        no_retry: Option<NoRetry>,
+        /// Why the pool is degraded, if it is.
+        degraded: Option<Arc<str>>,
     },
     /// The caller's time ran out while a worker had the call.
-    #[error("{command} did not answer within {after:?}{}", shown_stack(.stack.as_deref()))]
+    #[error(
+        "{command} did not answer within {after:?}{}{}", shown_degraded(.degraded.as_deref()), shown_stack(.stack.as_deref())
+    )]
     Timeout {
         /// The command.
         command: String,
@@ -37,10 +49,13 @@ pub enum CallError {
         stack: Option<String>,
         /// What the worker printed last.
         output: Vec<String>,
+        /// Why the pool is degraded, if it is.
+        degraded: Option<Arc<str>>,
     },
     /// No worker was free in time.
     #[error(
-        "pool {pool}: no worker was free for {command} within {after:?}, {depth} other calls wait: add workers, or raise queue_timeout"
+        "pool {pool}: no worker was free for {command} within {after:?}, {depth} other calls wait: add workers, or raise queue_timeout{}",
+        shown_degraded(.degraded.as_deref())
     )]
     QueueTimeout {
         /// The pool.
@@ -51,16 +66,21 @@ pub enum CallError {
         after: Duration,
         /// How many others wait.
         depth: usize,
+        /// Why the pool is degraded, if it is.
+        degraded: Option<Arc<str>>,
     },
     /// Too many calls wait already.
     #[error(
-        "pool {pool} is saturated: {depth} calls wait, and no more are taken: call less, add workers, or raise queue_limit"
+        "pool {pool} is saturated: {depth} calls wait, and no more are taken: call less, add workers, or raise queue_limit{}",
+        shown_degraded(.degraded.as_deref())
     )]
     Saturated {
         /// The pool.
         pool: String,
         /// How many wait.
         depth: usize,
+        /// Why the pool is degraded, if it is.
+        degraded: Option<Arc<str>>,
     },
     /// The session's worker is busy, and the pool's affinity is `strict_fail_fast`.
     #[error(
@@ -97,12 +117,40 @@ pub enum CallError {
         known: String,
     },
     /// The pool has no worker, and could not start one.
-    #[error("pool {pool} has no worker: {reason}")]
+    #[error("pool {pool} has no worker{}: {reason}", if .degraded.is_some() { DEGRADED } else { "" })]
     NoWorkers {
         /// The pool.
         pool: String,
         /// Why the last one could not be started.
         reason: String,
+        /// Why the pool is degraded, if it is.
+        degraded: Option<Arc<str>>,
+    },
+    /// Workers keep dying of this call.
+    #[error(
+        "{command} with these arguments is refused, because {} workers died of it: mend it, or release {fingerprint}{}",
+        .autopsies.len(), listed(.autopsies)
+    )]
+    Quarantined {
+        /// Its command.
+        command: String,
+        /// By which it is released, with [`PoolRef::release`](crate::PoolRef::release).
+        fingerprint: Fingerprint,
+        /// How they died, the last one last.
+        autopsies: Vec<Arc<Autopsy>>,
+    },
+    /// Too many of the last calls lost their workers or their time.
+    #[error(
+        "pool {pool}: {} refused, because too many of the last ones lost their workers or their time: try again in {retry_in:?}",
+        shown_scope(.command.as_deref())
+    )]
+    CircuitOpen {
+        /// The pool.
+        pool: String,
+        /// The command, if its calls are refused and not all of the pool.
+        command: Option<String>,
+        /// When another call may be let in.
+        retry_in: Duration,
     },
     /// The arguments cannot be sent.
     #[error("the arguments of {command} cannot be sent")]
@@ -146,6 +194,31 @@ impl CallError {
             _ => None,
         }
     }
+}
+
+/// What is said of a pool whose workers fail again and again.
+const DEGRADED: &str = ", and is degraded, for they fail again and again";
+
+/// The first line of why a pool is degraded; the others may be what a worker has printed.
+fn shown_degraded(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| {
+        let first = reason.lines().next().unwrap_or_default();
+        format!("; the pool is degraded, for its workers fail again and again ({first})")
+    })
+}
+
+fn shown_attempts(attempts: u32, no_retry: Option<NoRetry>) -> String {
+    let times = if attempts == 1 { "once" } else { &format!("{attempts} times") };
+    no_retry.map_or_else(String::new, |why| format!(", made {times} and not again, because {why}"))
+}
+
+fn shown_scope(command: Option<&str>) -> String {
+    command.map_or_else(|| "calls are".into(), |command| format!("calls of {command} are"))
+}
+
+fn listed(autopsies: &[Arc<Autopsy>]) -> String {
+    let numbered = autopsies.iter().zip(1..);
+    numbered.map(|(autopsy, number)| format!("\n{number}. {autopsy}")).collect()
 }
 
 fn shown_stack(stack: Option<&str>) -> String {

@@ -12,14 +12,13 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::CallError;
 use super::builder::{Options, common_options};
-use super::waiting::{Plan, Waiting};
-use super::{CallError, Extras, Input, RemoteError};
-use crate::pool::{self, Command};
-use crate::value::{Encoded, Value, ValueError};
+use super::chunk::Job;
+use crate::value::{Encoded, ValueError};
 
 /// How much work one frame carries, as far as it is known how long the command takes.
 const CHUNK: Duration = Duration::from_millis(4);
@@ -136,15 +135,6 @@ struct Work<T> {
     outcomes: VecDeque<Result<T, CallError>>,
 }
 
-/// What all chunks of a map have in common.
-struct Job {
-    pool: Arc<pool::Shared>,
-    command: Arc<Command>,
-    timeout: Duration,
-    priority: i8,
-    extras: Option<Extras>,
-}
-
 impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
         map.options.note_chain()?;
@@ -154,6 +144,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             pool,
             command: map.options.command,
             priority: map.options.priority,
+            idempotent: map.options.idempotent,
             extras: map.options.extras.map(|extras| *extras),
         };
         Ok(Self {
@@ -214,158 +205,5 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             self.running.push(async move { (first, job.run(inputs).await) }.boxed());
             // As long as nothing is known of the command, one chunk at a time to each place teaches enough.
         }
-    }
-}
-
-impl Job {
-    /// Whether inputs travel together. Nested calls are served inside others, one at a time.
-    fn sends_many(&self) -> bool {
-        let nested = self.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
-        self.pool.takes_many() && !nested
-    }
-
-    async fn run<T: DeserializeOwned>(
-        &self,
-        inputs: Vec<Result<Encoded, ValueError>>,
-    ) -> Vec<Result<T, CallError>> {
-        let mut outcomes: Vec<Option<Result<T, CallError>>> = Vec::with_capacity(inputs.len());
-        let mut good = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            match input {
-                Ok(input) => {
-                    good.push((outcomes.len(), input));
-                    outcomes.push(None);
-                }
-                Err(source) => {
-                    outcomes.push(Some(Err(CallError::Arguments {
-                        command: self.command.name.to_string(),
-                        source,
-                    })));
-                }
-            }
-        }
-        while !good.is_empty() {
-            let (parts, end) = self.send(good.iter().map(|(_, input)| input.clone()).collect()).await;
-            let mut answered = 0;
-            for part in parts {
-                let outcomes_of_part = self.split::<T>(&part, good.len() - answered);
-                for (outcome, (at, _)) in outcomes_of_part.into_iter().zip(&good[answered..]) {
-                    outcomes[*at] = Some(outcome);
-                    answered += 1;
-                }
-            }
-            let done = match end {
-                Ok(()) => good.len(),
-                Err((error, started)) => {
-                    // What a dead worker had not started is done by another one.
-                    let failed = started.unwrap_or(good.len()).clamp(answered.max(1), good.len());
-                    good[answered..failed]
-                        .iter()
-                        .for_each(|(at, _)| outcomes[*at] = Some(Err(error.clone())));
-                    failed
-                }
-            };
-            good.drain(..done);
-        }
-        let missing = || {
-            Err(CallError::Remote(Box::new(RemoteError::new(
-                "bad_payload",
-                "the worker sent no outcome for it",
-            ))))
-        };
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
-    }
-
-    /// The answers that came, in the order of the inputs, and how it ended.
-    async fn send(&self, mut inputs: Vec<Encoded>) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
-        let many = self.sends_many();
-        let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
-        let extras = self.extras.as_ref().map(|extras| {
-            Box::new(Extras {
-                session: extras.session.clone(),
-                session_in_use: None,
-                metadata: extras.metadata.clone(),
-                stream: None,
-                chain: extras.chain.clone(),
-            })
-        });
-        let plan = Plan {
-            command: Arc::clone(&self.command),
-            input,
-            timeout: self.timeout,
-            // It is its own queue: what has been sent is bounded, and the rest waits for it.
-            queue_timeout: self.timeout,
-            priority: self.priority,
-            extras,
-        };
-        let mut waiting = match Waiting::begin_bulk(Arc::clone(&self.pool), plan) {
-            Ok(waiting) => waiting,
-            Err(error) => return (Vec::new(), Err((error, None))),
-        };
-        if many {
-            return waiting.values().await;
-        }
-        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
-        let entry = waiting.value().await.and_then(|value| {
-            value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)])).map_err(wrong)
-        });
-        match entry {
-            Ok(entry) => (vec![entry], Ok(())),
-            Err(error) => (Vec::new(), Err((error, None))),
-        }
-    }
-
-    /// The outcomes in one part of an answer, of which `most` are wanted.
-    fn split<T: DeserializeOwned>(&self, values: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
-        if let Ok(entries) = values.decode::<Vec<Entry<T>>>() {
-            return entries
-                .into_iter()
-                .map(|entry| entry.0.map_err(|error| CallError::Remote(Box::new(error))))
-                .collect();
-        }
-        // One of them is not what the caller expects: each by itself, so that the others keep their values.
-        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
-        match values.decode::<Vec<Entry<Value>>>() {
-            Ok(entries) => entries
-                .into_iter()
-                .map(|entry| match entry.0 {
-                    Ok(value) => Encoded::encode(&value).and_then(|value| value.decode()).map_err(wrong),
-                    Err(error) => Err(CallError::Remote(Box::new(error))),
-                })
-                .collect(),
-            Err(source) => {
-                let expected = values.list_len().map_or(most, |entries| entries.min(most));
-                (0..expected).map(|_| Err(wrong(source.clone()))).collect()
-            }
-        }
-    }
-}
-
-/// `[true, value]` or `[false, error]`.
-struct Entry<T>(Result<T, RemoteError>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entry<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pair<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Pair<T> {
-            type Value = Entry<T>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("[true, value] or [false, error]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Self::Value, A::Error> {
-                let missing = || serde::de::Error::invalid_length(1, &"two entries");
-                let well = pair.next_element::<bool>()?.ok_or_else(missing)?;
-                Ok(Entry(if well {
-                    Ok(pair.next_element()?.ok_or_else(missing)?)
-                } else {
-                    Err(pair.next_element()?.ok_or_else(missing)?)
-                }))
-            }
-        }
-
-        deserializer.deserialize_seq(Pair(PhantomData))
     }
 }

@@ -4,8 +4,10 @@
 //! [`ticket`], which both sides share. Whoever drops a call without an answer has thereby answered: the caller is told
 //! that its worker is lost, and why. Knows nothing of protocols.
 
+mod again;
 mod builder;
 mod chain;
+mod chunk;
 pub(crate) mod direct;
 mod error;
 mod map;
@@ -162,6 +164,9 @@ impl Call {
 
     /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
     pub fn finish(self, outcome: Result<Encoded, RemoteError>) {
+        if let Some(slot) = &self.slot {
+            slot.berth().pool.clear(&self.command, &self.input);
+        }
         let end = match outcome {
             Ok(value) => End::Value(value),
             Err(error) => End::Failed(CallError::Remote(Box::new(error))),
@@ -209,8 +214,36 @@ impl Call {
 impl Call {
     /// Many calls that travelled together are lost with their worker, which had started so many of them.
     pub fn lose_after(self, started: usize) {
-        if let Some(slot) = &self.slot {
-            self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: Some(started) });
+        self.lose_between(0, started);
+    }
+
+    /// As [`Call::lose_after`], if it had answered some: it died of the one that it had started last.
+    pub(crate) fn lose_between(mut self, answered: usize, started: usize) {
+        let Some(slot) = &self.slot else { return };
+        let berth = slot.berth();
+        if let Input::Many(inputs) = &mut self.input {
+            berth.pool.clear_each(&self.command, &inputs[..answered.min(inputs.len())]);
+            let last = started.checked_sub(1).filter(|last| *last >= answered && *last < inputs.len());
+            *inputs = last.map(|last| inputs.swap_remove(last)).into_iter().collect();
+        }
+        self.ticket.end(End::Lost { berth: Arc::clone(berth), started: Some(started) });
+    }
+
+    /// Lost with a worker that has started another one since. If it does one at a time, this one was done, and only its
+    /// answer is lost.
+    pub(crate) fn lose_before_others(mut self) {
+        if self.slot.as_ref().is_some_and(|slot| slot.berth().concurrency == 1) {
+            self.input = Input::Many(Vec::new());
+        }
+    }
+
+    /// The arguments of which a worker may have died, if that can be told. Of many, when nobody knows how far they
+    /// came, none is suspected: that would be a thousand bystanders.
+    fn suspect(&mut self) -> Option<Encoded> {
+        match std::mem::replace(&mut self.input, Input::Many(Vec::new())) {
+            Input::One(input) => Some(input),
+            Input::Many(mut inputs) if inputs.len() == 1 => inputs.pop(),
+            Input::Many(_) => None,
         }
     }
 }
@@ -219,6 +252,10 @@ impl Drop for Call {
     fn drop(&mut self) {
         match self.slot.take() {
             Some(slot) => {
+                // Nobody is suspected of a call that has its end: an answer has taken the slot before.
+                if let Some(input) = self.suspect() {
+                    slot.berth().suspect(&self.command, input);
+                }
                 self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: None });
                 drop(slot);
             }

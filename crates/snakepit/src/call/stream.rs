@@ -67,8 +67,14 @@ impl<T> StreamBuilder<T> {
 
 enum State {
     Open(Waiting),
-    Ending(BoxFuture<'static, Option<CallError>>),
+    Ending(BoxFuture<'static, Ending>),
     Over,
+}
+
+enum Ending {
+    Over(Option<CallError>),
+    /// Its worker was lost before the first item, and it is made again.
+    Again(Waiting),
 }
 
 /// The values of a streaming call.
@@ -100,11 +106,16 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
         loop {
             match &mut this.state {
                 State::Over => return Poll::Ready(None),
-                State::Ending(ending) => {
-                    let error = ready!(ending.as_mut().poll(context));
-                    this.state = State::Over;
-                    return Poll::Ready(error.map(Err));
-                }
+                State::Ending(ending) => match ready!(ending.as_mut().poll(context)) {
+                    Ending::Over(error) => {
+                        this.state = State::Over;
+                        return Poll::Ready(error.map(Err));
+                    }
+                    Ending::Again(waiting) => {
+                        this.timer.as_mut().reset(waiting.first_look());
+                        this.state = State::Open(waiting);
+                    }
+                },
                 State::Open(waiting) => match ready!(waiting.poll_event(this.timer.as_mut(), context)) {
                     Ok(Event::Item(item)) => {
                         this.read.add_item(item.payload_len());
@@ -131,10 +142,16 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
 impl<T> CallStream<T> {
     fn end(&mut self, end: End) {
         let State::Open(mut waiting) = std::mem::replace(&mut self.state, State::Over) else { return };
-        self.state = State::Ending(Box::pin(async move { waiting.conclude(end).await.err() }));
+        self.state = State::Ending(Box::pin(async move {
+            match waiting.conclude_or_again(end).await {
+                Ok(None) => Ending::Again(waiting),
+                Ok(Some(_)) => Ending::Over(None),
+                Err(error) => Ending::Over(Some(error)),
+            }
+        }));
     }
 
     fn give_up(&mut self, late: Late) {
-        self.state = State::Ending(Box::pin(async move { Some(late.explain().await) }));
+        self.state = State::Ending(Box::pin(async move { Ending::Over(Some(late.explain().await)) }));
     }
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
+use super::again::Again;
 use super::ticket::{End, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input, Portion};
-use crate::pool::{self, AUTOPSY_PATIENCE, Command, Limit, QueueKey, Whereabouts, Wish};
+use crate::pool::{self, AUTOPSY_PATIENCE, Account, Command, Fate, Limit, QueueKey, Whereabouts, Wish};
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
 
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) queue_timeout: Duration,
     pub(crate) priority: i8,
     pub(crate) extras: Option<Box<Extras>>,
+    /// When its time began, if that is not now.
+    pub(crate) began: Option<Instant>,
 }
 
 impl Plan {
@@ -48,7 +51,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// The timer is set for the end of the caller's patience with the queue.
     MayBeQueued,
     /// The timer is set for the deadline.
@@ -60,34 +63,57 @@ enum Phase {
 /// See the module.
 pub(crate) struct Waiting {
     pub(crate) id: CallId,
-    pool: Arc<pool::Shared>,
+    pub(super) pool: Arc<pool::Shared>,
     pub(crate) command: Arc<Command>,
-    ticket: Arc<Ticket>,
-    began: Instant,
+    pub(super) ticket: Arc<Ticket>,
+    pub(super) began: Instant,
+    /// When it was given to the pool, the last time.
+    pub(super) queued_at: Instant,
     queue_timeout: Duration,
-    timeout: Duration,
-    phase: Phase,
+    pub(super) timeout: Duration,
+    pub(super) phase: Phase,
+    /// A part of a stream was handed on.
+    pub(super) has_delivered: bool,
+    /// Until it is settled; none if somebody else counts it, or nobody does.
+    pub(super) account: Option<Account>,
+    /// Only if it is idempotent.
+    pub(super) again: Option<Box<Again>>,
 }
 
 impl Waiting {
-    /// Gives a call to its pool.
-    pub(crate) fn begin(pool: Arc<pool::Shared>, plan: Plan) -> Result<Self, CallError> {
-        Self::start(pool, plan, |pool, call| pool.submit(call, Limit::Holds))
+    /// Gives a caller's call to its pool, which counts it.
+    pub(crate) fn begin(
+        pool: Arc<pool::Shared>,
+        plan: Plan,
+        again: Option<Box<Again>>,
+    ) -> Result<Self, CallError> {
+        let admitted = match &plan.input {
+            Input::One(input) => pool.admit(&plan.command, input),
+            Input::Many(_) => Ok(Account::default()),
+        };
+        let account = admitted.inspect_err(|error| pool.count_refused(error))?;
+        if again.is_some() {
+            pool.deposit_for_retries();
+        }
+        let mut begun = Self::start(pool, plan, Some(account), |pool, call| pool.submit(call, Limit::Holds))?;
+        begun.again = again;
+        Ok(begun)
     }
 
-    /// As [`Waiting::begin`], for a caller that bounds itself.
+    /// As [`Waiting::begin`], for a caller that bounds itself and settles with the pool.
     pub(crate) fn begin_bulk(pool: Arc<pool::Shared>, plan: Plan) -> Result<Self, CallError> {
-        Self::start(pool, plan, |pool, call| pool.submit(call, Limit::Waived))
+        Self::start(pool, plan, None, |pool, call| pool.submit(call, Limit::Waived))
     }
 
-    /// As [`Waiting::begin`], with a wish for the worker.
+    /// For a call of the engine's own, with a wish for the worker.
     pub(crate) fn begin_at(pool: Arc<pool::Shared>, plan: Plan, wish: Wish) -> Result<Self, CallError> {
-        Self::start(pool, plan, |pool, call| pool.submit_to(call, wish, Limit::Waived))
+        Self::start(pool, plan, None, |pool, call| pool.submit_to(call, wish, Limit::Waived))
     }
 
     fn start(
         pool: Arc<pool::Shared>,
         plan: Plan,
+        account: Option<Account>,
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
@@ -95,11 +121,13 @@ impl Waiting {
             let message =
                 format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
             let source = ValueError::unsendable(message);
-            return Err(CallError::Arguments { command: plan.command.name.to_string(), source });
+            let error = CallError::Arguments { command: plan.command.name.to_string(), source };
+            return Err(refused(&pool, &plan.command, account, error));
         }
         let id = pool::next_call_id();
         let ticket = Arc::new(Ticket::default());
-        let began = Instant::now();
+        let now = Instant::now();
+        let began = plan.began.unwrap_or(now);
         let nested = plan.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
         let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, id.0) };
         let call = Call {
@@ -114,16 +142,22 @@ impl Waiting {
             queued_at: None,
             returns: 0,
         };
-        submit(&pool, call)?;
+        if let Err(error) = submit(&pool, call) {
+            return Err(refused(&pool, &plan.command, account, error));
+        }
         Ok(Self {
             id,
             pool,
             command: plan.command,
             ticket,
             began,
+            queued_at: now,
             queue_timeout: plan.queue_timeout.min(plan.timeout),
             timeout: plan.timeout,
             phase: Phase::MayBeQueued,
+            has_delivered: false,
+            account,
+            again: None,
         })
     }
 
@@ -144,27 +178,39 @@ impl Waiting {
         mut watcher: impl FnMut(Progress),
     ) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
-        let end = poll_fn(|context| {
-            let end = self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end);
-            if let Some(progress) = self.ticket.take_progress() {
-                watcher(progress);
+        loop {
+            let end = poll_fn(|context| {
+                let end = self.poll(timer.as_mut(), context, Ticket::poll_end);
+                if let Some(progress) = self.ticket.take_progress() {
+                    watcher(progress);
+                }
+                end
+            });
+            match end.await {
+                Ok(end) => {
+                    if let Some(value) = self.conclude_or_again(end).await? {
+                        return Ok(value);
+                    }
+                }
+                Err(late) => return Err(late.explain().await),
             }
-            end
-        });
-        match end.await {
-            Ok(end) => self.conclude(end).await,
-            Err(late) => Err(late.explain().await),
+            timer.as_mut().reset(self.first_look());
         }
     }
 
     /// The value of a call that is not a stream.
     pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
         let mut timer = pin!(self.timer());
-        let end =
-            poll_fn(|context| self.poll(timer.as_mut(), context, super::ticket::Ticket::poll_end)).await;
-        match end {
-            Ok(end) => self.conclude(end).await,
-            Err(late) => Err(late.explain().await),
+        loop {
+            match poll_fn(|context| self.poll(timer.as_mut(), context, Ticket::poll_end)).await {
+                Ok(end) => {
+                    if let Some(value) = self.conclude_or_again(end).await? {
+                        return Ok(value);
+                    }
+                }
+                Err(late) => return Err(late.explain().await),
+            }
+            timer.as_mut().reset(self.first_look());
         }
     }
 
@@ -194,17 +240,24 @@ impl Waiting {
         timer: Pin<&mut Sleep>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Event, Late>> {
-        self.poll(timer, context, |ticket, context| {
+        let event = self.poll(timer, context, |ticket, context| {
             ticket.poll_next(context).map(|next| match next {
                 Ok(item) => Event::Item(item),
                 Err(end) => Event::End(end),
             })
-        })
+        });
+        self.has_delivered |= matches!(event, Poll::Ready(Ok(Event::Item(_))));
+        event
     }
 
     /// A timer for [`Waiting::poll_event`]: first for the queue, later for the deadline.
     pub(crate) fn timer(&self) -> Sleep {
-        tokio::time::sleep_until(after(self.began, self.queue_timeout))
+        tokio::time::sleep_until(self.first_look())
+    }
+
+    /// When the caller's patience with the queue is over.
+    pub(crate) fn first_look(&self) -> Instant {
+        after(self.queued_at, self.queue_timeout).min(after(self.began, self.timeout))
     }
 
     fn poll<T>(
@@ -225,7 +278,9 @@ impl Waiting {
                     Whereabouts::Withdrawn(call) => {
                         self.phase = Phase::Over;
                         drop(call);
-                        return Poll::Ready(Err(Late::Queued(self.queue_error())));
+                        let error = self.queue_error();
+                        self.settle(Fate::of(&error));
+                        return Poll::Ready(Err(Late::Queued(error)));
                     }
                     Whereabouts::With(_) | Whereabouts::Nowhere => {
                         self.phase = Phase::Running;
@@ -245,27 +300,38 @@ impl Waiting {
 
     fn queue_error(&self) -> CallError {
         let pool = self.pool.name.to_string();
-        match &*self.pool.health.borrow() {
-            pool::Health::Short { serving: 0, reason } => {
-                return CallError::NoWorkers { pool, reason: reason.to_string() };
+        let degraded = self.pool.degraded();
+        let reason = match &*self.pool.health.borrow() {
+            pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
+                Some(reason.to_string())
             }
-            pool::Health::Degraded { serving: 0, reason } => {
-                let reason = format!("it is degraded, for they fail again and again: {reason}");
-                return CallError::NoWorkers { pool, reason };
-            }
-            _ => {}
+            _ => None,
+        };
+        let error = match reason {
+            Some(reason) => CallError::NoWorkers { pool, reason, degraded },
+            None => CallError::QueueTimeout {
+                pool,
+                command: self.command.name.to_string(),
+                after: self.queue_timeout,
+                depth: self.pool.scheduler().depth(),
+                degraded,
+            },
+        };
+        match &self.again {
+            Some(again) => again.explain(error),
+            None => error,
         }
-        let depth = self.pool.scheduler().depth();
-        CallError::QueueTimeout {
-            pool,
-            command: self.command.name.to_string(),
-            after: self.queue_timeout,
-            depth,
+    }
+
+    pub(super) fn settle(&mut self, fate: Fate) {
+        if let Some(account) = self.account.take() {
+            self.pool.settle(&self.command, account, fate);
         }
     }
 
     fn time_is_up(&mut self) -> TimeIsUp {
         self.phase = Phase::Over;
+        self.settle(Fate::TimedOut);
         TimeIsUp {
             pool: Arc::clone(&self.pool),
             call: self.id,
@@ -279,9 +345,22 @@ impl Waiting {
     pub(crate) async fn conclude(&mut self, end: End) -> Result<Encoded, CallError> {
         self.phase = Phase::Over;
         match end {
-            End::Value(value) => Ok(value),
-            End::Failed(error) => Err(error),
-            End::Lost { berth, .. } => Err(lost(self.id, &self.command.name, &berth).await),
+            End::Value(value) => {
+                self.settle(Fate::Ok);
+                Ok(value)
+            }
+            End::Failed(error) => {
+                let error = match &self.again {
+                    Some(again) => again.explain(error),
+                    None => error,
+                };
+                self.settle(Fate::of(&error));
+                Err(error)
+            }
+            End::Lost { berth, .. } => {
+                self.settle(Fate::Died);
+                Err(lost(&self.pool, self.id, &self.command.name, &berth).await)
+            }
         }
     }
 }
@@ -291,6 +370,7 @@ impl Drop for Waiting {
         if self.phase != Phase::Over && !self.ticket.has_ended() {
             abandon(&self.pool, self.id, &self.ticket);
         }
+        self.settle(Fate::Cancelled);
     }
 }
 
@@ -326,7 +406,8 @@ impl TimeIsUp {
             _ => None,
         };
         let output = berth.map_or_else(Vec::new, |berth| berth.output.last_lines());
-        CallError::Timeout { command: self.command.clone(), after: self.after, stack, output }
+        let degraded = self.pool.degraded();
+        CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }
         // Dropped here, it is given up.
     }
 }
@@ -337,6 +418,14 @@ impl Drop for TimeIsUp {
     }
 }
 
+/// A call that its pool did not take.
+fn refused(pool: &pool::Shared, command: &Command, account: Option<Account>, error: CallError) -> CallError {
+    if let Some(account) = account {
+        pool.settle(command, account, Fate::of(&error));
+    }
+    error
+}
+
 /// A time as long as `Duration::MAX` is no overflow, only late.
 pub(crate) fn after(began: Instant, time: Duration) -> Instant {
     const LATE: Duration = Duration::from_hours(24 * 365 * 10);
@@ -344,11 +433,18 @@ pub(crate) fn after(began: Instant, time: Duration) -> Instant {
 }
 
 /// The error of a call whose worker is gone.
-async fn lost(call: CallId, command: &str, berth: &Berth) -> CallError {
+pub(super) async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
     let autopsy = tokio::time::timeout(AUTOPSY_PATIENCE, berth.autopsy()).await.ok().flatten();
     let autopsy = match autopsy {
         Some(autopsy) => Box::new((*autopsy).clone()),
         None => Box::new(berth.first_look()),
     };
-    CallError::WorkerDied { call, command: command.to_owned(), autopsy }
+    CallError::WorkerDied {
+        call,
+        command: command.to_owned(),
+        autopsy,
+        attempts: 1,
+        no_retry: None,
+        degraded: pool.degraded(),
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
-use crate::supervision::{Recycling, Restarts, Sizing, Stuck, Taint};
+use crate::supervision::{Breaker, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint};
 use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
@@ -77,6 +77,9 @@ pub struct Pool {
     pub(crate) stuck: Stuck,
     pub(crate) fewest_at_a_time: Option<usize>,
     pub(crate) sizing: Option<Sizing>,
+    pub(crate) retry: Retry,
+    pub(crate) quarantine: Option<Quarantine>,
+    pub(crate) breaker: Option<Breaker>,
 }
 
 /// A call that a worker must answer before it serves.
@@ -126,6 +129,9 @@ impl Pool {
             stuck: Stuck::default(),
             fewest_at_a_time: None,
             sizing: None,
+            retry: Retry::default(),
+            quarantine: Some(Quarantine::default()),
+            breaker: None,
         }
     }
 
@@ -278,6 +284,25 @@ impl Pool {
     /// What is done with the device, or the slot, of a worker that died of it.
     pub fn taint(mut self, taint: Taint) -> Self {
         self.taint = taint;
+        self
+    }
+
+    /// How calls that are marked as idempotent are made again when their worker is lost.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// When a call that keeps killing workers is refused; `None` if it never is.
+    pub fn quarantine(mut self, quarantine: impl Into<Option<Quarantine>>) -> Self {
+        self.quarantine = quarantine.into();
+        self
+    }
+
+    /// When calls are refused because the last ones lost their workers or their time, those of the pool and those of each
+    /// command; never unless it is set.
+    pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
+        self.breaker = breaker.into();
         self
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use super::Shared;
+use super::{CircuitScope, Shared};
 use crate::supervision::Fault;
 use crate::worker::Autopsy;
 
@@ -81,6 +81,35 @@ pub enum PoolEvent {
         /// The last failure.
         reason: Arc<str>,
     },
+    /// A call is refused for a while, because workers keep dying of it.
+    Quarantined {
+        /// Its command.
+        command: Arc<str>,
+        /// How many workers died of it.
+        deaths: usize,
+    },
+    /// So many calls failed that no more are let in for a while.
+    CircuitOpened {
+        /// Which calls.
+        scope: CircuitScope,
+    },
+    /// Calls are let in on trial.
+    CircuitHalfOpen {
+        /// Which calls.
+        scope: CircuitScope,
+    },
+    /// All calls are let in again.
+    CircuitClosed {
+        /// Which calls.
+        scope: CircuitScope,
+    },
+    /// A call whose worker was lost is made again.
+    Retried {
+        /// Its command.
+        command: Arc<str>,
+        /// Which attempt this is; the first was 1.
+        attempt: u32,
+    },
     /// It was degraded, and is no longer.
     Recovered,
     /// All workers are of a new generation.
@@ -109,6 +138,11 @@ impl PoolEvent {
             Self::Resized { .. } => "snakepit.pool.resized",
             Self::Tainted { .. } => "snakepit.pool.tainted",
             Self::Degraded { .. } => "snakepit.pool.degraded",
+            Self::Quarantined { .. } => "snakepit.call.quarantined",
+            Self::CircuitOpened { .. } => "snakepit.circuit.opened",
+            Self::CircuitHalfOpen { .. } => "snakepit.circuit.half_open",
+            Self::CircuitClosed { .. } => "snakepit.circuit.closed",
+            Self::Retried { .. } => "snakepit.call.retried",
             Self::Recovered => "snakepit.pool.recovered",
             Self::Reloaded { .. } => "snakepit.pool.reloaded",
             Self::ReloadAborted { .. } => "snakepit.pool.reload_aborted",
@@ -124,6 +158,8 @@ impl PoolEvent {
                 | Self::WorkerStuck { .. }
                 | Self::Tainted { .. }
                 | Self::Degraded { .. }
+                | Self::Quarantined { .. }
+                | Self::CircuitOpened { .. }
                 | Self::ReloadAborted { .. }
         )
     }
@@ -148,6 +184,19 @@ impl fmt::Display for PoolEvent {
             }
             Self::Degraded { reason } => {
                 write!(f, "workers fail again and again, only one at a time is tried: {reason}")
+            }
+            Self::Quarantined { command, deaths } => {
+                write!(f, "{command} with the same arguments is refused, because {deaths} workers died of it")
+            }
+            Self::CircuitOpened { scope } => {
+                write!(f, "the circuit of {scope} is open: too many calls failed, and no more are let in")
+            }
+            Self::CircuitHalfOpen { scope } => {
+                write!(f, "the circuit of {scope} is half open: calls are let in on trial")
+            }
+            Self::CircuitClosed { scope } => write!(f, "the circuit of {scope} is closed again"),
+            Self::Retried { command, attempt } => {
+                write!(f, "{command} lost its worker and is made again, for the {attempt}. time")
             }
             Self::Recovered => f.write_str("workers start again"),
             Self::Reloaded { generation } => write!(f, "all workers are of generation {generation}"),

@@ -3,11 +3,14 @@
 //! Owns who serves which call ([`scheduler`]), which calls belong together ([`session`]) and how many workers there are
 //! ([`crew`]). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
+mod admission;
 mod config;
 mod crew;
+mod directory;
 mod estimate;
 mod event;
 mod handing;
+mod outcomes;
 mod queue_key;
 mod reference;
 mod scheduler;
@@ -17,16 +20,21 @@ mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
+pub(crate) use admission::Account;
+pub use admission::{CircuitScope, CircuitTable};
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
+pub(crate) use directory::Directory;
 pub use event::{PoolEvent, PoolEvents};
+pub(crate) use outcomes::Fate;
+pub use outcomes::Outcomes;
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
@@ -38,6 +46,7 @@ use crate::adapter::{Introduction, Reason};
 use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
+use crate::supervision::breaker::Circuit;
 use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
@@ -53,38 +62,13 @@ use session::{Sessions, Visit};
 pub(crate) struct Command {
     pub(crate) name: Arc<str>,
     pub(crate) estimate: Estimate,
+    /// Only used where there is a breaker.
+    circuit: OnceLock<Circuit>,
 }
 
 impl Command {
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), estimate: Estimate::default() }
-    }
-}
-
-/// The pools of an engine; the first is the one that calls go to unless they say otherwise.
-pub(crate) struct Directory(Vec<Arc<Shared>>);
-
-impl Directory {
-    pub(crate) fn new(pools: Vec<Arc<Shared>>) -> Arc<Self> {
-        Arc::new(Self(pools))
-    }
-
-    pub(crate) fn first(&self) -> Result<Arc<Shared>, CallError> {
-        self.0
-            .first()
-            .map(Arc::clone)
-            .ok_or_else(|| CallError::NoSuchPool { name: "at all".into(), known: "none".into() })
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Result<Arc<Shared>, CallError> {
-        self.0.iter().find(|pool| &*pool.name == name).map(Arc::clone).ok_or_else(|| {
-            let known: Vec<&str> = self.0.iter().map(|pool| &*pool.name).collect();
-            CallError::NoSuchPool { name: name.into(), known: known.join(", ") }
-        })
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
-        self.0.iter()
+        Self { name: name.into(), estimate: Estimate::default(), circuit: OnceLock::new() }
     }
 }
 
@@ -119,6 +103,7 @@ pub(crate) struct Shared {
     pub(crate) oom: OomTeller,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
+    admission: admission::Admission,
     /// Whether the crew wants to hear of calls that wait.
     pub(crate) wants_attention: AtomicBool,
     pub(crate) attention: Notify,
@@ -157,6 +142,7 @@ impl Shared {
             oom,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
+            admission: admission::Admission::new(&config),
             wants_attention: AtomicBool::new(false),
             attention: Notify::new(),
             done: Notify::new(),
@@ -215,10 +201,15 @@ impl Shared {
     }
 
     pub(crate) fn command_names(&self) -> Vec<String> {
+        self.known_commands().iter().map(|command| command.name.to_string()).collect()
+    }
+
+    /// By their names.
+    fn known_commands(&self) -> Vec<Arc<Command>> {
         let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<String> = known.keys().map(std::string::ToString::to_string).collect();
-        names.sort_unstable();
-        names
+        let mut commands: Vec<_> = known.values().cloned().collect();
+        commands.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        commands
     }
 
     /// Gives a call to a worker, or puts it into the queue.
@@ -243,7 +234,8 @@ impl Shared {
             }
             Placed::Saturated(call, depth) => {
                 withhold(call);
-                Err(CallError::Saturated { pool: self.name.to_string(), depth })
+                let degraded = self.degraded();
+                Err(CallError::Saturated { pool: self.name.to_string(), depth, degraded })
             }
             Placed::Busy(call) => {
                 let session = call.session().unwrap_or_default().to_owned();
@@ -343,6 +335,7 @@ impl Shared {
             queue_timeout: self.config().call_timeout,
             priority: i8::MAX,
             extras: None,
+            began: None,
         };
         Waiting::begin_at(Arc::clone(self), plan, Wish::Only(berth.post))
     }

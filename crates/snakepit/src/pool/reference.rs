@@ -9,10 +9,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::crew::{Crew, tell_of_session_end};
-use super::{Directory, Health, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared};
+use super::{
+    CircuitTable, Directory, Health, Outcomes, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared,
+};
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
-use crate::supervision::Sizing;
+use crate::supervision::{Fingerprint, Sizing, Suspect};
 use crate::worker::OutputLine;
 
 /// A running pool. Cheap to clone.
@@ -136,7 +138,8 @@ impl PoolRef {
         self.crew.reload(&self.shared, None).await
     }
 
-    /// As [`PoolRef::reload`], with new settings. Sessions keep their limits.
+    /// As [`PoolRef::reload`], with new settings. Sessions keep their limits; retries, quarantine and breaker stay as they
+    /// were set.
     pub async fn reload_as(&self, pool: Pool) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
@@ -166,7 +169,8 @@ impl PoolRef {
                         format!("not all workers were ready within {timeout:?}")
                     }
                 };
-                Err(CallError::NoWorkers { pool: self.shared.name.to_string(), reason })
+                let degraded = self.shared.degraded();
+                Err(CallError::NoWorkers { pool: self.shared.name.to_string(), reason, degraded })
             }
         }
     }
@@ -201,6 +205,26 @@ impl PoolRef {
     /// What happens in it from now on.
     pub fn events(&self) -> PoolEvents {
         self.shared.events.listen()
+    }
+
+    /// How its calls have ended so far.
+    pub fn outcomes(&self) -> Outcomes {
+        self.shared.outcomes()
+    }
+
+    /// The calls of which workers have died, and which are refused because of that.
+    pub fn quarantine(&self) -> Vec<Suspect> {
+        self.shared.suspects()
+    }
+
+    /// Forgets that workers have died of a call; says whether it was suspected.
+    pub fn release(&self, fingerprint: Fingerprint) -> bool {
+        self.shared.release_suspect(fingerprint)
+    }
+
+    /// The circuits of its breaker, if it has one.
+    pub fn circuits(&self) -> CircuitTable {
+        self.shared.circuits()
     }
 
     /// The commands that its workers serve.

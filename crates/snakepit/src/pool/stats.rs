@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::{Health, PoolRef};
+use super::{Health, Outcomes, PoolRef};
 use crate::adapter::AtWork;
 use crate::custody;
 use crate::supervision::Tainted;
@@ -41,6 +41,8 @@ pub struct PoolStats {
     pub in_flight: usize,
     /// How many sessions there are.
     pub sessions: usize,
+    /// How its calls have ended so far.
+    pub outcomes: Outcomes,
     /// Places that are not used for a while.
     pub tainted: Vec<TaintedPlace>,
     /// Which commands leave memory behind, the worst first; known where `max_rss` is set.
@@ -216,6 +218,7 @@ impl PoolRef {
             queue_wait: scheduler.head_waits(now),
             in_flight: self.shared.in_hand(),
             sessions: self.shared.sessions.count(),
+            outcomes: self.outcomes(),
             tainted: roll.tainted.into_iter().map(place).collect(),
             growth: growth
                 .map(|(command, bytes_per_call, calls)| CommandGrowth { command, bytes_per_call, calls })

@@ -20,17 +20,14 @@
 //! `jitter` is the chance that the first two need; it is handed to them, too.
 #![expect(clippy::cast_precision_loss, reason = "what is reckoned here need not be exact beyond 2^52")]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod breaker;
 pub(crate) mod growth;
 pub(crate) mod jitter;
 pub(crate) mod limit;
 pub(crate) mod liveness;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod quarantine;
 pub(crate) mod recycling;
 pub(crate) mod restarts;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
 pub(crate) mod sizing;
 pub(crate) mod taint;
@@ -44,6 +41,6 @@ pub use liveness::{Stuck, WhenStuck};
 pub use quarantine::{Fingerprint, Quarantine, Suspect};
 pub use recycling::{Recycling, Why};
 pub use restarts::Restarts;
-pub use retry::Retry;
+pub use retry::{NoRetry, Retry};
 pub use sizing::Sizing;
 pub use taint::{Fault, FaultKind, Taint, Tainted};

@@ -9,6 +9,7 @@
 //! fills up with time. Whatever happens, there are no more retries than a tenth of the calls, the reserve, and one for each
 //! second.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -86,15 +87,41 @@ impl Retry {
     }
 }
 
-/// Why a call is not made again.
+/// Why a call that is marked as idempotent was not made again when its worker was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NoRetry {
+#[non_exhaustive]
+pub enum NoRetry {
     /// It was made as often as it may be.
     Attempts,
     /// Its time would be over before the next attempt began.
     Deadline,
     /// Too many calls of the pool are being made again already.
     Budget,
+    /// A part of its stream was delivered.
+    Delivered,
+    /// Workers keep dying of it.
+    Quarantined,
+    /// The breaker lets no calls in.
+    CircuitOpen,
+    /// No worker was free for the next attempt in time.
+    Queue,
+    /// The pool took it no more: it stops, or the worker of its session is busy.
+    Refused,
+}
+
+impl fmt::Display for NoRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Attempts => "that is as often as it may be made",
+            Self::Deadline => "its time is over",
+            Self::Budget => "too many calls of the pool are made again already",
+            Self::Delivered => "a part of its stream was delivered",
+            Self::Quarantined => "workers keep dying of it",
+            Self::CircuitOpen => "the breaker lets no calls in",
+            Self::Queue => "no worker was free for another attempt in time",
+            Self::Refused => "the pool took it no more",
+        })
+    }
 }
 
 /// How many retries a pool allows. Shared by all its calls, without a lock.

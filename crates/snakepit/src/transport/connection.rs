@@ -451,8 +451,9 @@ impl Connection {
             match (&held.call.input, started) {
                 _ if not_started => held.call.give_back(),
                 (Input::Many(_), Some(started)) if started.call == held.call.id().get() => {
-                    held.call.lose_after(started.inputs as usize);
+                    held.call.lose_between(held.results, started.inputs as usize);
                 }
+                (_, Some(started)) if started.call != held.call.id().get() => held.call.lose_before_others(),
                 _ => drop(held.call),
             }
         }

@@ -5,6 +5,7 @@
 mod autopsy;
 mod cancel;
 mod output;
+mod suspects;
 mod tend;
 mod vitals;
 mod watch;
@@ -75,6 +76,7 @@ pub(crate) struct Berth {
     /// What the last look saw of its memory, in bytes; 0 before the first.
     seen_rss: AtomicU64,
     terminated: AtomicBool,
+    suspects: Mutex<suspects::Suspects>,
 }
 
 /// How a worker was made.
@@ -145,6 +147,7 @@ impl Berth {
             autopsy: channel::Sender::new(None),
             seen_rss: AtomicU64::new(0),
             terminated: AtomicBool::new(false),
+            suspects: Mutex::default(),
         }
     }
 
@@ -256,6 +259,11 @@ impl Berth {
         self.orders.subscribe()
     }
 
+    /// Whether its calls are being given up, or were.
+    fn is_ending(&self) -> bool {
+        self.terminated.load(Ordering::Acquire)
+    }
+
     /// Ends the handle, the first time this is asked.
     pub(crate) async fn terminate(&self, reason: Reason) {
         if !self.terminated.swap(true, Ordering::AcqRel) {
@@ -300,8 +308,8 @@ impl Berth {
         self.seen_rss.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_autopsy(&self, autopsy: Autopsy) {
-        self.autopsy.send_replace(Some(Arc::new(autopsy)));
+    pub(crate) fn set_autopsy(&self, autopsy: Arc<Autopsy>) {
+        self.autopsy.send_replace(Some(autopsy));
     }
 
     /// What is known about its end, as soon as it is known.

@@ -169,7 +169,13 @@ async fn publish_autopsy(berth: &Berth, reason: &Reason, stack: Option<String>) 
         None => memory_verdict(berth, &seen).await,
         Some(_) => Verdict::No,
     };
-    berth.set_autopsy(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
+    let autopsy = Arc::new(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
+    // Before anybody hears of the death, so that who calls again because of it finds it in the book.
+    match reason {
+        Reason::Died | Reason::Broken(_) | Reason::Stuck(_) => berth.accuse(&autopsy),
+        Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => berth.acquit(),
+    }
+    berth.set_autopsy(autopsy);
 }
 
 /// Whether the kernel killed it, if it was killed and not by us.

@@ -230,3 +230,31 @@ pub(crate) fn reads_kernel_log() -> bool {
         std::fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.ends_with("pid:[4026531836]"));
     first_namespace && std::fs::File::open("/dev/kmsg").is_ok()
 }
+
+/// Until an event is told that is of interest.
+pub(crate) async fn heard<T>(
+    events: &mut snakepit::PoolEvents,
+    mut look: impl FnMut(snakepit::PoolEvent) -> Option<T>,
+) -> T {
+    let wanted = async {
+        loop {
+            if let Some(found) = look(events.next().await.expect("the pool lives")) {
+                return found;
+            }
+        }
+    };
+    soon("an event", wanted).await
+}
+
+/// Restarts that never make a test wait.
+pub(crate) fn at_once() -> snakepit::Restarts {
+    snakepit::Restarts::default()
+        .failures(1000)
+        .first_pause(Duration::from_millis(1))
+        .longest_pause(Duration::from_millis(5))
+}
+
+/// How often a command of `fatal.py` was run.
+pub(crate) fn runs_of(path: &str) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
+}

@@ -48,6 +48,7 @@ pub struct Breaker {
     pub(crate) open_for: Duration,
     pub(crate) longest: Duration,
     pub(crate) trials: u32,
+    pub(crate) errors: bool,
 }
 
 impl Default for Breaker {
@@ -59,6 +60,7 @@ impl Default for Breaker {
             open_for: Duration::from_secs(5),
             longest: Duration::from_mins(1),
             trials: 1,
+            errors: false,
         }
     }
 }
@@ -97,6 +99,12 @@ impl Breaker {
     /// How many calls are let in on trial, all of which must succeed; 1 unless it is set.
     pub fn trials(mut self, trials: u32) -> Self {
         self.trials = trials.max(1);
+        self
+    }
+
+    /// Whether errors that workers answer with, such as exceptions, count as failures, too; they do not unless it is set.
+    pub fn errors(mut self, count: bool) -> Self {
+        self.errors = count;
         self
     }
 
@@ -208,6 +216,8 @@ impl Trials {
 pub(crate) struct Permit {
     /// The circuit's gate when it was given: what ended in another time says nothing about this one.
     gate: u64,
+    /// It was given when the circuit became half open.
+    is_first_trial: bool,
 }
 
 /// Calls are refused until then, as far as one can tell.
@@ -276,32 +286,38 @@ impl Circuit {
     pub(crate) fn admit(&self, now: Instant) -> Result<Permit, OpenUntil> {
         let gate = self.gate.load(Ordering::Acquire);
         if gate & 1 == 0 {
-            return Ok(Permit { gate });
+            return Ok(Permit { gate, is_first_trial: false });
         }
         let mut held = self.held();
+        let before = self.gate.load(Ordering::Relaxed);
         match self.step(&mut held, Event::Asked, now) {
             // Read while the lock is held: it belongs to the state that let the call in.
-            Answer::ComeIn | Answer::Noted => Ok(Permit { gate: self.gate.load(Ordering::Relaxed) }),
+            Answer::ComeIn | Answer::Noted => {
+                let now_at = self.gate.load(Ordering::Relaxed);
+                Ok(Permit { gate: now_at, is_first_trial: now_at != before })
+            }
             Answer::Refused(until) => Err(OpenUntil(until)),
         }
     }
 
-    /// The call was answered; an exception of the command's is an answer, too.
-    pub(crate) fn succeeded(&self, permit: Permit, now: Instant) {
+    /// The call was answered; an exception of the command's is an answer, too. Says what the circuit became by that.
+    pub(crate) fn succeeded(&self, permit: Permit, now: Instant) -> Option<CircuitPhase> {
         if permit.is_trial() {
-            self.trial_ended(&permit, Event::Succeeded, now);
-        } else if self.is_of_now(&permit) {
+            return self.trial_ended(&permit, Event::Succeeded, now);
+        }
+        if self.is_of_now(&permit) {
             self.window.count(Count::Good, now);
         }
+        None
     }
 
-    /// The call failed for a reason of the pool's.
-    pub(crate) fn failed(&self, permit: Permit, now: Instant) {
+    /// The call failed for a reason of the pool's. Says what the circuit became by that.
+    pub(crate) fn failed(&self, permit: Permit, now: Instant) -> Option<CircuitPhase> {
         if permit.is_trial() {
             return self.trial_ended(&permit, Event::Failed, now);
         }
         if !self.is_of_now(&permit) {
-            return;
+            return None;
         }
         self.window.count(Count::Bad, now);
         let (calls, failures) = self.window.sum(now);
@@ -310,8 +326,10 @@ impl Circuit {
             let mut held = self.held();
             if self.is_of_now(&permit) {
                 self.step(&mut held, Event::Tripped, now);
+                return Some(held.state.phase());
             }
         }
+        None
     }
 
     /// The call was given up or refused before anything could be learned from it.
@@ -323,13 +341,20 @@ impl Circuit {
 
     pub(crate) fn snapshot(&self, now: Instant) -> CircuitState {
         let held = self.held();
-        let (state, until) = match held.state {
-            State::Closed => (CircuitPhase::Closed, None),
-            State::Open(span) => (CircuitPhase::Open, Some(span.until)),
-            State::HalfOpen(trials) => (CircuitPhase::HalfOpen, Some(trials.span.until)),
+        let until = match held.state {
+            State::Closed => None,
+            State::Open(span) => Some(span.until),
+            State::HalfOpen(trials) => Some(trials.span.until),
         };
         let (calls, failures) = self.window.sum(now);
-        CircuitState { state, calls, failures, since: held.since, until, trips: held.trips }
+        CircuitState {
+            state: held.state.phase(),
+            calls,
+            failures,
+            since: held.since,
+            until,
+            trips: held.trips,
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -340,11 +365,13 @@ impl Circuit {
         permit.gate == self.gate.load(Ordering::Acquire)
     }
 
-    fn trial_ended(&self, permit: &Permit, event: Event, now: Instant) {
+    fn trial_ended(&self, permit: &Permit, event: Event, now: Instant) -> Option<CircuitPhase> {
         let mut held = self.held();
-        if self.is_of_now(permit) {
-            self.step(&mut held, event, now);
+        if !self.is_of_now(permit) {
+            return None;
         }
+        self.step(&mut held, event, now);
+        (!self.is_of_now(permit)).then(|| held.state.phase())
     }
 
     fn step(&self, held: &mut Held, event: Event, now: Instant) -> Answer {
@@ -366,7 +393,22 @@ impl Circuit {
     }
 }
 
+impl State {
+    fn phase(self) -> CircuitPhase {
+        match self {
+            Self::Closed => CircuitPhase::Closed,
+            Self::Open(_) => CircuitPhase::Open,
+            Self::HalfOpen(_) => CircuitPhase::HalfOpen,
+        }
+    }
+}
+
 impl Permit {
+    /// Whether the circuit became half open by it.
+    pub(crate) fn is_first_trial(&self) -> bool {
+        self.is_first_trial
+    }
+
     fn is_trial(&self) -> bool {
         self.gate & 1 == 1
     }

@@ -162,10 +162,10 @@ fn calls_from_before_it_opened_change_nothing_afterwards() {
     let now = now + seconds(5);
     let trial = circuit.admit(now).expect("a trial");
     let mut old = old.into_iter();
-    old.by_ref().take(15).for_each(|permit| circuit.failed(permit, now));
+    old.by_ref().take(15).for_each(|permit| assert!(circuit.failed(permit, now).is_none()));
     assert_eq!(phase(&circuit, now), CircuitPhase::HalfOpen);
     circuit.succeeded(trial, now);
-    old.for_each(|permit| circuit.failed(permit, now));
+    old.for_each(|permit| assert!(circuit.failed(permit, now).is_none()));
     assert_eq!((phase(&circuit, now), circuit.snapshot(now).calls), (CircuitPhase::Closed, 0));
 }
 
@@ -235,8 +235,8 @@ proptest! {
                 Step::End(which, how) if !out.is_empty() => {
                     let permit = out.swap_remove(which.index(out.len()));
                     match how {
-                        0 => circuit.succeeded(permit, now),
-                        1 => circuit.failed(permit, now),
+                        0 => assert_ne!(circuit.succeeded(permit, now), Some(CircuitPhase::HalfOpen)),
+                        1 => assert!(circuit.failed(permit, now).is_none_or(|it| it == CircuitPhase::Open)),
                         2 => circuit.cancelled(permit, now),
                         _ => drop(permit),
                     }

@@ -103,6 +103,9 @@ pub struct Suspect {
     pub refused_until: Option<Instant>,
 }
 
+/// By what a refused call is known, and of which deaths.
+pub(crate) type Refusal = (Fingerprint, Vec<Arc<Autopsy>>);
+
 /// What a fingerprint has in common with many others, and what is had without reading the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Outline(u64);
@@ -162,19 +165,25 @@ impl QuarantineBook {
         Outline(self.key.hash_one((command, args.payload_len())))
     }
 
-    /// The autopsies because of which this call is refused, if it is.
-    pub(crate) fn refuses(&self, command: &str, args: &Encoded, now: Instant) -> Option<Vec<Arc<Autopsy>>> {
+    /// If this call is refused: by what it is known, and the autopsies because of which.
+    pub(crate) fn refuses(&self, command: &str, args: &Encoded, now: Instant) -> Option<Refusal> {
         if self.is_empty() || !self.may_know(self.outline(command, args), now) {
             return None;
         }
         let fingerprint = self.fingerprint(command, args);
         let pages = self.pages();
         let entry = pages.entries.get(&fingerprint)?;
-        entry.refused_until.is_some_and(|until| now < until).then(|| entry.autopsies())
+        entry.refused_until.is_some_and(|until| now < until).then(|| (fingerprint, entry.autopsies()))
     }
 
-    /// A worker died that had begun this call.
-    pub(crate) fn suspect(&self, command: &str, args: &Encoded, autopsy: &Arc<Autopsy>, now: Instant) {
+    /// A worker died that had begun this call. If it is refused from now on: of how many deaths.
+    pub(crate) fn suspect(
+        &self,
+        command: &str,
+        args: &Encoded,
+        autopsy: &Arc<Autopsy>,
+        now: Instant,
+    ) -> Option<usize> {
         let (fingerprint, outline) = (self.fingerprint(command, args), self.outline(command, args));
         let mut pages = self.pages();
         pages.sweep(now);
@@ -190,9 +199,12 @@ impl QuarantineBook {
             refused_until: None,
             forget_at: now,
         });
+        let was_refused = entry.refused_until.is_some();
         entry.add(autopsy, &self.policy, now);
+        let newly = (!was_refused && entry.refused_until.is_some()).then_some(entry.deaths.len());
         *sweep_at = Some(sweep_at.map_or(entry.forget_at, |at| at.min(entry.forget_at)));
         self.note(&pages);
+        newly
     }
 
     /// A call was answered: if it was suspected, it no longer is.

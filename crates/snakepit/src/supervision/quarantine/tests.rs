@@ -28,7 +28,9 @@ fn book() -> (QuarantineBook, Instant) {
 }
 
 fn kill(book: &QuarantineBook, args: &Encoded, times: usize, now: Instant) {
-    (0..times).for_each(|count| book.suspect("render", args, &death(count), now));
+    for count in 0..times {
+        book.suspect("render", args, &death(count), now);
+    }
 }
 
 #[test]
@@ -38,8 +40,9 @@ fn a_call_that_keeps_killing_workers_is_refused_with_its_autopsies() {
     kill(&book, &poison, 2, now);
     assert!(book.refuses("render", &poison, now).is_none(), "two may be an accident");
     let third = death(7);
-    book.suspect("render", &poison, &third, now);
-    let autopsies = book.refuses("render", &poison, now).expect("refused");
+    assert_eq!(book.suspect("render", &poison, &third, now), Some(3));
+    let (fingerprint, autopsies) = book.refuses("render", &poison, now).expect("refused");
+    assert_eq!(fingerprint, book.fingerprint("render", &poison));
     assert_eq!(autopsies.len(), 3);
     assert!(Arc::ptr_eq(&autopsies[2], &third));
     assert!(book.refuses("render", &number(2), now).is_none());
@@ -63,7 +66,7 @@ fn an_answer_clears_the_suspect() {
 fn one_worker_dies_once_however_often_it_had_begun_the_call() {
     let (book, now) = book();
     let (call, autopsy) = (number(1), death(1));
-    (0..10).for_each(|_| book.suspect("render", &call, &autopsy, now));
+    (0..10).for_each(|_| assert!(book.suspect("render", &call, &autopsy, now).is_none()));
     assert!(book.refuses("render", &call, now).is_none());
 }
 

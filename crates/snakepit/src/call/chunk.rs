@@ -1,0 +1,308 @@
+//! Some inputs of a map, which travel together: sent, answered each by itself, and sent again as far as they may be.
+//!
+//! A frame counts as one call where retries are paid for: it is about as much work. What was lost with it is sent
+//! again in two frames, the input that its worker died of alone, so that the others do not die of it again.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use tokio::time::Instant;
+
+use super::again::explain;
+use super::waiting::{Plan, Waiting, after};
+use super::{CallError, Extras, Input, RemoteError};
+use crate::pool::{self, Account, Command, Fate};
+use crate::value::{Encoded, Value, ValueError};
+
+/// How a frame ended; if it failed, how many of its inputs were started, if that is known.
+type End = Result<(), (CallError, Option<usize>)>;
+
+/// What all chunks of a map have in common.
+pub(super) struct Job {
+    pub(super) pool: Arc<pool::Shared>,
+    pub(super) command: Arc<Command>,
+    pub(super) timeout: Duration,
+    pub(super) priority: i8,
+    pub(super) idempotent: bool,
+    pub(super) extras: Option<Extras>,
+}
+
+impl Job {
+    /// Whether inputs travel together. Nested calls are served inside others, one at a time.
+    pub(super) fn sends_many(&self) -> bool {
+        let nested = self.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
+        self.pool.takes_many() && !nested
+    }
+
+    /// The outcomes of some inputs, in their order.
+    pub(super) async fn run<T: DeserializeOwned>(
+        &self,
+        inputs: Vec<Result<Encoded, ValueError>>,
+    ) -> Vec<Result<T, CallError>> {
+        let mut chunk = Chunk::new(self, inputs);
+        while chunk.get_ready().await {
+            let Some(frame) = chunk.frames.front_mut() else { break };
+            let began = *frame.began.get_or_insert_with(Instant::now);
+            let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
+            let (parts, end) = self.send(inputs, began).await;
+            chunk.take_in(&parts, end);
+        }
+        std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect()
+    }
+
+    /// The answers that came, in the order of the inputs, and how it ended.
+    async fn send(&self, mut inputs: Vec<Encoded>, began: Instant) -> (Vec<Encoded>, End) {
+        let many = self.sends_many();
+        let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
+        let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
+        let plan = Plan {
+            command: Arc::clone(&self.command),
+            input,
+            timeout: self.timeout,
+            // It is its own queue: what has been sent is bounded, and the rest waits for it.
+            queue_timeout: self.timeout,
+            priority: self.priority,
+            extras,
+            began: Some(began),
+        };
+        let mut waiting = match Waiting::begin_bulk(Arc::clone(&self.pool), plan) {
+            Ok(waiting) => waiting,
+            Err(error) => return (Vec::new(), Err((error, None))),
+        };
+        if many {
+            return waiting.values().await;
+        }
+        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+        let entry = waiting.value().await.and_then(|value| {
+            value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)])).map_err(wrong)
+        });
+        match entry {
+            Ok(entry) => (vec![entry], Ok(())),
+            Err(error) => (Vec::new(), Err((error, None))),
+        }
+    }
+
+    /// The outcomes in one part of an answer, of which `most` are wanted.
+    fn split<T: DeserializeOwned>(&self, values: &Encoded, most: usize) -> Vec<Result<T, CallError>> {
+        if let Ok(entries) = values.decode::<Vec<Entry<T>>>() {
+            return entries
+                .into_iter()
+                .map(|entry| entry.0.map_err(|error| CallError::Remote(Box::new(error))))
+                .collect();
+        }
+        // One of them is not what the caller expects: each by itself, so that the others keep their values.
+        let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
+        match values.decode::<Vec<Entry<Value>>>() {
+            Ok(entries) => entries
+                .into_iter()
+                .map(|entry| match entry.0 {
+                    Ok(value) => Encoded::encode(&value).and_then(|value| value.decode()).map_err(wrong),
+                    Err(error) => Err(CallError::Remote(Box::new(error))),
+                })
+                .collect(),
+            Err(source) => {
+                let expected = values.list_len().map_or(most, |entries| entries.min(most));
+                (0..expected).map(|_| Err(wrong(source.clone()))).collect()
+            }
+        }
+    }
+}
+
+/// The inputs of one chunk, until each has its outcome.
+struct Chunk<'a, T> {
+    job: &'a Job,
+    outcomes: Vec<Option<Result<T, CallError>>>,
+    /// What is under way is in front, and stays until its end is known.
+    frames: VecDeque<Frame>,
+}
+
+/// One input under way.
+struct One {
+    /// Its place in the chunk.
+    at: usize,
+    input: Encoded,
+    account: Account,
+}
+
+/// Inputs that travel together.
+struct Frame {
+    inputs: Vec<One>,
+    attempt: u32,
+    /// When the time of its inputs began.
+    began: Option<Instant>,
+    /// It was lost: of what, and when it is sent again.
+    lost: Option<(CallError, Instant)>,
+}
+
+impl<'a, T: DeserializeOwned> Chunk<'a, T> {
+    fn new(job: &'a Job, inputs: Vec<Result<Encoded, ValueError>>) -> Self {
+        let mut chunk = Self { job, outcomes: Vec::with_capacity(inputs.len()), frames: VecDeque::new() };
+        let mut good = Vec::with_capacity(inputs.len());
+        for (at, input) in inputs.into_iter().enumerate() {
+            let admitted = match input {
+                Ok(input) => job.pool.admit(&job.command, &input).map(|account| One { at, input, account }),
+                Err(source) => Err(CallError::Arguments { command: job.command.name.to_string(), source }),
+            };
+            match admitted {
+                Ok(one) => {
+                    good.push(one);
+                    chunk.outcomes.push(None);
+                }
+                Err(error) => {
+                    job.pool.count_refused(&error);
+                    chunk.outcomes.push(Some(Err(error)));
+                }
+            }
+        }
+        if !good.is_empty() {
+            if job.idempotent {
+                job.pool.deposit_for_retries();
+            }
+            chunk.frames.push_back(Frame { inputs: good, attempt: 1, began: None, lost: None });
+        }
+        chunk
+    }
+
+    /// Until the first frame may be sent; whether there is one.
+    async fn get_ready(&mut self) -> bool {
+        while let Some(frame) = self.frames.front() {
+            let Some((_, due)) = &frame.lost else { return true };
+            tokio::time::sleep_until(*due).await;
+            self.admit_again();
+            if self.frames.front().is_some_and(|frame| !frame.inputs.is_empty()) {
+                return true;
+            }
+            self.frames.pop_front();
+        }
+        false
+    }
+
+    /// The inputs of the first frame come in again, as far as they may.
+    fn admit_again(&mut self) {
+        let Some(mut frame) = self.frames.pop_front() else { return };
+        let inputs = std::mem::take(&mut frame.inputs);
+        for mut one in inputs {
+            match self.job.pool.admit_again(&self.job.command, &one.input, frame.attempt) {
+                Ok(account) => {
+                    one.account = account;
+                    frame.inputs.push(one);
+                }
+                Err(why) => {
+                    if let Some((error, _)) = &frame.lost {
+                        self.settle(one, Err(error.clone().given_up(frame.attempt - 1, why)));
+                    }
+                }
+            }
+        }
+        self.frames.push_front(frame);
+    }
+
+    /// The first frame has ended.
+    fn take_in(&mut self, parts: &[Encoded], end: End) {
+        let Some(mut frame) = self.frames.pop_front() else { return };
+        let all = frame.inputs.len();
+        let mut left = std::mem::take(&mut frame.inputs).into_iter();
+        for part in parts {
+            let outcomes = self.job.split::<T>(part, left.len());
+            for (one, outcome) in left.by_ref().take(outcomes.len()).zip(outcomes) {
+                self.settle(one, outcome);
+            }
+        }
+        let answered = all - left.len();
+        let (error, started) = match end {
+            Ok(()) => {
+                let missing = RemoteError::new("bad_payload", "the worker sent no outcome for it");
+                return left
+                    .for_each(|one| self.settle(one, Err(CallError::Remote(Box::new(missing.clone())))));
+            }
+            Err(failed) => failed,
+        };
+        let failed = started.unwrap_or(all).clamp(answered.max(1), all) - answered;
+        let lost: Vec<One> = left.by_ref().take(failed).collect();
+        let rest: Vec<One> = left.collect();
+        if self.job.idempotent && matches!(error, CallError::WorkerDied { .. }) {
+            self.lose(&frame, lost, started, &error);
+        } else {
+            let last = frame.lost.as_ref().map(|(last, _)| last);
+            let error = explain(last, frame.attempt - 1, error);
+            lost.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
+        }
+        if !rest.is_empty() {
+            // What a dead worker had not started is done by another one.
+            let began = frame.began.filter(|_| frame.attempt > 1);
+            self.frames.push_front(Frame { inputs: rest, attempt: frame.attempt, began, lost: None });
+        }
+    }
+
+    /// Inputs are lost with their worker: they are made again as far as they may be.
+    fn lose(&mut self, frame: &Frame, mut lost: Vec<One>, started: Option<usize>, error: &CallError) {
+        let job = self.job;
+        let killer = if started.is_some() { lost.pop().map(|one| vec![one]) } else { None };
+        for mut inputs in [Some(lost), killer].into_iter().flatten().filter(|inputs| !inputs.is_empty()) {
+            inputs.iter_mut().for_each(|one| job.pool.attempt_lost(&job.command, &mut one.account));
+            let now = Instant::now();
+            let deadline = after(frame.began.unwrap_or(now), job.timeout);
+            match job.pool.decide_retry(frame.attempt, deadline) {
+                Ok(pause) => self.frames.push_back(Frame {
+                    inputs,
+                    attempt: frame.attempt + 1,
+                    began: frame.began,
+                    lost: Some((error.clone(), now + pause)),
+                }),
+                Err(why) => {
+                    let error = error.clone().given_up(frame.attempt, why);
+                    inputs.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
+                }
+            }
+        }
+    }
+}
+
+impl<T> Chunk<'_, T> {
+    fn settle(&mut self, one: One, outcome: Result<T, CallError>) {
+        let fate = outcome.as_ref().err().map_or(Fate::Ok, Fate::of);
+        self.job.pool.settle(&self.job.command, one.account, fate);
+        self.outcomes[one.at] = Some(outcome);
+    }
+}
+
+impl<T> Drop for Chunk<'_, T> {
+    fn drop(&mut self) {
+        for one in self.frames.drain(..).flat_map(|frame| frame.inputs) {
+            self.job.pool.settle(&self.job.command, one.account, Fate::Cancelled);
+        }
+    }
+}
+
+/// `[true, value]` or `[false, error]`.
+struct Entry<T>(Result<T, RemoteError>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entry<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pair<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Pair<T> {
+            type Value = Entry<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("[true, value] or [false, error]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Self::Value, A::Error> {
+                let missing = || serde::de::Error::invalid_length(1, &"two entries");
+                let well = pair.next_element::<bool>()?.ok_or_else(missing)?;
+                Ok(Entry(if well {
+                    Ok(pair.next_element()?.ok_or_else(missing)?)
+                } else {
+                    Err(pair.next_element()?.ok_or_else(missing)?)
+                }))
+            }
+        }
+
+        deserializer.deserialize_seq(Pair(PhantomData))
+    }
+}

@@ -1,0 +1,303 @@
+//! Who comes in, who is made again, and who is counted: what a pool asks its policies about calls.
+//!
+//! A call comes in with an [`Account`], and whoever holds the account says how the call ended. That is the caller's side:
+//! what is known about workers that die is written into the book by the worker's side (`worker/suspects.rs`), whether or
+//! not a caller is still there.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::outcomes::Tally;
+use super::{Command, Fate, Health, Outcomes, Pool, PoolEvent, Shared};
+use crate::call::{CallError, Input};
+use crate::supervision::breaker::{Circuit, OpenUntil, Permit};
+use crate::supervision::jitter::Chance;
+use crate::supervision::quarantine::{QuarantineBook, Refusal};
+use crate::supervision::retry::RetryBudget;
+use crate::supervision::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, Suspect};
+use crate::value::Encoded;
+use crate::worker::Autopsy;
+
+/// What a pool knows about the calls that it let in. Its settings stay as they were when the pool was started.
+#[derive(Debug)]
+pub(super) struct Admission {
+    retry: Retry,
+    budget: RetryBudget,
+    book: Option<QuarantineBook>,
+    /// The pool's own; those of the commands are with the commands.
+    circuit: Option<(Breaker, Circuit)>,
+    tally: Tally,
+}
+
+/// A call that was let in, until it is said how it ended.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Account {
+    /// Of the pool and of the command, if there is a breaker.
+    permits: Option<(Permit, Permit)>,
+}
+
+impl Admission {
+    pub(super) fn new(config: &Pool) -> Self {
+        let now = Instant::now();
+        Self {
+            retry: config.retry,
+            budget: RetryBudget::new(&config.retry, now),
+            book: config.quarantine.map(QuarantineBook::new),
+            circuit: config.breaker.map(|breaker| (breaker, Circuit::new(breaker, now))),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// Letting calls in, and counting how they end.
+impl Shared {
+    /// Whether a call may come in.
+    pub(crate) fn admit(&self, command: &Command, input: &Encoded) -> Result<Account, CallError> {
+        if let Some((fingerprint, autopsies)) = self.refuses(command, input) {
+            return Err(CallError::Quarantined { command: command.name.to_string(), fingerprint, autopsies });
+        }
+        self.admit_by_breaker(command)
+    }
+
+    fn refuses(&self, command: &Command, input: &Encoded) -> Option<Refusal> {
+        let book = self.admission.book.as_ref().filter(|book| !book.is_empty())?;
+        book.refuses(&command.name, input, Instant::now())
+    }
+
+    fn admit_by_breaker(&self, command: &Command) -> Result<Account, CallError> {
+        let Some((breaker, circuit)) = &self.admission.circuit else { return Ok(Account::default()) };
+        let now = Instant::now();
+        let refused = |OpenUntil(until): OpenUntil, command: Option<&Command>| CallError::CircuitOpen {
+            pool: self.name.to_string(),
+            command: command.map(|command| command.name.to_string()),
+            retry_in: until.saturating_duration_since(now),
+        };
+        let of_pool = circuit.admit(now).map_err(|until| refused(until, None))?;
+        if of_pool.is_first_trial() {
+            self.announce(PoolEvent::CircuitHalfOpen { scope: CircuitScope::Pool });
+        }
+        match command.circuit(breaker, now).admit(now) {
+            Ok(of_command) => {
+                if of_command.is_first_trial() {
+                    self.announce(PoolEvent::CircuitHalfOpen { scope: CircuitScope::of(command) });
+                }
+                Ok(Account { permits: Some((of_pool, of_command)) })
+            }
+            Err(until) => {
+                circuit.cancelled(of_pool, now);
+                Err(refused(until, Some(command)))
+            }
+        }
+    }
+
+    /// A call that never came in.
+    pub(crate) fn count_refused(&self, error: &CallError) {
+        self.admission.tally.count(Fate::of(error));
+    }
+
+    /// A call has ended.
+    pub(crate) fn settle(&self, command: &Command, mut account: Account, fate: Fate) {
+        self.admission.tally.count(fate);
+        self.tell_breaker(command, &mut account, fate);
+    }
+
+    /// What the breaker learns from the end of a call, or of one attempt at it.
+    fn tell_breaker(&self, command: &Command, account: &mut Account, fate: Fate) {
+        let Some((of_pool, of_command)) = account.permits.take() else { return };
+        let Some((breaker, circuit)) = &self.admission.circuit else { return };
+        let now = Instant::now();
+        let tell = |circuit: &Circuit, permit: Permit| match fate {
+            Fate::Ok => circuit.succeeded(permit, now),
+            Fate::Failed if !breaker.errors => circuit.succeeded(permit, now),
+            Fate::Failed | Fate::Died | Fate::TimedOut => circuit.failed(permit, now),
+            Fate::QueueTimedOut | Fate::Saturated | Fate::Refused | Fate::Cancelled | Fate::Stopped => {
+                circuit.cancelled(permit, now);
+                None
+            }
+        };
+        let became = [
+            (tell(circuit, of_pool), CircuitScope::Pool),
+            (tell(command.circuit(breaker, now), of_command), CircuitScope::of(command)),
+        ];
+        for (phase, scope) in became {
+            match phase {
+                Some(CircuitPhase::Open) => self.announce(PoolEvent::CircuitOpened { scope }),
+                Some(CircuitPhase::Closed) => self.announce(PoolEvent::CircuitClosed { scope }),
+                Some(CircuitPhase::HalfOpen) | None => {}
+            }
+        }
+    }
+
+    /// Why the pool is degraded, if it is.
+    pub(crate) fn degraded(&self) -> Option<Arc<str>> {
+        match &*self.health.borrow() {
+            Health::Degraded { reason, .. } => Some(Arc::clone(reason)),
+            Health::Starting | Health::Ready(_) | Health::Stopped | Health::Short { .. } => None,
+        }
+    }
+
+    pub(super) fn outcomes(&self) -> Outcomes {
+        self.admission.tally.read()
+    }
+
+    pub(super) fn circuits(&self) -> CircuitTable {
+        let now = Instant::now();
+        let Some((_, pool)) = &self.admission.circuit else { return CircuitTable::default() };
+        let mut rows = vec![(CircuitScope::Pool, pool.snapshot(now))];
+        let of_commands = self.known_commands().into_iter().filter_map(|command| {
+            command.circuit.get().map(|circuit| (CircuitScope::of(&command), circuit.snapshot(now)))
+        });
+        rows.extend(of_commands);
+        CircuitTable(rows)
+    }
+}
+
+/// Making lost calls again.
+impl Shared {
+    /// A call that may be made again is made for the first time.
+    pub(crate) fn deposit_for_retries(&self) {
+        self.admission.budget.deposit();
+    }
+
+    /// One attempt at a call is lost. After which pause the next one may be made: its `attempt`th was lost, and its time ends
+    /// at `deadline`.
+    pub(crate) fn decide_retry(&self, attempt: u32, deadline: Instant) -> Result<Duration, NoRetry> {
+        let now = Instant::now();
+        let remaining = deadline.saturating_duration_since(now);
+        self.admission.budget.decide(&self.admission.retry, attempt, remaining, now, Chance::draw())
+    }
+
+    /// An attempt at a call was lost, and the call is not over yet.
+    pub(crate) fn attempt_lost(&self, command: &Command, account: &mut Account) {
+        self.tell_breaker(command, account, Fate::Died);
+    }
+
+    /// Whether a lost call may come in again: nobody counts it twice.
+    pub(crate) fn admit_again(
+        &self,
+        command: &Command,
+        input: &Encoded,
+        attempt: u32,
+    ) -> Result<Account, NoRetry> {
+        if self.refuses(command, input).is_some() {
+            return Err(NoRetry::Quarantined);
+        }
+        let account = self.admit_by_breaker(command).map_err(|_| NoRetry::CircuitOpen)?;
+        self.admission.tally.count_retry();
+        self.announce(PoolEvent::Retried { command: Arc::clone(&command.name), attempt });
+        Ok(account)
+    }
+}
+
+/// Calls of which workers die.
+impl Shared {
+    /// A worker died that had begun these calls.
+    pub(crate) fn suspect(&self, command: &Command, input: &Encoded, autopsy: &Arc<Autopsy>) {
+        let Some(book) = &self.admission.book else { return };
+        if let Some(deaths) = book.suspect(&command.name, input, autopsy, Instant::now()) {
+            self.announce(PoolEvent::Quarantined { command: Arc::clone(&command.name), deaths });
+        }
+    }
+
+    /// A worker has answered.
+    pub(crate) fn clear(&self, command: &Command, input: &Input) {
+        let inputs = match input {
+            Input::One(input) => std::slice::from_ref(input),
+            Input::Many(inputs) => inputs,
+        };
+        self.clear_each(command, inputs);
+    }
+
+    pub(crate) fn clear_each(&self, command: &Command, inputs: &[Encoded]) {
+        if let Some(book) = self.admission.book.as_ref().filter(|book| !book.is_empty()) {
+            let now = Instant::now();
+            inputs.iter().for_each(|input| book.cleared(&command.name, input, now));
+        }
+    }
+
+    pub(super) fn suspects(&self) -> Vec<Suspect> {
+        self.admission.book.as_ref().map_or_else(Vec::new, |book| book.suspects(Instant::now()))
+    }
+
+    pub(super) fn release_suspect(&self, fingerprint: Fingerprint) -> bool {
+        self.admission.book.as_ref().is_some_and(|book| book.release(fingerprint))
+    }
+}
+
+impl Command {
+    /// Its circuit. A pool without a breaker never asks for it.
+    fn circuit(&self, breaker: &Breaker, now: Instant) -> &Circuit {
+        self.circuit.get_or_init(|| Circuit::new(*breaker, now))
+    }
+}
+
+/// What a circuit is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CircuitScope {
+    /// All calls of the pool.
+    Pool,
+    /// The calls of one command.
+    Command(Arc<str>),
+}
+
+impl CircuitScope {
+    fn of(command: &Command) -> Self {
+        Self::Command(Arc::clone(&command.name))
+    }
+}
+
+impl fmt::Display for CircuitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool => f.write_str("the pool"),
+            Self::Command(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The circuits of a pool at one moment, its own first; shown, it is a table for people. Empty without a breaker.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CircuitTable(pub Vec<(CircuitScope, CircuitState)>);
+
+impl CircuitTable {
+    /// The circuit of one scope.
+    pub fn get(&self, scope: &CircuitScope) -> Option<&CircuitState> {
+        self.0.iter().find(|(known, _)| known == scope).map(|(_, state)| state)
+    }
+}
+
+impl fmt::Display for CircuitTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = Instant::now();
+        let name = |scope: &CircuitScope| scope.to_string();
+        let width = self.0.iter().map(|(scope, _)| name(scope).chars().count()).max().unwrap_or(0).max(7);
+        write!(f, "{:width$}  state      calls  failed  opened  next trial", "circuit")?;
+        for (scope, state) in &self.0 {
+            let phase = match state.state {
+                CircuitPhase::Closed => "closed",
+                CircuitPhase::Open => "open",
+                CircuitPhase::HalfOpen => "half open",
+            };
+            let next = match state.until.map(|until| until.saturating_duration_since(now)) {
+                None => "–".to_owned(),
+                Some(Duration::ZERO) => "now".to_owned(),
+                Some(left) => format!("in {:.1} s", left.as_secs_f64()),
+            };
+            write!(
+                f,
+                "\n{:width$}  {phase:9}  {:5}  {:6}  {:6}  {next}",
+                name(scope),
+                state.calls,
+                state.failures,
+                state.trips,
+            )?;
+        }
+        Ok(())
+    }
+}
