@@ -3,6 +3,7 @@
 //! Owns the file's form. The defaults are those of [`Pool`] and of [`custody::Config`]; nothing is defaulted twice.
 
 mod error;
+mod supervision;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
+use super::supervision::{
+    BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, SupervisionKeys, TaintKeys, WarmUpKeys,
+};
 use super::units::{Size, Time};
 use crate::adapter::python::is_file;
 use crate::{Affinity, CancelGrace, Pool, PythonWorker, custody};
@@ -67,6 +70,27 @@ struct PoolKeys {
     #[serde(default)]
     cancel_grace: CancelKeys,
     max_frame: Option<Size>,
+    min_workers: Option<usize>,
+    max_workers: Option<usize>,
+    grow_after: Option<Time>,
+    adaptive_concurrency: Option<(usize, usize)>,
+    max_requests: Option<u64>,
+    ttl: Option<Time>,
+    idle_ttl: Option<Time>,
+    max_rss: Option<Size>,
+    recycle_jitter: Option<f64>,
+    replace_at_once: Option<NonZeroUsize>,
+    lazy: Option<bool>,
+    debug: Option<bool>,
+    #[serde(default)]
+    warm_up: Vec<WarmUpKeys>,
+    devices: Option<Vec<String>>,
+    restarts: Option<RestartKeys>,
+    retry: Option<RetryKeys>,
+    quarantine: Option<QuarantineKeys>,
+    breaker: Option<BreakerKeys>,
+    taint: Option<TaintKeys>,
+    stuck: Option<StuckKeys>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -130,6 +154,34 @@ impl TryFrom<PoolKeys> for PoolTable {
             (Some(worker), None, _) => Launch::Python(worker),
             (None, Some(argv), _) => Launch::Command(argv),
         };
+        match (keys.workers, keys.min_workers, keys.max_workers) {
+            (Some(_), _, Some(_)) => {
+                return Err(
+                    "it has both `workers` and `max_workers`: keep `workers` for a fixed number, or \
+                            `min_workers` and `max_workers` for one that follows the load",
+                );
+            }
+            (_, Some(_), None) => return Err("`min_workers` needs a `max_workers`"),
+            (_, Some(fewest), Some(most)) if fewest > most => {
+                return Err("its `min_workers` is larger than its `max_workers`");
+            }
+            (_, _, Some(0)) => return Err("its `max_workers` is 0: at least one worker must be allowed"),
+            (_, _, None) if keys.grow_after.is_some() => {
+                return Err("`grow_after` is for a pool whose size follows the load: add `max_workers`");
+            }
+            _ => {}
+        }
+        match keys.adaptive_concurrency {
+            Some(_) if keys.concurrency.is_some() => {
+                return Err("it has both `concurrency` and `adaptive_concurrency`: keep one");
+            }
+            Some((fewest, most)) if fewest == 0 || fewest > most => {
+                return Err(
+                    "`adaptive_concurrency` is [fewest, most], with at least 1 and no fewer than fewest",
+                );
+            }
+            _ => {}
+        }
         Ok(Self { launch, keys })
     }
 }
@@ -188,7 +240,30 @@ impl PoolKeys {
         let pool = set(pool, self.affinity, Pool::affinity);
         let pool = set(pool, self.session_ttl.map(|it| it.0), Pool::session_ttl);
         let pool = set(pool, self.max_sessions, Pool::max_sessions);
-        set(pool, self.max_frame.map(|it| it.0), Pool::max_frame)
+        let pool = set(pool, self.max_frame.map(|it| it.0), Pool::max_frame);
+        let supervision = SupervisionKeys {
+            min_workers: self.min_workers,
+            max_workers: self.max_workers,
+            grow_after: self.grow_after,
+            adaptive_concurrency: self.adaptive_concurrency,
+            max_requests: self.max_requests,
+            ttl: self.ttl,
+            idle_ttl: self.idle_ttl,
+            max_rss: self.max_rss,
+            recycle_jitter: self.recycle_jitter,
+            replace_at_once: self.replace_at_once.map(NonZeroUsize::get),
+            lazy: self.lazy,
+            debug: self.debug,
+            warm_up: self.warm_up,
+            devices: self.devices,
+            restarts: self.restarts,
+            retry: self.retry,
+            quarantine: self.quarantine,
+            breaker: self.breaker,
+            taint: self.taint,
+            stuck: self.stuck,
+        };
+        supervision.apply(pool)
     }
 }
 

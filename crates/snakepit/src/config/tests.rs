@@ -14,9 +14,14 @@ fn refusal(text: &str) -> String {
 fn settings(pool: &Pool) -> String {
     let Pool { workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout, .. } = pool;
     let Pool { start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, .. } = pool;
+    let Pool { sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices, .. } =
+        pool;
+    let Pool { restarts, retry, quarantine, breaker, taint, stuck, .. } = pool;
     format!(
         "{:?}",
         (
+            (sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices),
+            (restarts, retry, quarantine, breaker, taint, stuck),
             (workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout),
             (start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, pool.max_frame),
         )
@@ -138,4 +143,74 @@ fn sizes_and_durations_carry_their_units() {
     let config = parse(text).expect("a pool");
     assert_eq!(config.pools()[0].max_frame, 64 << 10);
     assert_eq!(config.pools()[0].call_timeout, std::time::Duration::from_secs(90));
+}
+
+#[test]
+fn every_supervision_key_is_heard() {
+    let text = r#"
+        [pool.a]
+        worker = "worker.py"
+        min_workers = 2
+        max_workers = 7
+        grow_after = "10ms"
+        idle_ttl = "5s"
+        adaptive_concurrency = [2, 9]
+        max_requests = 100
+        ttl = "1h"
+        max_rss = "1GiB"
+        recycle_jitter = 0.5
+        replace_at_once = 3
+        lazy = true
+        warm_up = [{ command = "load", args = { model = "small" } }, { command = "again" }]
+        devices = ["cuda:0", "cuda:1"]
+        restarts = { failures = 9 }
+        retry = { attempts = 5 }
+        quarantine = { enabled = false }
+        breaker = { failures = 3 }
+        taint = { patterns = ["wedged"] }
+        stuck = { after = "5s", then = "replace" }
+    "#;
+    let config = parse(text).expect("a configuration");
+    let pool = config.pool("a").expect("its pool");
+    assert_eq!(
+        pool.sizing,
+        Some(
+            crate::Sizing::between(2, 7)
+                .grow_after(std::time::Duration::from_millis(10))
+                .idle_ttl(std::time::Duration::from_secs(5))
+        )
+    );
+    let recycling = crate::Recycling::default()
+        .max_requests(100)
+        .ttl(std::time::Duration::from_hours(1))
+        .max_rss(1 << 30)
+        .jitter(0.5);
+    assert_eq!(pool.recycling, recycling);
+    assert_eq!((pool.fewest_at_a_time, pool.concurrency, pool.replace_at_once), (Some(2), 9, 3));
+    assert_eq!((pool.lazy, pool.debug, pool.warm_up.len(), pool.devices.len()), (true, false, 2, 2));
+    assert_eq!(pool.restarts, crate::Restarts::default().failures(9));
+    assert!(pool.quarantine.is_none() && pool.breaker.is_some());
+    assert_eq!(pool.taint, crate::Taint::default().pattern("wedged"));
+    let stuck =
+        crate::Stuck::default().after(std::time::Duration::from_secs(5)).then(crate::WhenStuck::Replace);
+    assert_eq!(pool.stuck, stuck);
+}
+
+#[test]
+fn supervision_keys_that_do_not_fit_together_are_refused() {
+    let cases = [
+        ("workers = 2\nmax_workers = 4", "both `workers` and `max_workers`"),
+        ("min_workers = 2", "needs a `max_workers`"),
+        ("min_workers = 5\nmax_workers = 4", "larger than"),
+        ("max_workers = 0", "at least one"),
+        ("grow_after = \"1s\"", "add `max_workers`"),
+        ("concurrency = 2\nadaptive_concurrency = [1, 4]", "keep one"),
+        ("adaptive_concurrency = [4, 1]", "[fewest, most]"),
+        ("stuck = { then = \"kill\" }", "report"),
+        ("restarts = { often = 1 }", "often"),
+    ];
+    for (keys, said) in cases {
+        let told = refusal(&format!("[pool.a]\nworker = \"worker.py\"\n{keys}\n"));
+        assert!(told.contains(said), "{told}");
+    }
 }
