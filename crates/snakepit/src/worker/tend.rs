@@ -122,9 +122,10 @@ async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) 
 async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
     // One that we end has not told by itself where it is.
     let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
-    let stack = match by_us {
-        true => tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()).await.ok().flatten(),
-        false => None,
+    let stack = if by_us {
+        tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()).await.ok().flatten()
+    } else {
+        None
     };
     // A socket that breaks is most often the first sign of a death.
     let ended = match berth.handle.process() {
