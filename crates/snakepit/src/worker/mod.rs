@@ -26,6 +26,8 @@ pub use output::OutputLine;
 pub(crate) use tend::{Ending, process_ended, tend};
 pub(crate) use vitals::OomTeller;
 pub use vitals::Verdict;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
