@@ -23,6 +23,8 @@ mod supervision;
 mod tool;
 mod transport;
 pub mod value;
+#[cfg(all(test, target_os = "linux"))]
+mod watching;
 mod worker;
 
 pub use snakepit_custody as custody;

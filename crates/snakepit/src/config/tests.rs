@@ -67,15 +67,18 @@ fn is_setting(line: &str) -> bool {
 
 #[test]
 fn what_the_reference_leaves_out_can_be_said() {
-    // `worker` and `command` exclude each other, and so do `command` and `interpreter`.
-    for leave_out in [&["command"][..], &["worker", "adapter", "interpreter"]] {
+    // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
+    const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
+    let fixed = ["worker", "adapter", "interpreter"].into_iter().chain(LOAD).collect::<Vec<_>>();
+    for leave_out in [vec!["command", "workers", "concurrency"], fixed] {
         let kept = |line: &&str| {
             !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
         };
         let said = |line| if is_setting(line) { line.trim_start_matches('#') } else { line };
         let text: Vec<&str> = Config::REFERENCE.lines().filter(kept).map(said).collect();
         let config = parse(&text.join("\n")).expect("every key");
-        assert_eq!(config.pools()[0].workers, 4);
+        let pool = &config.pools()[0];
+        assert!(pool.workers == 4 || pool.sizing.is_some_and(|sizing| sizing.max_workers == 8));
         assert_eq!(config.custody().state_dir.as_deref(), Some(Path::new("/conf/state")));
     }
 }

@@ -3,9 +3,6 @@
 //! It is asked to beat only while a call has been at work for a while, and not again before it has answered: a worker with short
 //! calls is never asked, and never is there more than one question in the pipe.
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests;
-
 use std::time::Duration;
 
 use tokio::time::Instant;

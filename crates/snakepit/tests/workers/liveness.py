@@ -1,4 +1,4 @@
-"""Commands that wait, compute or hang, in Python and in C; each says in a file that it has begun."""
+"""Commands that wait, compute or hang, in Python and in C; each tells the host that it has begun."""
 
 import ctypes
 import os
@@ -7,9 +7,8 @@ import time
 import snakepit
 
 
-def begun(mark):
-    with open(mark, "w"):
-        pass
+def begun():
+    snakepit.context().host.call("begun")
 
 
 @snakepit.command
@@ -18,35 +17,35 @@ def echo(value):
 
 
 @snakepit.command
-def sleep(mark, seconds: float):
-    begun(mark)
+def sleep(seconds: float):
+    begun()
     time.sleep(seconds)
 
 
 @snakepit.command
-def spin(mark, seconds: float):
-    begun(mark)
+def spin(seconds: float):
+    begun()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
 
 
 @snakepit.command
-def hold_the_gil(mark, seconds: float):
+def hold_the_gil(seconds: float):
     """In C, without CPU."""
-    begun(mark)
+    begun()
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
 @snakepit.command
-def hang_in_c(mark, seconds: float):
+def hang_in_c(seconds: float):
     """In C, without CPU, and for ever: unlike a sleep, a read goes on after a signal."""
-    begun(mark)
+    begun()
     ctypes.PyDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)
 
 
 @snakepit.command
-def big_power(mark, seconds: float):
+def big_power(seconds: float):
     """In C, with CPU: one power that takes about so long."""
     began = time.monotonic()
     bits = 1 << 21
@@ -55,5 +54,5 @@ def big_power(mark, seconds: float):
     took = time.monotonic() - began
     while took < seconds:
         bits, took = bits * 2, took * 3
-    begun(mark)
+    begun()
     return (3**bits).bit_length()

@@ -1,18 +1,18 @@
-//! Watches over real workers, driven look by look.
+//! Tests: watches over real workers, driven look by look. Here, because `worker/` knows no adapter.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval};
 
-use super::Watch;
 use crate::adapter::Reason;
 use crate::custody::Config;
 use crate::supervision::liveness::Liveness;
-use crate::worker::{Berth, Order, Verdict};
+use crate::worker::{Berth, Order, Verdict, Watch};
 use crate::{CallError, CallId, Mock, Pool, PythonWorker, Snakepit, Value, args};
 
 /// Far above what a busy machine needs.
@@ -25,7 +25,10 @@ struct Scene {
     pit: Snakepit,
     berth: Arc<Berth>,
     watch: Watch,
-    home: TempDir,
+    /// Hears from the worker's code that it has begun.
+    begun: mpsc::UnboundedReceiver<()>,
+    rounds: Interval,
+    _home: TempDir,
 }
 
 impl Scene {
@@ -37,28 +40,29 @@ impl Scene {
     async fn of(pool: Pool) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
-        let pit = Snakepit::builder().pool(pool).custody(custody).start().await.expect("an engine");
+        let (tell, begun) = mpsc::unbounded_channel();
+        let tool = move |(): (), _| std::future::ready(tell.send(()));
+        let builder = Snakepit::builder().pool(pool).tool("begun", tool).custody(custody);
+        let pit = builder.start().await.expect("an engine");
         let shared = Arc::clone(&pit.pools()[0].shared);
         let berth = Arc::clone(shared.scheduler().berths().next().expect("a worker"));
-        Self { pit, berth, watch: Watch::default(), home }
+        let rounds = tokio::time::interval(ROUND);
+        Self { pit, berth, watch: Watch::default(), begun, rounds, _home: home }
     }
 
     /// Begins a call, and waits until the worker says that it is under way.
     async fn begin(&mut self, command: &str, seconds: f64) -> JoinHandle<Result<Value, CallError>> {
-        let mark = self.home.path().join(format!("{command}-has-begun"));
-        let arguments = args! { mark: mark.to_string_lossy(), seconds: seconds };
-        let call = tokio::spawn(self.pit.call::<Value>(command, arguments).into_future());
-        let deadline = Instant::now() + PATIENCE;
-        while !mark.exists() {
-            assert!(Instant::now() < deadline, "{command} never began");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let call = tokio::spawn(self.pit.call::<Value>(command, args! { seconds: seconds }).into_future());
+        let begun = tokio::time::timeout(PATIENCE, self.begun.recv()).await;
+        assert_eq!(begun.ok().flatten(), Some(()), "{command} never began");
         call
     }
 
     /// One round of the crew.
     async fn look(&mut self) -> Liveness {
-        tokio::time::sleep(ROUND).await;
+        // A whole round from now on, however long the last thing took.
+        self.rounds.reset();
+        self.rounds.tick().await;
         self.watch.look(&self.berth).await.0
     }
 
