@@ -32,6 +32,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     assert!(matches!(refused, Err(CallError::Quarantined { .. })), "{refused:?}");
     let too_long = pit.call::<Value>("echo", args! { value: "x".repeat(2 << 20) }).await;
     assert!(matches!(too_long, Err(CallError::Arguments { .. })), "{too_long:?}");
+    soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     let late = soon("late", pit.call::<Value>("sleep", args! { seconds: 0.5 }).timeout(short)).await;
     assert!(matches!(late, Err(CallError::Timeout { .. })), "{late:?}");
 
@@ -105,39 +106,30 @@ async fn the_errors_of_a_degraded_pool_say_so() {
     let few = Restarts::default()
         .failures(2)
         .first_pause(Duration::from_millis(1))
-        .longest_pause(Duration::from_millis(20));
-    let pit = Pit::start(worker("hostile.py").workers(1).restarts(few).quarantine(None).queue_limit(0)).await;
-    let pool = pit.pools()[0].clone();
-    let mut events = pool.events();
-    let die = || soon("a death", pit.call::<Value>("end", args! { how: "os._exit" }));
-    let mut degraded = tokio::spawn(async move {
-        heard(&mut events, |event| match event {
-            PoolEvent::Degraded { reason } => Some(reason),
-            _ => None,
-        })
-        .await
-    });
-    // Nobody is free while the next worker starts.
+        .longest_pause(Duration::from_mins(10));
+    let pool = worker("hostile.py").workers(6).restarts(few).quarantine(None).queue_limit(0);
+    let pit = Pit::start(pool).await;
+    let mut events = pit.pools()[0].events();
+    let mut degraded_deaths = 0;
+    // Those that are there die one after the other, and no more are started for a while.
     let saturated = loop {
-        match die().await.expect_err("it does not answer") {
-            CallError::Saturated { degraded: Some(why), depth, pool } => {
-                break CallError::Saturated { degraded: Some(why), depth, pool };
+        let call = pit.call::<Value>("end", args! { how: "os._exit" });
+        match soon("a death", call).await.expect_err("it does not answer") {
+            error @ CallError::WorkerDied { .. } => {
+                let CallError::WorkerDied { degraded, .. } = &error else { continue };
+                let says_so = error.to_string().contains("the pool is degraded");
+                assert_eq!(says_so, degraded.is_some(), "{error}");
+                degraded_deaths += usize::from(says_so);
+                // So that the next one finds what follows from this one.
+                heard(&mut events, |event| matches!(event, PoolEvent::WorkerDied { .. }).then_some(())).await;
             }
-            CallError::Saturated { .. } => tokio::task::yield_now().await,
-            error => assert!(error.autopsy().is_some(), "{error}"),
-        }
-    };
-    let reason = soon("degraded", &mut degraded).await.expect("no panic");
-    let text = saturated.to_string();
-    let first = reason.lines().next().expect("a line");
-    assert!(text.contains("degraded") && first.contains("status 5"), "{text}, {reason}");
-    assert!(text.contains("status 5"), "{text}");
-    let died = loop {
-        match die().await.expect_err("it does not answer") {
-            CallError::Saturated { .. } => tokio::task::yield_now().await,
             error => break error,
         }
     };
-    assert!(died.to_string().contains("the pool is degraded"), "{died}");
+    assert!(degraded_deaths > 0, "some serve on while it is degraded");
+    let CallError::Saturated { degraded: Some(why), .. } = &saturated else { panic!("{saturated}") };
+    assert!(why.contains("status 5"), "{why}");
+    let text = saturated.to_string();
+    assert!(text.contains("the pool is degraded") && text.contains("status 5"), "{text}");
     pit.end().await;
 }
