@@ -170,7 +170,7 @@ async fn what_python_can_catch_fails_the_call_and_not_the_worker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_death_fails_no_other_workers_call() {
-    let pit = Pit::start(worker("hostile.py").workers(3)).await;
+    let pit = Pit::start(worker("hostile.py").workers(3).quarantine(None)).await;
     let sleeper = || tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 1.0 }).into_future());
     let (first, second) = (sleeper(), sleeper());
     for _ in 0..5 {

@@ -229,7 +229,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         } else {
             let last = frame.lost.as_ref().map(|(last, _)| last);
             let error = explain(last, frame.attempt - 1, error);
-            lost.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
+            for one in lost {
+                self.settle(one, Err(error.clone()));
+            }
         }
         if !rest.is_empty() {
             // What a dead worker had not started is done by another one.
@@ -243,7 +245,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let job = self.job;
         let killer = if started.is_some() { lost.pop().map(|one| vec![one]) } else { None };
         for mut inputs in [Some(lost), killer].into_iter().flatten().filter(|inputs| !inputs.is_empty()) {
-            inputs.iter_mut().for_each(|one| job.pool.attempt_lost(&job.command, &mut one.account));
+            for one in &mut inputs {
+                job.pool.attempt_lost(&job.command, &mut one.account);
+            }
             let now = Instant::now();
             let deadline = after(frame.began.unwrap_or(now), job.timeout);
             match job.pool.decide_retry(frame.attempt, deadline) {
@@ -255,7 +259,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 }),
                 Err(why) => {
                     let error = error.clone().given_up(frame.attempt, why);
-                    inputs.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
+                    for one in inputs {
+                        self.settle(one, Err(error.clone()));
+                    }
                 }
             }
         }

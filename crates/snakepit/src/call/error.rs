@@ -1,6 +1,6 @@
 //! Why a call failed, in words that name the thing, the place and the way out.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,8 +217,11 @@ fn shown_scope(command: Option<&str>) -> String {
 }
 
 fn listed(autopsies: &[Arc<Autopsy>]) -> String {
-    let numbered = autopsies.iter().zip(1..);
-    numbered.map(|(autopsy, number)| format!("\n{number}. {autopsy}")).collect()
+    let mut list = String::new();
+    for (autopsy, number) in autopsies.iter().zip(1..) {
+        let _ = write!(list, "\n{number}. {autopsy}");
+    }
+    list
 }
 
 fn shown_stack(stack: Option<&str>) -> String {

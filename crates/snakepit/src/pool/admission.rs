@@ -215,7 +215,9 @@ impl Shared {
     pub(crate) fn clear_each(&self, command: &Command, inputs: &[Encoded]) {
         if let Some(book) = self.admission.book.as_ref().filter(|book| !book.is_empty()) {
             let now = Instant::now();
-            inputs.iter().for_each(|input| book.cleared(&command.name, input, now));
+            for input in inputs {
+                book.cleared(&command.name, input, now);
+            }
         }
     }
 
