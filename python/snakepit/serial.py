@@ -14,7 +14,8 @@ from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
 from .frames import MORE, pack_header, unpack_header, word_of
 from .postman import Postman
-from .serial_wait import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Waits, results_message
+from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Results, results_message
+from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
 TYPE_CHECKING = False
@@ -342,6 +343,9 @@ class Serial(Runner):
         encode, slate, stages = self.codec.encode, self.slate, self.stages
         until = None if left is None else self.arrived + left / 1000
         command: "Optional[Command]" = None
+        if type(name) is str and name in self.commands and self.commands[name].batch:
+            self.serve_lists(call, self.commands[name], many, until)
+            return
         started = 0
         for args in many:
             started += 1
@@ -368,6 +372,32 @@ class Serial(Runner):
                 room = limit - len(entry)
             entries.append(entry)
         self.connection.post(_RESULTS, call, results_message(entries))
+        self.over(call)
+
+    def serve_lists(self, call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:
+        """A CALLS of a batch command: its function gets lists."""
+        from .batches import Lists
+
+        lists = Lists(command, many)
+        while lists.next():
+            if self.stages.get(call):
+                lists.refused(Cancelled("cancelled before it was started"))
+                continue
+            if until is not None and until <= monotonic():
+                lists.refused(self.life.too_late())
+                continue
+            try:
+                self.slate[1] = lists.started
+                self.call = call
+                values = lists.invoke()
+                self.call = 0
+            except BaseException as error:
+                self.call = 0
+                lists.raised(error)
+            else:
+                lists.answered(values)
+        word, encoded = Results(self, call).of(lists.outcomes)
+        self.connection.post(word, call, encoded)
         self.over(call)
 
     def plain_command(self, name: "Any") -> "Command":

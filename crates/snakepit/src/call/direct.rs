@@ -34,6 +34,7 @@ pub(crate) async fn ask(
         key: QueueKey::new(0, id.0),
         slot: None,
         returns: 0,
+        batch: None,
     };
     Arc::clone(handle).execute(call);
     let gone = async {

@@ -12,12 +12,14 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::batch::no_outcome;
 use super::builder::{Options, common_options};
+use super::entry::Entry;
 use super::waiting::{Plan, Waiting};
-use super::{CallError, Extras, Input, RemoteError};
+use super::{CallError, Extras, Input};
 use crate::pool::{self, Command};
 use crate::value::{Encoded, Value, ValueError};
 
@@ -267,12 +269,7 @@ impl Job {
             };
             good.drain(..done);
         }
-        let missing = || {
-            Err(CallError::Remote(Box::new(RemoteError::new(
-                "bad_payload",
-                "the worker sent no outcome for it",
-            ))))
-        };
+        let missing = || Err(CallError::Remote(Box::new(no_outcome())));
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
     }
 
@@ -338,34 +335,5 @@ impl Job {
                 (0..expected).map(|_| Err(wrong(source.clone()))).collect()
             }
         }
-    }
-}
-
-/// `[true, value]` or `[false, error]`.
-struct Entry<T>(Result<T, RemoteError>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entry<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pair<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Pair<T> {
-            type Value = Entry<T>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("[true, value] or [false, error]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Self::Value, A::Error> {
-                let missing = || serde::de::Error::invalid_length(1, &"two entries");
-                let well = pair.next_element::<bool>()?.ok_or_else(missing)?;
-                Ok(Entry(if well {
-                    Ok(pair.next_element()?.ok_or_else(missing)?)
-                } else {
-                    Err(pair.next_element()?.ok_or_else(missing)?)
-                }))
-            }
-        }
-
-        deserializer.deserialize_seq(Pair(PhantomData))
     }
 }

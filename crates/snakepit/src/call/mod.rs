@@ -4,9 +4,11 @@
 //! [`ticket`], which both sides share. Whoever drops a call without an answer has thereby answered: the caller is told
 //! that its worker is lost, and why. Knows nothing of protocols.
 
+pub(crate) mod batch;
 mod builder;
 mod chain;
 pub(crate) mod direct;
+mod entry;
 mod error;
 mod map;
 mod stream;
@@ -29,6 +31,7 @@ pub use stream::{CallStream, StreamBuilder};
 
 use crate::pool::{Command, QueueKey, Slot};
 use crate::value::Encoded;
+use batch::Batch;
 use ticket::{End, Progress, Ticket};
 
 /// How often a call may come back from workers that ended before they started it.
@@ -89,6 +92,8 @@ pub struct Call {
     pub(crate) slot: Option<Slot>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
+    /// The calls that travel with it, if it is a batch.
+    pub(crate) batch: Option<Box<Batch>>,
 }
 
 impl fmt::Debug for Call {
@@ -152,7 +157,11 @@ impl Call {
 
     /// Tells how far the call is.
     pub fn progress(&self, fraction: Option<f64>, text: Option<String>) {
-        self.ticket.progress(Progress { fraction, text });
+        let progress = Progress { fraction, text };
+        if let Some(batch) = &self.batch {
+            batch.tell(&progress);
+        }
+        self.ticket.progress(progress);
     }
 
     /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
@@ -166,11 +175,7 @@ impl Call {
 
     /// As [`Call::finish`], and says how long the worker took, so that the pool learns which commands are short.
     pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
-        let items = match &self.input {
-            Input::One(_) => 1,
-            Input::Many(inputs) => inputs.len().max(1) as u32,
-        };
-        self.command.estimate.learn(service / items);
+        self.command.estimate.learn(service / self.command.runs(&self.input));
         self.finish(outcome);
     }
 
@@ -182,17 +187,29 @@ impl Call {
     fn end(mut self, end: End) {
         // First: whoever has the answer may call again at once, and finds the place free.
         drop(self.slot.take());
-        self.ticket.end(end);
+        match self.batch.take() {
+            None => self.ticket.end(end),
+            Some(batch) => batch.end(&self.ticket, end),
+        }
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
     ///
     /// One that comes back again and again is most likely why its workers end: then it fails with the last one.
     pub fn give_back(mut self) {
+        if let Some(batch) = self.batch.take_if(|batch| batch.has_members())
+            && let Some(slot) = self.slot.take()
+        {
+            let berth = Arc::clone(slot.berth());
+            drop(slot);
+            batch.give_back(&self.ticket, &berth);
+            return;
+        }
         if self.returns == MAX_RETURNS {
             return;
         }
         self.returns += 1;
+        drop(self.batch.take());
         if let Some(slot) = self.slot.take() {
             let pool = Arc::clone(&slot.berth().pool);
             drop(slot);
@@ -212,13 +229,18 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        match self.slot.take() {
-            Some(slot) => {
-                self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: None });
-                drop(slot);
-            }
+        let slot = self.slot.take();
+        let end = match &slot {
+            Some(slot) => End::Lost { berth: Arc::clone(slot.berth()), started: None },
             // Dropped out of a queue whose pool is gone.
-            None => self.ticket.end(End::Failed(CallError::Stopped)),
+            None => End::Failed(CallError::Stopped),
+        };
+        match self.batch.take() {
+            None => self.ticket.end(end),
+            Some(batch) => {
+                drop(slot);
+                batch.end(&self.ticket, end);
+            }
         }
     }
 }

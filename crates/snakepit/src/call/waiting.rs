@@ -112,6 +112,7 @@ impl Waiting {
             key,
             slot: None,
             returns: 0,
+            batch: None,
         };
         submit(&pool, call)?;
         Ok(Self {
@@ -226,7 +227,7 @@ impl Waiting {
                         drop(call);
                         return Poll::Ready(Err(Late::Queued(self.queue_error())));
                     }
-                    Whereabouts::With(_) | Whereabouts::Nowhere => {
+                    Whereabouts::With(_) | Whereabouts::Aboard(_) | Whereabouts::Nowhere => {
                         self.phase = Phase::Running;
                         timer.as_mut().reset(after(self.began, self.timeout));
                     }

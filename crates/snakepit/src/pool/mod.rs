@@ -3,11 +3,15 @@
 //! Owns who serves which call ([`scheduler`]), which calls belong together ([`session`]) and how many workers there are
 //! ([`crew`]). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
+mod batch;
+mod command;
 mod config;
 mod crew;
 mod estimate;
 mod event;
+mod gathering;
 mod handing;
+mod placing;
 mod queue_key;
 mod reference;
 mod scheduler;
@@ -21,40 +25,27 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
+pub(crate) use command::Command;
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
 pub use event::{PoolEvent, PoolEvents};
+pub(crate) use gathering::Otherwise;
+pub(crate) use placing::{Placed, Whereabouts, Wish};
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
 
 use crate::adapter::{Introduction, Reason};
-use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{Berth, Order};
-use estimate::Estimate;
 use handing::Handing;
-pub(crate) use scheduler::Wish;
-use scheduler::{Load, Placed, Scheduler};
+use scheduler::{Load, Scheduler};
 use session::{Sessions, Visit};
-
-/// A command as a pool knows it.
-#[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) name: Arc<str>,
-    pub(crate) estimate: Estimate,
-}
-
-impl Command {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), estimate: Estimate::default() }
-    }
-}
 
 /// The pools of an engine; the first is the one that calls go to unless they say otherwise.
 pub(crate) struct Directory(Vec<Arc<Shared>>);
@@ -180,8 +171,13 @@ impl Shared {
     pub(crate) fn learn(&self, introduction: &Introduction) {
         self.takes_many.store(introduction.takes_many, Ordering::Relaxed);
         let mut known = self.commands.write().unwrap_or_else(PoisonError::into_inner);
+        // Where each call gets a worker of its own, nothing travels together.
+        let gathers = introduction.takes_many && !self.config().debug;
         for name in &introduction.commands {
-            known.entry(name.as_str().into()).or_insert_with(|| Arc::new(Command::new(name)));
+            let number = known.len();
+            let new = || Arc::new(Command::numbered(name, number));
+            let command = known.entry(name.as_str().into()).or_insert_with(new);
+            command.set_batching(introduction.batches.get(name).copied().filter(|_| gathers));
         }
     }
 
@@ -200,6 +196,7 @@ impl Shared {
     /// Gives a call to a worker, or puts it into the queue.
     pub(crate) fn submit(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
         let wish = match call.extras.as_deref_mut() {
+            None if call.command.gathers() && matches!(call.input, Input::One(_)) => return self.gather(call, limit),
             Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
             _ => Wish::Any,
         };
@@ -354,6 +351,9 @@ impl Shared {
             return;
         }
         berth.calls.fetch_add(1, Ordering::Relaxed);
+        if call.batch.is_some() {
+            berth.calls_aboard.fetch_add(u64::from(call.callers() - 1), Ordering::Relaxed);
+        }
         if berth.serves_one {
             berth.pool.retire(berth.post);
             berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));
@@ -465,29 +465,7 @@ impl Call {
     pub(crate) fn nanos(&self) -> u32 {
         // A stream takes as long as its reader does.
         let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
-        match &self.input {
-            Input::One(_) => each,
-            Input::Many(inputs) => each.saturating_mul(inputs.len() as u32),
-        }
-    }
-}
-
-impl Shared {
-    /// Where a caller's call is, for whoever wants to reach it.
-    pub(crate) fn withdraw_or_locate(&self, ticket: &crate::call::ticket::Ticket) -> Whereabouts {
-        loop {
-            match ticket.place() {
-                None => return Whereabouts::Nowhere,
-                Some(Place::With(berth)) => return Whereabouts::With(berth),
-                Some(Place::Queued(key)) => match self.withdraw(key) {
-                    Some(call) => return Whereabouts::Withdrawn(call),
-                    None if ticket.has_ended() => return Whereabouts::Nowhere,
-                    // It was on its way to a worker between the two looks; its place is set under the lock that
-                    // withdraw has taken, so the next look sees it.
-                    None => {}
-                },
-            }
-        }
+        each.saturating_mul(self.command.runs(&self.input))
     }
 }
 
@@ -497,13 +475,6 @@ pub(crate) enum Limit {
     Holds,
     /// The caller bounds itself.
     Waived,
-}
-
-/// Where a call was found.
-pub(crate) enum Whereabouts {
-    Withdrawn(Call),
-    With(Arc<Berth>),
-    Nowhere,
 }
 
 /// The longest that the error of a dead worker's call waits to learn how it died.

@@ -167,7 +167,7 @@ impl PoolRef {
         let worker = |berth: &Arc<crate::worker::Berth>| WorkerStatus {
             id: berth.id.to_string(),
             pid: berth.handle.process().map(custody::Worker::pid),
-            calls: berth.calls.load(Ordering::Relaxed),
+            calls: berth.calls_so_far(),
             age: berth.ready_at.elapsed(),
             language: berth.handle.introduction().language.clone(),
             slot: berth.slot,

@@ -15,39 +15,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::batch::Gatherer;
 use super::estimate::{MAX_HELD, may_wait_at_worker};
-use super::{Limit, QueueKey};
+use super::{Limit, Placed, QueueKey, Wish};
 use crate::call::ticket::Place;
 use crate::call::{Call, CallId};
 use crate::worker::Berth;
-
-/// Which worker a call may go to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wish {
-    Any,
-    /// This one if it has a free place, else any.
-    Rather(usize),
-    /// This one, waiting for it if need be.
-    Only(usize),
-    /// This one, now or not at all.
-    OnlyNow(usize),
-}
-
-/// What became of a call that was offered.
-#[derive(Debug)]
-pub(crate) enum Placed {
-    Now(Call),
-    Queued,
-    Saturated(Call, usize),
-    Busy(Call),
-    Closed(Call),
-}
 
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) post: usize,
     nanos: u32,
+    /// How many callers wait for it.
+    callers: u32,
     kind: Kind,
 }
 
@@ -73,6 +54,8 @@ struct Post {
     places: usize,
     /// Calls that it holds, those not counted that wait for a tool and have lent their place to a nested call.
     held: usize,
+    /// How many callers wait for these.
+    callers: usize,
     /// How much work that is, as far as it is known.
     nanos: u64,
     /// Calls of it that wait for tools of the host, and for how many.
@@ -89,8 +72,10 @@ struct Post {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    limit: usize,
-    queue: BTreeMap<QueueKey, Call>,
+    pub(super) limit: usize,
+    pub(super) queue: BTreeMap<QueueKey, Call>,
+    /// Calls of batch commands that wait for one another; their vans are in the queue.
+    pub(super) gatherer: Gatherer,
     bound: usize,
     posts: Vec<Option<Post>>,
     vacant: Vec<usize>,
@@ -114,6 +99,7 @@ impl Scheduler {
         Self {
             limit,
             queue: BTreeMap::new(),
+            gatherer: Gatherer::default(),
             bound: 0,
             posts: Vec::new(),
             vacant: Vec::new(),
@@ -130,12 +116,12 @@ impl Scheduler {
 
     /// How many calls wait.
     pub(crate) fn depth(&self) -> usize {
-        self.queue.len() + self.bound
+        self.queue.len() - self.gatherer.vans + self.gatherer.waiting + self.bound
     }
 
     /// How many calls are with workers.
     pub(crate) fn held(&self) -> usize {
-        self.posts.iter().flatten().map(|post| post.held + post.guests.len()).sum()
+        self.posts.iter().flatten().map(|post| post.callers + post.guests.len()).sum()
     }
 
     pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
@@ -144,6 +130,10 @@ impl Scheduler {
 
     pub(crate) fn held_by(&self, post: usize) -> usize {
         self.post(post).map_or(0, |post| post.held + post.guests.len())
+    }
+
+    pub(super) fn berth(&self, post: usize) -> Option<Arc<Berth>> {
+        self.post(post).map(|post| Arc::clone(&post.berth))
     }
 
     fn post(&self, index: usize) -> Option<&Post> {
@@ -176,6 +166,7 @@ impl Scheduler {
             places: berth.concurrency,
             berth,
             held: 0,
+            callers: 0,
             nanos: 0,
             asking: Vec::new(),
             guests: Vec::new(),
@@ -264,7 +255,8 @@ impl Scheduler {
 
     /// Takes a call out of the queue.
     pub(crate) fn withdraw(&mut self, key: QueueKey) -> Option<Call> {
-        if let Some(call) = self.queue.remove(&key) {
+        // In this order: a van stands in the queue where the first of its calls would stand.
+        if let Some(call) = self.leave_group(key).or_else(|| self.queue.remove(&key)) {
             return Some(call);
         }
         if self.bound == 0 {
@@ -282,6 +274,7 @@ impl Scheduler {
         match load.kind {
             Kind::Own => {
                 post.held -= 1;
+                post.callers -= load.callers as usize;
                 post.nanos -= u64::from(load.nanos);
             }
             Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
@@ -341,13 +334,16 @@ impl Scheduler {
         let call = if bound {
             self.bound -= 1;
             self.posts[index].as_mut()?.bound.pop_first()?.1
+        } else if call.is_empty_van() {
+            let van = self.take_van(call.key)?;
+            return Some(self.load(index, van));
         } else {
             self.queue.pop_first()?.1
         };
         Some(self.assign(index, call, guest))
     }
 
-    fn admits(&self, call: &Call) -> bool {
+    pub(super) fn admits(&self, call: &Call) -> bool {
         match self.door {
             Door::Open => true,
             Door::Closing => call.key.is_nested(),
@@ -374,7 +370,9 @@ impl Scheduler {
 
     /// Takes everything out of the queue.
     pub(crate) fn drain(&mut self) -> Vec<Call> {
-        let mut calls: Vec<Call> = std::mem::take(&mut self.queue).into_values().collect();
+        let queued = std::mem::take(&mut self.queue).into_values();
+        let mut calls: Vec<Call> = queued.filter(|call| !call.is_empty_van()).collect();
+        calls.extend(self.gatherer.drain());
         for post in self.posts.iter_mut().flatten() {
             calls.extend(std::mem::take(&mut post.bound).into_values());
         }
@@ -382,7 +380,7 @@ impl Scheduler {
         calls
     }
 
-    fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
+    pub(super) fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
         for (list, condition) in
             [Condition::Idle, Condition::Partial, Condition::Ahead].into_iter().enumerate()
         {
@@ -447,13 +445,14 @@ impl Scheduler {
         if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
     }
 
-    fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
+    pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
         let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
-        let load = Load { post: index, nanos: call.nanos(), kind };
+        let load = Load { post: index, nanos: call.nanos(), callers: call.callers(), kind };
         match kind {
             Kind::Own => {
                 post.held += 1;
+                post.callers += load.callers as usize;
                 post.nanos += u64::from(load.nanos);
             }
             Kind::Guest(call) => post.guests.push(call),

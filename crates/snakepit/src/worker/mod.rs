@@ -41,6 +41,8 @@ pub(crate) struct Berth {
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     pub(crate) calls: AtomicU64,
+    /// Calls beyond the first of each batch that it was given.
+    pub(crate) calls_aboard: AtomicU64,
     /// It is gone after its first call.
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
@@ -107,6 +109,7 @@ impl Berth {
             handle,
             output,
             calls: AtomicU64::new(0),
+            calls_aboard: AtomicU64::new(0),
             began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
@@ -117,6 +120,11 @@ impl Berth {
             autopsy: watch::Sender::new(None),
             terminated: AtomicBool::new(false),
         }
+    }
+
+    /// How many calls it was given so far, each of a batch counted.
+    pub(crate) fn calls_so_far(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed) + self.calls_aboard.load(Ordering::Relaxed)
     }
 
     /// A call was given to it.
@@ -205,7 +213,7 @@ impl Berth {
             exit: process.and_then(custody::Worker::try_wait),
             fault: None,
             age: self.ready_at.elapsed(),
-            calls: self.calls.load(Ordering::Relaxed),
+            calls: self.calls_so_far(),
             output: self.output.last_lines(),
         }
     }
