@@ -191,7 +191,11 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn send_chunks(&mut self) {
         let wanted = 2 * self.job.pool.scheduler().berths().count().max(1);
         while self.running.len() < wanted {
-            let size = self.chunk.unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
+            // A batch command is given as many as its function takes at a time.
+            let fitting = || {
+                self.job.command.batch().unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK))
+            };
+            let size = self.chunk.unwrap_or_else(fitting);
             let size = if self.job.sends_many() { size } else { 1 };
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;
@@ -261,9 +265,14 @@ impl Job {
                 Err((error, started)) => {
                     // What a dead worker had not started is done by another one.
                     let failed = started.unwrap_or(good.len()).clamp(answered.max(1), good.len());
-                    good[answered..failed]
-                        .iter()
-                        .for_each(|(at, _)| outcomes[*at] = Some(Err(error.clone())));
+                    let several = failed - answered > 1 && self.command.batch().is_some();
+                    for (at, input) in &good[answered..failed] {
+                        outcomes[*at] = Some(match &error {
+                            // One of a batch may be why: each is made again alone.
+                            CallError::WorkerDied { .. } if several => self.run_alone(input.clone()).await,
+                            error => Err(error.clone()),
+                        });
+                    }
                     failed
                 }
             };
@@ -271,6 +280,16 @@ impl Job {
         }
         let missing = || Err(CallError::Remote(Box::new(no_outcome())));
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+
+    async fn run_alone<T: DeserializeOwned>(&self, input: Encoded) -> Result<T, CallError> {
+        let (parts, end) = self.send(vec![input]).await;
+        let outcome = parts.first().and_then(|part| self.split(part, 1).pop());
+        match (outcome, end) {
+            (Some(outcome), _) => outcome,
+            (None, Err((error, _))) => Err(error),
+            (None, Ok(())) => Err(CallError::Remote(Box::new(no_outcome()))),
+        }
     }
 
     /// The answers that came, in the order of the inputs, and how it ended.

@@ -217,6 +217,7 @@ impl Scheduler {
 
     /// Loads a van that has a place at a worker, and queues another one for what is left.
     pub(super) fn load(&mut self, post: usize, mut van: Call) -> Call {
+        let Some(berth) = self.berth(post) else { return van };
         let command = Arc::clone(&van.command);
         let group = self.gatherer.group(&command);
         let mut members = group.load(command.batch().unwrap_or(1));
@@ -226,7 +227,6 @@ impl Scheduler {
         if let Some(key) = next {
             self.queue_van(Call::van(Arc::clone(&command), key));
         }
-        let Some(berth) = self.berth(post) else { return van };
         let underway = Underway::new(Arc::clone(&berth.pool), command, members.len());
         if members.len() == 1
             && let Some(mut call) = members.pop()
