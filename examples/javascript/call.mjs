@@ -4,8 +4,8 @@ import { CallError, Cancelled, HostError } from './errors.mjs';
 import { KIND } from './frames.mjs';
 import { Float } from './values.mjs';
 
-/** Items of a host's stream that may be on their way. */
-const HOST_STREAM_CREDIT = 16;
+/** Items and bytes of a host's stream that may be on their way. */
+const HOST_STREAM_CREDIT = [16, 1 << 20];
 
 /** What a command knows of its call. */
 export class Call {
@@ -21,7 +21,8 @@ export class Call {
     this.metadata = options.metadata ?? {};
     /** When the caller's time is over, as Date.now() counts; null without a limit. */
     this.deadline = deadlineMs === null ? null : Date.now() + Number(deadlineMs);
-    this.credit = options.stream === undefined ? null : Number(options.stream);
+    /** What a stream may still send: items and bytes. Null if the caller takes no stream. */
+    this.credit = options.stream === undefined ? null : options.stream.map(Number);
     this.onCredit = () => {};
     /** Rejected by the second stage of a cancel. */
     this.raised = new Promise((_, reject) => {
@@ -37,6 +38,16 @@ export class Call {
 
   get cancelled() {
     return this.signal.aborted;
+  }
+
+  get maySend() {
+    return this.credit.every((left) => left > 0);
+  }
+
+  addCredit([items, bytes]) {
+    this.credit[0] += items;
+    this.credit[1] += bytes;
+    this.onCredit();
   }
 
   cancel(stage) {
@@ -76,8 +87,9 @@ export class Call {
       for (;;) {
         const item = await Promise.race([answers.next(), this.raised]);
         if (answers.ended) return;
+        const length = answers.length;
         yield item;
-        this.#worker.send(KIND.HOST_CREDIT, this.id, [answers.id, 1]);
+        this.#worker.send(KIND.HOST_CREDIT, this.id, [answers.id, 1, length]);
       }
     } finally {
       if (!answers.ended) this.#worker.send(KIND.HOST_CANCEL, this.id, [answers.id]);
@@ -89,6 +101,8 @@ export class Call {
 /** What the host answers to one HOST_CALL, in order. */
 export class HostAnswers {
   ended = false;
+  /** The length of the last answer's payload. */
+  length = 0;
   #ready = [];
   #waiting = null;
 
@@ -107,7 +121,8 @@ export class HostAnswers {
         this.#waiting = resolve;
       });
     }
-    const { kind, value } = this.#ready.shift();
+    const { kind, value, length } = this.#ready.shift();
+    this.length = length;
     this.ended = kind !== KIND.HOST_ITEM;
     if (kind === KIND.HOST_ERROR) throw new HostError(value);
     return value;

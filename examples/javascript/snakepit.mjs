@@ -69,11 +69,11 @@ class Worker {
     process.nextTick(() => this.#socket.uncork());
   }
 
-  /** One frame. Throws BadValue, and sends nothing, if the value cannot be sent. */
+  /** One frame; gives the length of its payload. Throws BadValue, and sends nothing, if the value cannot be sent. */
   send(kind, call, value, path = '') {
     const writer = new Writer();
     writer.value(value, path);
-    this.#sendWritten(kind, call, writer);
+    return this.#sendWritten(kind, call, writer);
   }
 
   /** One frame that is an array of values. */
@@ -90,6 +90,7 @@ class Worker {
       throw new BadValue(`${payload.length} bytes; a frame holds ${this.#reader.maxFrame}`);
     }
     this.#write(frameOf(kind, call, payload));
+    return payload.length;
   }
 
   #receive({ kind, call, bodies, payload }) {
@@ -108,10 +109,7 @@ class Worker {
         return;
       case KIND.CREDIT: {
         const found = this.#calls.get(call);
-        if (found?.credit != null) {
-          found.credit += whole(value());
-          found.onCredit();
-        }
+        if (found?.credit != null) found.addCredit(list(value()).map(whole));
         return;
       }
       case KIND.CANCEL:
@@ -122,7 +120,7 @@ class Worker {
       case KIND.HOST_ITEM:
       case KIND.HOST_END: {
         const [id, answer = null] = list(value(1));
-        this.#hostCalls.get(id)?.push({ kind, value: answer });
+        this.#hostCalls.get(id)?.push({ kind, value: answer, length: payload.length });
         return;
       }
       case KIND.PING:
@@ -290,9 +288,10 @@ class Worker {
         // END needs no credit, and whether it is the end is known only now.
         if (done) break;
         await this.#credit(call);
-        this.send(KIND.ITEM, call.id, value === undefined ? null : value, `item[${index}]`);
+        const length = this.send(KIND.ITEM, call.id, value === undefined ? null : value, `item[${index}]`);
         index += 1;
-        call.credit -= 1;
+        call.credit[0] -= 1;
+        call.credit[1] -= length;
       }
     } catch (error) {
       // Its `finally` runs, but a generator that hangs there does not keep the call open.
@@ -303,7 +302,7 @@ class Worker {
   }
 
   async #credit(call) {
-    while (call.credit <= 0 && !call.cancelled) {
+    while (!call.maySend && !call.cancelled) {
       await new Promise((resolve) => {
         call.onCredit = resolve;
       });

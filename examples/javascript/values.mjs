@@ -9,7 +9,7 @@
 //   maps              plain objects; a Map if a key is not text
 //   date-times        DateTime and NaiveDateTime, in microseconds. A Date can be sent.
 
-export const BODY_THRESHOLD = 4096;
+export const BODY_THRESHOLD = 16 * 1024;
 export const MAX_DEPTH = 128;
 
 const EXT = { TIMESTAMP: -1, BIG_INT: 1, DATE_TIME: 2, NAIVE_DATE_TIME: 3, BODY: 5 };

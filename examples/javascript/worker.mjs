@@ -28,6 +28,11 @@ serve({
     for (let number = 0; number < n; number += 1) yield number;
   },
 
+  /** Texts of these lengths; a stream. */
+  *letters({ sizes }) {
+    for (const size of sizes) yield 'x'.repeat(size);
+  },
+
   /** A number now and then; a stream that waits. */
   async *tick({ n, ms }, call) {
     for (let number = 0; number < n; number += 1) {

@@ -66,9 +66,12 @@ withWorker('a value may be 128 levels deep in its frame', async (host) => {
 withWorker('long byte strings travel as bodies', async (host) => {
   const bytes = new Uint8Array(100_000).fill(7);
   assert.equal((await host.call(1, 'size', { bytes })).value, 100_000);
-  const echo = await host.call(2, 'echo', { deep: [{ bytes }, { bytes: bytes.subarray(0, 5000) }] });
+  const deep = [16 << 10, (16 << 10) - 1, 100_000].map((size) => ({ bytes: bytes.subarray(0, size) }));
+  const echo = await host.call(2, 'echo', { deep });
   assert.equal(echo.bodies, true);
-  assert.deepEqual(echo.value, { deep: [{ bytes }, { bytes: bytes.subarray(0, 5000) }] });
+  assert.deepEqual(echo.value, { deep });
+  const short = await host.call(3, 'echo', bytes.subarray(0, (16 << 10) - 1));
+  assert.equal(short.bodies, false);
 });
 
 withWorker('an exception carries its type, its stack and its cause', async (host) => {
@@ -103,29 +106,49 @@ withWorker('arguments that cannot be read fail their call only', async (host) =>
 });
 
 withWorker('a stream sends what it has credit for', async (host) => {
-  host.send(KIND.CALL, 1, ['count', { n: 5 }, null, { stream: 2 }]);
+  host.send(KIND.CALL, 1, ['count', { n: 5 }, null, { stream: [2, 1000] }]);
   assert.deepEqual([(await host.next()).value, (await host.next()).value], [0, 1]);
   // Nothing more comes without credit: the next frame is the answer to the ping.
   host.send(KIND.PING, 0, 'still there?');
   assert.deepEqual(await host.next(), { kind: KIND.PONG, call: 0n, bodies: false, value: 'still there?' });
-  host.send(KIND.CREDIT, 1, 10);
+  host.send(KIND.CREDIT, 1, [10, 0]);
   for (const expected of [2, 3, 4]) assert.equal((await host.next()).value, expected);
   const end = await host.next();
   assert.deepEqual([end.kind, end.value], [KIND.END, undefined]);
 });
 
+withWorker('a stream stops at its bytes, and an item that is longer than all of them passes alone', async (host) => {
+  // An item of 48 letters is 50 bytes long, one of 1000 letters 1003.
+  host.send(KIND.CALL, 1, ['letters', { sizes: [48, 48, 48, 1000, 48, 48] }, null, { stream: [100, 100] }]);
+  const expectItems = async (...sizes) => {
+    for (const size of sizes) assert.equal((await host.next()).value.length, size);
+    host.send(KIND.PING, 0, 'still there?');
+    assert.equal((await host.next()).kind, KIND.PONG);
+  };
+  await expectItems(48, 48);
+  host.send(KIND.CREDIT, 1, [0, 51]);
+  await expectItems(48, 1000);
+  host.send(KIND.CREDIT, 1, [50, 1002]);
+  await expectItems();
+  host.send(KIND.CREDIT, 1, [0, 1]);
+  await expectItems(48);
+  host.send(KIND.CREDIT, 1, [0, 50]);
+  assert.equal((await host.next()).value.length, 48);
+  assert.equal((await host.next()).kind, KIND.END);
+});
+
 withWorker('an async stream and a plain command are streams, too', async (host) => {
-  host.send(KIND.CALL, 1, ['tick', { n: 2, ms: 1 }, null, { stream: 9 }]);
+  host.send(KIND.CALL, 1, ['tick', { n: 2, ms: 1 }, null, { stream: [9, 1000] }]);
   const kinds = [];
   for (let frames = 0; frames < 3; frames += 1) kinds.push((await host.next()).kind);
   assert.deepEqual(kinds, [KIND.ITEM, KIND.ITEM, KIND.END]);
-  host.send(KIND.CALL, 2, ['add', [1, 2], null, { stream: 1 }]);
+  host.send(KIND.CALL, 2, ['add', [1, 2], null, { stream: [1, 1] }]);
   assert.equal((await host.next()).value, 3);
   assert.equal((await host.next()).kind, KIND.END);
 });
 
 withWorker('a cancelled stream ends, even while it waits for credit', async (host) => {
-  host.send(KIND.CALL, 1, ['count', { n: 5 }, null, { stream: 1 }]);
+  host.send(KIND.CALL, 1, ['count', { n: 5 }, null, { stream: [1, 1000] }]);
   assert.equal((await host.next()).value, 0);
   host.send(KIND.CANCEL, 1, 1);
   const { kind, value } = await host.next();
@@ -208,9 +231,9 @@ withWorker('a nested call is served while its parent waits for the host', async 
 
 withWorker('a stream of the host is taken with credit, and given back early', async (host) => {
   const { value: [id, , , options] } = await host.call(1, 'sum', { tool: 'rows', args: {}, limit: 3 });
-  assert.ok(options.stream > 0);
+  assert.ok(options.stream.length === 2 && options.stream.every((count) => count > 0));
   host.send(KIND.HOST_ITEM, 1, [id, 1]);
-  assert.deepEqual(await host.next(), { kind: KIND.HOST_CREDIT, call: 1n, bodies: false, value: [id, 1] });
+  assert.deepEqual(await host.next(), { kind: KIND.HOST_CREDIT, call: 1n, bodies: false, value: [id, 1, 3] });
   host.send(KIND.HOST_ITEM, 1, [id, 2]);
   assert.deepEqual((await host.next()).kind, KIND.HOST_CANCEL);
   assert.equal((await host.next()).value, 3);

@@ -39,7 +39,7 @@ class UnknownCommand(LookupError):
 class Command:
     """A function with its name. `run(args)` checks the arguments and calls it."""
 
-    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "checks", "signature",
+    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "only", "checks", "signature",
                  "batch", "window_us")
 
     def __init__(self, name: str, function: "Callable[..., Any]") -> None:
@@ -53,6 +53,8 @@ class Command:
         self.peak = 1.0
         # For the loop that calls the function itself, without `run` in between: by name, after these checks.
         self.is_direct = False
+        # The name of its one parameter: handing over the value itself is quicker than by name.
+        self.only: "Optional[str]" = None
         self.checks: "Tuple[Tuple[str, FrozenSet[type]], ...]" = ()
         self.signature: "Optional[Signature]" = None
         # How many calls its function takes at a time, as lists, if it does; and how long the host gathers them.

@@ -119,6 +119,7 @@ class Concurrent(Runner):
         if kind == DRAIN:
             self.draining = True
             return
+        size = len(payload)
         bodies = None
         if word >> 16:
             payload, bodies = split_bodies(payload)
@@ -136,13 +137,17 @@ class Concurrent(Runner):
                 raise Fault(f"a frame of kind {kind} without its id")
             waiter = self.waiters.get(message[0])
             if waiter is not None:
-                waiter((kind, message[1] if len(message) > 1 else None))
-        elif kind == CREDIT or kind == CANCEL:
+                waiter((kind, message[1] if len(message) > 1 else None, size))
+        elif kind == CREDIT:
             running = self.calls.get(call)
-            if type(message) is not int:
-                raise Fault(f"a frame of kind {kind} that is no number")
             if running is not None:
-                (running.add_credit if kind == CREDIT else running.cancel)(message)
+                running.add_credit(message)
+        elif kind == CANCEL:
+            if type(message) is not int:
+                raise Fault("a CANCEL that is no number")
+            running = self.calls.get(call)
+            if running is not None:
+                running.cancel(message)
         elif kind == FAULT:
             self.life.leave(f"the host says: {message}")
         else:

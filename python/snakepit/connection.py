@@ -5,15 +5,16 @@ Owns the receive buffer and the gathered answers. Frames go out in as few writes
 """
 
 import os
-from _socket import MSG_DONTWAIT, socket
+from _socket import MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, socket
 from _thread import allocate_lock
 from time import monotonic
 
-from .frames import FAULT, FROM_HOST, HEADER_SIZE, Fault, explain, pack_header, pack_u32, unpack_header, word_of
+from .frames import BODIES, CALL, FAULT, FROM_HOST, HEADER_SIZE, Fault, explain, word_of
+from .frames import pack_header, pack_u32, unpack_header, unpack_u32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, NoReturn, Tuple, Union
+    from typing import Any, Callable, List, NoReturn, Optional, Tuple, Union
 
     from .writing import Encoded
 
@@ -26,6 +27,9 @@ GATHER = 256
 # Up to here a copy costs less than a write of its own.
 COPIED = 32 * 1024
 DONT_WAIT = MSG_DONTWAIT
+# A call's head, its large byte strings not counted, is hardly ever longer.
+PEEKED = 1024
+_CALL_WITH_BODIES = word_of(CALL, BODIES)
 
 
 class Connection:
@@ -99,6 +103,33 @@ class Connection:
             some = True
             take(word, call, self.view[pos : pos + length])
 
+    def take_large(self) -> "Optional[Tuple[int, int, memoryview, bytes]]":
+        """Where a large frame was lately and nothing is left of it: waits for the next, and if that is a call with large
+        bodies, has them read into a byte string of their own, which need not be copied. None: it is another frame, and
+        nothing was read."""
+        try:
+            seen = self.socket.recv_into(self.view, PEEKED, MSG_PEEK)
+            if seen < HEADER_SIZE + 4:
+                return None
+            length, word, call = unpack_header(self.buf, 0)
+            stop = HEADER_SIZE + 4 + unpack_u32(self.buf, HEADER_SIZE)[0]
+            left = HEADER_SIZE + length - stop
+            if word != _CALL_WITH_BODIES or stop > seen or left <= COPIED or length > self.max_frame:
+                return None
+            self.socket.recv_into(self.view, stop)
+            self.arrived = monotonic()
+            self.pos = self.end = self._calm = 0
+            bodies = self.socket.recv(left, MSG_WAITALL)
+            while len(bodies) < left:
+                # A signal came in between.
+                more = self.socket.recv(left - len(bodies), MSG_WAITALL)
+                if not more:
+                    self.gone()
+                bodies += more
+        except OSError:
+            return None
+        return word, call, self.view[HEADER_SIZE + 4 : stop], bodies
+
     def _make_room(self, pos: int, end: int) -> int:
         """Room for the frame that has begun at `pos`, moved to the front if need be. Gives the new end."""
         need = HEADER_SIZE
@@ -140,7 +171,7 @@ class Connection:
             self.parts.append(pack_header(len(encoded), word, call) + encoded)
             return
         head = encoded.head  # type: ignore[union-attr]
-        length = 4 + len(head) + encoded.size  # type: ignore[union-attr]
+        length = len(encoded)
         start = pack_header(length, word | 1 << 16, call) + pack_u32(len(head)) + head
         if length <= COPIED:
             self.parts.append(b"".join((start, *encoded.raws)))  # type: ignore[union-attr]

@@ -68,6 +68,13 @@ FROM_HOST = frozenset(
 )
 
 
+def read_credit(message: object) -> "tuple[int, int]":
+    """How many items and bytes more a stream may send."""
+    if type(message) is list and list(map(type, message)) == [int, int]:
+        return message[0], message[1]
+    raise Fault("a credit that is not [items, bytes]")
+
+
 def explain(word: int) -> str:
     """What is wrong with a word that is in no list."""
     version, kind, flags = word & 0xFF, word >> 8 & 0xFF, word >> 16

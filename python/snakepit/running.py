@@ -11,9 +11,9 @@ from time import monotonic
 
 from .context import Cancelled, Context, HostError
 from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
-from .frames import Fault, word_of
+from .frames import Fault, read_credit, word_of
 from .results import Results
-from .serial_wait import STREAM_CREDIT, host_call_message
+from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Answer = Tuple[int, Encoded]
 
 _CANCELLED = 0
+_WAKE = (_CANCELLED, None, 0)
 _DONE = object()
 
 
@@ -46,6 +47,7 @@ class Running:
         self.command: "Optional[Command]" = None
         self.context = Context(loop, call, self.deadline, self.options)
         self.credit = 0
+        self.room = 0
         self.stage = 0
         # Guards what follows; the thread that reads and the thread that runs meet here.
         self.lock = Lock()
@@ -72,7 +74,7 @@ class Running:
         with self.lock:
             self.stage = max(self.stage, stage)
             for waker in self.wakers:
-                waker.put((_CANCELLED, None))
+                waker.put(_WAKE)
         if self.task is not None:
             self.task.cancel(self.stage)
         elif stage >= 2:
@@ -207,7 +209,7 @@ class Running:
         return lists.outcomes
 
     def _stream(self, command: "Command") -> None:
-        self.credit = self.options["stream"]
+        self.take_first_credit()
         credits: "SimpleQueue[Any]" = SimpleQueue()
         with self.lock:
             self.wakers.append(credits)
@@ -223,7 +225,7 @@ class Running:
                 self.shield()
                 if item is _DONE:
                     return
-                while self.credit <= 0 and not self.stage:
+                while not self.may_send() and not self.stage:
                     credits.get()
                 if self.stage:
                     raise Cancelled("the caller no longer wants the stream")
@@ -240,19 +242,30 @@ class Running:
                     pass
             raise
 
+    def take_first_credit(self) -> None:
+        with self.lock:
+            self.credit, self.room = read_credit(self.options["stream"])
+
+    def may_send(self) -> bool:
+        return self.credit > 0 and self.room > 0
+
     def send_item(self, item: "Any") -> None:
         connection = self.loop.connection
+        encoded = self.loop.codec.encode(item, "item", connection.max_frame)
         with self.lock:
             self.credit -= 1
-        connection.post(word_of(ITEM), self.call, self.loop.codec.encode(item, "item", connection.max_frame))
+            self.room -= len(encoded)
+        connection.post(word_of(ITEM), self.call, encoded)
         connection.flush()
 
-    def add_credit(self, more: int) -> None:
+    def add_credit(self, message: "Any") -> None:
         """Called by the reader."""
+        more, room = read_credit(message)
         with self.lock:
             self.credit += more
+            self.room += room
             for waker in self.wakers:
-                waker.put((_CANCELLED, None))
+                waker.put(_WAKE)
         if self.task is not None:
             self.task.wake()
 
@@ -290,7 +303,7 @@ class Running:
         try:
             number = self.ask(tool, args, None, answers.put)
             try:
-                kind, value = self._wait(answers, number)
+                kind, value, _ = self._wait(answers, number)
             finally:
                 del self.loop.waiters[number]
         finally:
@@ -309,17 +322,18 @@ class Running:
         return self._items(tool, answers, number)
 
     def _items(self, tool: str, answers: "SimpleQueue[Any]", number: int) -> "Iterator[Any]":
-        taken = 0
+        taken = size = 0
         kind = HOST_ITEM
         try:
             while True:
                 self.shield()
                 try:
-                    kind, value = self._wait(answers, number)
+                    kind, value, length = self._wait(answers, number)
                     taken += 1
-                    if kind == HOST_ITEM and taken == STREAM_CREDIT // 2:
-                        self.send(HOST_CREDIT, [number, taken])
-                        taken = 0
+                    size += length
+                    if kind == HOST_ITEM and (taken >= ENOUGH_ITEMS or size >= ENOUGH_BYTES):
+                        self.send(HOST_CREDIT, [number, taken, size])
+                        taken = size = 0
                 finally:
                     self.unshield()
                 if kind == HOST_ERROR:
@@ -334,15 +348,15 @@ class Running:
                 self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
                 self.loop.connection.nudge()
 
-    def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any]":
+    def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any, int]":
         """The next answer of a tool; stage 2 of a cancel ends the wait."""
         with self.lock:
             self.wakers.append(answers)
         try:
             while True:
-                kind, value = (_CANCELLED, None) if self.stage >= 2 else answers.get()
+                kind, value, size = _WAKE if self.stage >= 2 else answers.get()
                 if kind != _CANCELLED:
-                    return kind, value
+                    return kind, value, size
                 if self.stage >= 2:
                     self.send(HOST_CANCEL, [number])
                     raise Cancelled()

@@ -12,9 +12,9 @@ from . import frames
 from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
-from .frames import MORE, pack_header, unpack_header, word_of
+from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
-from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Results, results_message
+from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
 from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
@@ -67,6 +67,7 @@ class Serial(Runner):
         self.life = life
         self.commands = life.registry.commands
         self.slate = life.slate
+        self.finished = 0
         self.limit = connection.max_frame
         self.postman = Postman(connection)
         self.draining = False
@@ -102,12 +103,14 @@ class Serial(Runner):
         plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
+        postman = self.postman
         texts = _TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
             if queue:
                 word, call, kept, self.arrived = queue.popleft()
                 self.start(word, call, memoryview(kept))
+                before = monotonic()
                 continue
             pos = connection.pos
             room = connection.end - pos - HEADER_SIZE
@@ -126,29 +129,39 @@ class Serial(Runner):
                         continue
                     try:
                         if length <= SMALL:
-                            message = codec.read_small(connection.view[pos:stop])
+                            # A copy of a few bytes costs less than another view of them.
+                            message = codec.read_small(connection.buf[pos:stop])
                         else:
                             message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
                         self.start(word, call, connection.view[pos:stop])
                         continue
-                    if parts:
-                        self.hold(message)
                     try:
                         name, args, left = message
                         command = plain[name]
-                        if stages or left is not None and self.arrived + left / 1000 <= monotonic():
+                        # `before` is the end of the call before, or the read: as good as a look at the clock.
+                        if stages or left is not None and self.arrived + left / 1000 <= before:
                             raise LookupError
                     except (LookupError, TypeError, ValueError):
+                        if parts:
+                            self.hold(message)
                         self.serve(call, message)
                         frame = None
                     else:
+                        if parts and (command.peak > QUICK or not postman.awake or len(parts) > MOST_PARTS):
+                            self.hold(message)
                         # What `serve` does, without what a plain call of a known command does not need.
                         self.message = message
                         self.context = frame = None
                         try:
                             slate[0] = self.call = call
-                            if command.is_direct and type(args) is dict:
+                            only = command.only
+                            if only is not None and type(args) is dict and len(args) == 1 and only in args:
+                                value = args[only]
+                                if command.checks and type(value) not in command.checks[0][1]:
+                                    value = command.fit(only, value)
+                                value = command.function(value)
+                            elif command.is_direct and type(args) is dict:
                                 for key, accepted in command.checks:
                                     if key in args and type(args[key]) not in accepted:
                                         args[key] = command.fit(key, args[key])
@@ -173,7 +186,7 @@ class Serial(Runner):
                                 frame = pack_header(len(encoded), _RESULT, call) + encoded
                             else:
                                 connection.post(_RESULT, call, encoded)
-                        slate[2] += 1
+                        self.finished = slate[2] = self.finished + 1
                     if length != room:
                         # More was there when this call began: what it took tells whether answers may wait for it.
                         now = monotonic()
@@ -206,8 +219,14 @@ class Serial(Runner):
             if codec.due:
                 codec.accelerate()
             if room != -HEADER_SIZE or connection.size != BASE_SIZE:
-                connection.fill()
-                self.arrived = before = connection.arrived
+                large = connection.take_large() if room == -HEADER_SIZE else None
+                if large is None:
+                    connection.fill()
+                    self.arrived = before = connection.arrived
+                else:
+                    self.arrived = connection.arrived
+                    self.start(*large)
+                    before = monotonic()
                 continue
             # Everything was consumed, and the buffer has its usual size: `fill` in short.
             try:
@@ -219,17 +238,17 @@ class Serial(Runner):
             if not connection.end:
                 connection.gone()
 
-    def start(self, word: int, call: int, payload: memoryview) -> None:
-        """One frame that is not a small call, or that was kept while another call ran."""
+    def start(self, word: int, call: int, payload: memoryview, bodies: "Optional[bytes]" = None) -> None:
+        """One frame that is not a small call, or that was kept while another call ran. `bodies`: they came apart."""
         kind = word >> 8 & 0xFF
         if kind != CALL and kind != CALLS:
             self.waits.take(word, call, payload)
             return
-        bodies = None
-        if word >> 16:
-            payload, bodies = split_bodies(payload)
+        beside: "Any" = bodies
+        if word >> 16 and bodies is None:
+            payload, beside = split_bodies(payload)
         try:
-            message = self.codec.decode(payload, bodies, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
+            message = self.codec.decode(payload, beside, _CALL_DEPTH if kind == CALL else _CALLS_DEPTH)
         except BadPayload as bad:
             self.fail(call, bad)
             return
@@ -307,9 +326,10 @@ class Serial(Runner):
 
     def over(self, call: int) -> None:
         self.call = 0
+        self.message = None  # large arguments are not kept until the next call
         self.stages.pop(call, None)
         self.waits.credits.pop(call, None)
-        self.slate[2] += 1
+        self.finished = self.slate[2] = self.finished + 1
 
     def fail(self, call: int, error: BaseException) -> None:
         """Answers with the error."""
@@ -344,7 +364,9 @@ class Serial(Runner):
         until = None if left is None else self.arrived + left / 1000
         command: "Optional[Command]" = None
         if type(name) is str and name in self.commands and self.commands[name].batch:
-            self.serve_lists(call, self.commands[name], many, until)
+            from .serial_batch import serve_lists
+
+            serve_lists(self, call, self.commands[name], many, until)
             return
         started = 0
         for args in many:
@@ -374,32 +396,6 @@ class Serial(Runner):
         self.connection.post(_RESULTS, call, results_message(entries))
         self.over(call)
 
-    def serve_lists(self, call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:
-        """A CALLS of a batch command: its function gets lists."""
-        from .batches import Lists
-
-        lists = Lists(command, many)
-        while lists.next():
-            if self.stages.get(call):
-                lists.refused(Cancelled("cancelled before it was started"))
-                continue
-            if until is not None and until <= monotonic():
-                lists.refused(self.life.too_late())
-                continue
-            try:
-                self.slate[1] = lists.started
-                self.call = call
-                values = lists.invoke()
-                self.call = 0
-            except BaseException as error:
-                self.call = 0
-                lists.raised(error)
-            else:
-                lists.answered(values)
-        word, encoded = Results(self, call).of(lists.outcomes)
-        self.connection.post(word, call, encoded)
-        self.over(call)
-
     def plain_command(self, name: "Any") -> "Command":
         """A command that does not stream."""
         command = self.commands.get(name) or self.life.engine_command(name)
@@ -409,10 +405,11 @@ class Serial(Runner):
 
     # --- streams ---
 
-    def stream(self, call: int, command: "Command", args: "Any", credit: int) -> None:
+    def stream(self, call: int, command: "Command", args: "Any", first: "Any") -> None:
         """Sends items while there is credit, gathered as long as they come quickly."""
         waits, limit = self.waits, self.limit
-        waits.credits[call] = 0
+        credit, room = read_credit(first)
+        waits.credits[call] = (0, 0)
         items = command.run(args)
         waits.busy = 1
         if not command.streams and not hasattr(items, "__next__"):
@@ -429,12 +426,14 @@ class Serial(Runner):
                 waits.busy = 1
                 if item is _DONE:
                     break
-                if credit <= 0:
-                    credit = waits.credit(call)
+                if credit <= 0 or room <= 0:
+                    credit, room = waits.credit(call, credit, room)
                 encoded = codec.encode(item, "item", limit)
                 connection.post(_ITEM, call, encoded)
+                size = len(encoded)
                 credit -= 1
-                gathered += len(encoded) if type(encoded) is bytes else 0
+                room -= size
+                gathered += size
                 now = monotonic()
                 if gathered >= ENOUGH or now - last > QUICK or now - sent_at > PATIENCE or waits.signalled:
                     connection.flush()

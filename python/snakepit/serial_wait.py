@@ -10,7 +10,7 @@ from .connection import DONT_WAIT
 from .context import Cancelled, HostError
 from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, FAULT, HOST_CALL, HOST_CANCEL
 from .frames import HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, PING, PONG, Fault
-from .frames import split_bodies, word_of
+from .frames import read_credit, split_bodies, word_of
 from .values import MAX_DEPTH, BadPayload, Bodied
 
 TYPE_CHECKING = False
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 else:
     from _collections import deque  # what collections.deque is, without the rest of collections
 
-STREAM_CREDIT = 64
+# How many items and bytes a tool may stream ahead, and after how many it is granted as much again.
+STREAM_CREDIT = [64, 1 << 20]
+ENOUGH_ITEMS, ENOUGH_BYTES = STREAM_CREDIT[0] // 2, STREAM_CREDIT[1] // 2
 # A host that never stops sending must not keep a call from going on.
 MOST_READS = 64
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
@@ -62,8 +64,10 @@ class Waits:
         self.signalled = False
         self.number = 0
         self.outer: "List[int]" = []
-        self.credits: "Dict[int, int]" = {}
-        self.answers: "Dict[int, Deque[Tuple[int, Any]]]" = {}
+        # Items and bytes that were granted and not yet taken.
+        self.credits: "Dict[int, Tuple[int, int]]" = {}
+        # Each with the length of its payload.
+        self.answers: "Dict[int, Deque[Tuple[int, Any, int]]]" = {}
 
     # --- reading ---
 
@@ -129,6 +133,7 @@ class Waits:
         if kind == DRAIN:
             serial.draining = True
             return
+        size = len(payload)
         bodies = None
         if word >> 16:
             payload, bodies = split_bodies(payload)
@@ -137,10 +142,10 @@ class Waits:
         except BadPayload as bad:
             raise Fault(f"a frame of kind {kind} that cannot be read: {bad}") from None
         if kind == CREDIT:
-            if type(message) is not int:
-                raise Fault("a CREDIT that is no number")
+            items, room = read_credit(message)
             if call in self.credits:
-                self.credits[call] += message
+                before = self.credits[call]
+                self.credits[call] = (before[0] + items, before[1] + room)
         elif kind == CANCEL:
             if self._is_known(call):
                 serial.stages[call] = max(serial.stages.get(call, 0), message if type(message) is int else 1)
@@ -149,7 +154,7 @@ class Waits:
                 raise Fault(f"a frame of kind {kind} without its id")
             answers = self.answers.get(message[0])
             if answers is not None:
-                answers.append((kind, message[1] if len(message) > 1 else None))
+                answers.append((kind, message[1] if len(message) > 1 else None, size))
         elif kind == FAULT:
             serial.life.leave(f"the host says: {message}")
         else:
@@ -227,22 +232,28 @@ class Waits:
             if own:
                 self.exit()
 
-    def credit(self, call: int) -> int:
-        """Waits until the host takes more items. Asked by the loop, not by the user's code."""
+    def credit(self, call: int, items: int, room: int) -> "Tuple[int, int]":
+        """Adds what was granted to what is left of items and bytes, and waits until there is some of both.
+
+        Asked by the loop, not by the user's code.
+        """
         self.connection.flush()
-        while not self.credits[call]:
+        while True:
+            more, self.credits[call] = self.credits[call], (0, 0)
+            items += more[0]
+            room += more[1]
+            if items > 0 and room > 0:
+                return items, room
             if self.serial.stages.get(call):
                 raise Cancelled("the caller no longer wants the stream")
             self.pump()
-        credit, self.credits[call] = self.credits[call], 0
-        return credit
 
     def host_call(self, call: int, tool: str, args: "Any") -> "Any":
         self.enter()
         try:
             number = self._ask(call, tool, args, None)
             try:
-                kind, value = self._answer(call, number)
+                kind, value, _ = self._answer(call, number)
             finally:
                 del self.answers[number]
         finally:
@@ -260,18 +271,19 @@ class Waits:
         return self._items(call, tool, number)
 
     def _items(self, call: int, tool: str, number: int) -> "Iterator[Any]":
-        taken = 0
+        taken = size = 0
         over = False
         try:
             while True:
                 self.enter()
                 try:
-                    kind, value = self._answer(call, number)
+                    kind, value, length = self._answer(call, number)
                     if kind == HOST_ITEM:
                         taken += 1
-                        if taken == STREAM_CREDIT // 2:
-                            self._send(HOST_CREDIT, call, [number, taken])
-                            taken = 0
+                        size += length
+                        if taken >= ENOUGH_ITEMS or size >= ENOUGH_BYTES:
+                            self._send(HOST_CREDIT, call, [number, taken, size])
+                            taken = size = 0
                 finally:
                     self.exit()
                 over = kind != HOST_ITEM
@@ -299,7 +311,7 @@ class Waits:
         self.connection.flush()
         return number
 
-    def _answer(self, call: int, number: int) -> "Tuple[int, Any]":
+    def _answer(self, call: int, number: int) -> "Tuple[int, Any, int]":
         """The next answer of a tool. Nested calls are served meanwhile; stage 2 of a cancel ends the wait."""
         answers = self.answers[number]
         self.waiting += 1

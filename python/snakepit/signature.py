@@ -120,6 +120,9 @@ def prepare(command: "Command") -> None:
     command.run = _runner(command.signature, function)
     command.checks = tuple((key, note.accepted) for key, note in command.signature.annotations.items())
     command.is_direct = command.signature.positional_only == 0
+    names = command.signature.names
+    if command.is_direct and len(names) == 1 and not command.signature.keyword_only:
+        command.only = names[0]
 
 
 def _runner(signature: Signature, function: "Callable[..., Any]") -> "Callable[[Any], Any]":

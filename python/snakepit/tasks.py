@@ -11,7 +11,7 @@ from collections import deque
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
 from .results import Results
-from .serial_wait import STREAM_CREDIT
+from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .concurrent import Concurrent
     from .running import Running
 
-_WAKE = (0, None)
+_WAKE = (0, None, 0)
 
 
 class Tasks:
@@ -95,7 +95,7 @@ class Tasks:
         number = running.ask(tool, args, None, answers.put)
         kind = None
         try:
-            kind, value = await answers.get()
+            kind, value, _ = await answers.get()
         finally:
             del self.concurrent.waiters[number]
             if kind is None:
@@ -107,19 +107,20 @@ class Tasks:
     async def host_stream(self, running: "Running", tool: str, args: "Any") -> "AsyncIterator[Any]":
         answers = Answers(self.loop)
         number = running.ask(tool, args, {"stream": STREAM_CREDIT}, answers.put)
-        taken = 0
+        taken = size = 0
         kind = HOST_ITEM
         try:
             while True:
-                kind, value = await answers.get()
+                kind, value, length = await answers.get()
                 if kind == HOST_ERROR:
                     raise HostError(tool, value)
                 if kind != HOST_ITEM:
                     return
                 taken += 1
-                if taken == STREAM_CREDIT // 2:
-                    running.send(HOST_CREDIT, [number, taken])
-                    taken = 0
+                size += length
+                if taken >= ENOUGH_ITEMS or size >= ENOUGH_BYTES:
+                    running.send(HOST_CREDIT, [number, taken, size])
+                    taken = size = 0
                 yield value
         finally:
             del self.concurrent.waiters[number]
@@ -238,7 +239,7 @@ class Task:
 
     async def _stream(self, command: "Any") -> None:
         running = self.running
-        running.credit = running.options["stream"]
+        running.take_first_credit()
         items = command.run(running.args)
         if not command.streams:
             await self._send(await items)
@@ -257,7 +258,7 @@ class Task:
 
     async def _send(self, item: "Any") -> None:
         running = self.running
-        while running.credit <= 0 and not running.stage:
+        while not running.may_send() and not running.stage:
             await self.credit.get()
         if running.stage:
             raise Cancelled("the caller no longer wants the stream")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Tuple
 
 MAX_DEPTH = 128
-BODY_SIZE = 4096
+BODY_SIZE = 16 * 1024
 EXT_BIG, EXT_AWARE, EXT_NAIVE, EXT_BODY = 1, 2, 3, 5
 
 AWARE = Struct("<qi")
@@ -66,6 +66,10 @@ class Bodied:
         self.head = head
         self.raws = raws
         self.size = size
+
+    def __len__(self) -> int:
+        """The length of the payload."""
+        return 4 + len(self.head) + self.size
 
 
 def type_name(value: "Any") -> str:
@@ -224,6 +228,8 @@ def extension(code: int, data: "Any", bodies: "Any" = None) -> "Any":
         offset, n = BODY.unpack(data)
         if bodies is None or offset + n > len(bodies):
             raise BadPayload("a byte string is not inside the bodies of its frame")
+        if n == len(bodies) and type(bodies) is bytes:
+            return bodies
         return bytes(bodies[offset : offset + n])
     if code == EXT_BIG:
         if not data:

@@ -1,12 +1,16 @@
 """Calls and their arguments, of a serial worker and of a concurrent one."""
 
+import array
+import fcntl
 import os
 import random
 import socket
 import struct
+import termios
+import threading
 
 import pytest
-from harness import CallError, Ended, Worker, values
+from harness import CallError, Ended, Worker, until, values
 
 SOURCE = """
     import snakepit
@@ -169,7 +173,7 @@ def a_type_error_inside_the_command_is_the_commands_own(worker):
 
 
 def a_large_value_goes_there_and_back(worker):
-    for size in (4095, 4096, 70000, 1 << 20, 5 << 20):
+    for size in (4096, (16 << 10) - 1, 16 << 10, 70000, 1 << 20, 5 << 20):
         body = bytes([size % 251]) * size
         assert worker.call("echo", x=body) == body
         assert worker.call("echo", x={"deep": [[body]], "flat": body}) == {"deep": [[body]], "flat": body}
@@ -177,6 +181,36 @@ def a_large_value_goes_there_and_back(worker):
     assert worker.call("echo", x=text) == text
     rows = [{"n": i, "name": f"row {i}"} for i in range(20000)]
     assert worker.call("echo", x=rows) == rows
+
+
+def large_calls_in_a_row_are_answered_among_others_and_in_pieces(worker):
+    one, two = b"1" * (1 << 20), b"2" * (1 << 20)
+    sent = [one, two, "small", [one, two], "x" * 300000, one, {"a": two, "b": [1, one]}, None, two]
+    frames = [worker.frame("CALL", 100 + n, ["echo", {"x": value}, None]) for n, value in enumerate(sent)]
+    # One after the other, all at once, and in pieces that end in headers, heads and bodies.
+    for n, frame in enumerate(frames):
+        worker.send_bytes(frame)
+        assert worker.expect("RESULT", 100 + n).value == sent[n]
+    sender = threading.Thread(target=worker.send_bytes, args=(b"".join(frames),))
+    sender.start()
+    for n, value in enumerate(sent):
+        assert worker.expect("RESULT", 100 + n).value == value
+    sender.join()
+    for pieces in ((7, 18, 40, 100000), (60000, 1000)):
+        for n, frame in enumerate(frames):
+            for size in pieces:
+                worker.send_bytes(frame[:size])
+                until(lambda: not _unread(worker))
+                frame = frame[size:]
+            worker.send_bytes(frame)
+            assert worker.expect("RESULT", 100 + n).value == sent[n]
+
+
+def _unread(worker):
+    """How many bytes the worker has not taken out of its socket, or is looking at only."""
+    size = array.array("i", [0])
+    fcntl.ioctl(worker.socket, termios.TIOCOUTQ, size)
+    return size[0]
 
 
 def a_frame_that_comes_byte_by_byte_is_put_together(worker):
@@ -205,7 +239,7 @@ def the_calls_of_a_bulk_each_have_their_entry(worker):
     assert [entry[1]["kind"] for entry in entries[2:]] == ["bad_argument", "bad_argument"]
     worker.send("CALLS", 7001, ["nope", [[1]], None])
     assert worker.expect("RESULTS", 7001).value[0][1]["kind"] == "unknown_command"
-    big = bytes(10000)
+    big = bytes(20000)
     worker.send("CALLS", 7002, ["echo", [[big], [object.__name__]], None])
     assert worker.expect("RESULTS", 7002).value == [[True, big], [True, "object"]]
 
@@ -344,7 +378,7 @@ def no_garbage_hangs_a_worker():
         with Worker(SOURCE, concurrency=1 + turn % 2) as running:
             running.ready()
             whole = [("CALL", ["echo", [1], None]), ("CALLS", ["echo", [[1], [2]], None]), ("PING", {"a": 1}),
-                     ("CALL", ["echo", ["x"], 5000, {"stream": 1}]), ("CREDIT", 5), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
+                     ("CALL", ["echo", ["x"], 5000, {"stream": [1, 1]}]), ("CREDIT", [5, 5]), ("CANCEL", 1), ("HOST_RESULT", [1, 2])]
             data = bytearray(b"".join(
                 running.frame(kind, i, value) for i in range(1, 20) for kind, value in (rng.choice(whole),)))
             for _ in range(rng.randrange(5)):

@@ -12,7 +12,7 @@ SOURCE = """
 
     @snakepit.command
     def ask_by_position():
-        return snakepit.context().host.call("lookup", 1, b"two" * 3000)
+        return snakepit.context().host.call("lookup", 1, b"two" * 6000)
 
     @snakepit.command
     def ask_badly():
@@ -38,6 +38,10 @@ SOURCE = """
     @snakepit.command
     def total():
         return sum(snakepit.context().host.stream("rows", 5))
+
+    @snakepit.command
+    def lengths():
+        return [len(item) for item in snakepit.context().host.stream("blobs")]
 
     @snakepit.command
     def first():
@@ -151,6 +155,10 @@ ASYNC = """
         return sum([item async for item in snakepit.context().host.stream("rows", 5)])
 
     @snakepit.command
+    async def alengths():
+        return [len(item) async for item in snakepit.context().host.stream("blobs")]
+
+    @snakepit.command
     async def acatches():
         try:
             await snakepit.context().host.call("lookup")
@@ -196,14 +204,14 @@ def a_tool_of_the_host_is_called_and_answers(worker):
         call = worker.start(name, x="k")
         asked = worker.expect("HOST_CALL", call).value
         assert asked[1:] == ["lookup", {"key": "k"}]
-        worker.send("HOST_RESULT", call, [asked[0], {"found": b"x" * 5000}])
-        assert worker.expect("RESULT", call).value == {"found": b"x" * 5000}
+        worker.send("HOST_RESULT", call, [asked[0], {"found": b"x" * 20000}])
+        assert worker.expect("RESULT", call).value == {"found": b"x" * 20000}
 
 
 def the_arguments_of_a_tool_go_by_position_or_by_name(worker):
     call = worker.start("ask_by_position")
     asked = worker.expect("HOST_CALL", call)
-    assert asked.value[1:] == ["lookup", [1, b"two" * 3000]]
+    assert asked.value[1:] == ["lookup", [1, b"two" * 6000]]
     assert asked.flags == 1
     worker.send("HOST_RESULT", call, [asked.value[0], None])
     worker.expect("RESULT", call)
@@ -231,12 +239,14 @@ def a_tool_can_stream_and_gets_credit_back(worker):
         call = worker.start(name)
         number, tool, args, options = worker.expect("HOST_CALL", call).value
         assert (tool, args) == ("rows", [5])
-        credit = options["stream"]
+        credit, room = options["stream"]
         sent = 0
         for item in range(300):
             if sent == credit:
                 more = worker.expect("HOST_CREDIT", call).value
                 assert more[0] == number
+                # Of each item: the array, two small numbers of one to three bytes.
+                assert more[1] * 3 <= more[2] <= more[1] * 5
                 credit += more[1]
             worker.send("HOST_ITEM", call, [number, item])
             sent += 1
@@ -245,6 +255,28 @@ def a_tool_can_stream_and_gets_credit_back(worker):
         while frame.kind == "HOST_CREDIT":
             frame = worker.receive()
         assert (frame.kind, frame.value) == ("RESULT", sum(range(300)))
+
+
+def a_tool_that_streams_large_items_gets_its_bytes_back(worker):
+    for name in flavours(worker, "lengths"):
+        call = worker.start(name)
+        number, _, _, options = worker.expect("HOST_CALL", call).value
+        items, room = options["stream"]
+        size = room // 4
+        left = room
+        for _ in range(20):
+            while left <= 0:
+                assert (more := worker.expect("HOST_CREDIT", call).value)[0] == number
+                left += more[2]
+            frame = worker.frame("HOST_ITEM", call, [number, bytes(size)])
+            left -= len(frame) - 16
+            worker.send_bytes(frame)
+        worker.send("HOST_END", call, [number])
+        while (frame := worker.receive()).kind == "HOST_CREDIT":
+            left += frame.value[2]
+        assert (frame.kind, frame.value) == ("RESULT", [size] * 20)
+        # All was given back, except for the last half at most.
+        assert room // 2 < left <= room
 
 
 def a_stream_of_a_tool_that_is_left_early_is_cancelled(worker):

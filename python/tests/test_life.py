@@ -360,7 +360,7 @@ def a_print_is_a_line_at_once():
 def a_ping_is_answered_with_its_value():
     with Worker(SOURCE) as worker:
         worker.ready()
-        for value in (1, {"t": [1.5, b"x" * 10000]}):
+        for value in (1, {"t": [1.5, b"x" * 20000]}):
             worker.send("PING", 0, value)
             assert worker.expect("PONG").value == value
 

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from harness import CallError, Worker
+from harness import MUCH, CallError, Worker
 
 SOURCE = """
     import snakepit, time, threading, os
@@ -12,6 +12,18 @@ SOURCE = """
     def count(n: int):
         for i in range(n):
             yield i
+
+    @snakepit.command
+    def letters(sizes: list):
+        for size in sizes:
+            yield "x" * size
+
+    @snakepit.command
+    def blobs(sizes: list, path: str):
+        for size in sizes:
+            with open(path, "a") as file:
+                file.write(".")
+            yield bytes(size)
 
     @snakepit.command
     def plain(x):
@@ -70,6 +82,18 @@ ASYNC = """
             yield i
 
     @snakepit.command
+    async def aletters(sizes: list):
+        for size in sizes:
+            yield "x" * size
+
+    @snakepit.command
+    async def ablobs(sizes: list, path: str):
+        for size in sizes:
+            with open(path, "a") as file:
+                file.write(".")
+            yield bytes(size)
+
+    @snakepit.command
     async def acleans(path: str):
         try:
             while True:
@@ -116,22 +140,69 @@ def a_stream_called_plainly_is_an_error_of_its_kind(worker):
 
 def no_more_items_come_than_there_is_credit(worker):
     for name in names(worker):
-        call = worker.start(name, n=10, options={"stream": 3})
+        call = worker.start(name, n=10, options={"stream": [3, MUCH]})
         assert [worker.expect("ITEM", call).value for _ in range(3)] == [0, 1, 2]
         worker.send("PING", 0, "still here")
         assert worker.expect("PONG").value == "still here"
-        worker.send("CREDIT", call, 2)
+        worker.send("CREDIT", call, [2, 0])
         assert [worker.expect("ITEM", call).value for _ in range(2)] == [3, 4]
-        worker.send("CREDIT", call, 100)
+        worker.send("CREDIT", call, [100, 0])
         assert [worker.expect("ITEM", call).value for _ in range(5)] == [5, 6, 7, 8, 9]
         worker.expect("END", call)
 
 
+def items_and_nothing_more(worker, call, sizes):
+    """So long are the next items, and then the worker waits, but it lives."""
+    assert [len(worker.expect("ITEM", call).value) for _ in sizes] == sizes
+    worker.send("PING", 0, "still here")
+    assert worker.expect("PONG").value == "still here"
+
+
+def a_stream_stops_at_its_bytes_and_a_longer_item_passes_alone(worker):
+    for name in names(worker, "letters"):
+        # An item of 48 letters is 50 bytes long, one of 1000 letters 1003.
+        call = worker.start(name, sizes=[48, 48, 48, 1000, 48, 48], options={"stream": [100, 100]})
+        items_and_nothing_more(worker, call, [48, 48])
+        worker.send("CREDIT", call, [0, 51])
+        items_and_nothing_more(worker, call, [48, 1000])
+        worker.send("CREDIT", call, [50, 1002])
+        items_and_nothing_more(worker, call, [])
+        worker.send("CREDIT", call, [0, 1])
+        items_and_nothing_more(worker, call, [48])
+        worker.send("CREDIT", call, [0, 50])
+        assert len(worker.expect("ITEM", call).value) == 48
+        worker.expect("END", call)
+
+
+def large_items_are_made_one_at_a_time(worker, tmp_path):
+    size = 3 << 20
+    for name in names(worker, "blobs"):
+        made = tmp_path / name
+        call = worker.start(name, sizes=[size] * 5, path=str(made), options={"stream": [1000, 1 << 20]})
+        for number in range(5):
+            items_and_nothing_more(worker, call, [size])
+            # The next one may be made, and waits for its credit.
+            assert len(made.read_text()) <= number + 2
+            # The head's length, the reference in the head, and the bytes.
+            worker.send("CREDIT", call, [1, 4 + 10 + size])
+        worker.expect("END", call)
+
+
+def a_credit_of_another_form_is_a_fault():
+    for credit in (5, [5], [5, None], [1, 2, 3]):
+        with Worker(SOURCE) as running:
+            running.ready()
+            call = running.start("count", n=10, options={"stream": [1, MUCH]})
+            running.expect("ITEM", call)
+            running.send("CREDIT", call, credit)
+            assert "[items, bytes]" in running.expect("FAULT").value
+
+
 def a_stream_without_first_credit_waits_for_it(worker):
-    call = worker.start("plain", x=1, options={"stream": 0})
+    call = worker.start("plain", x=1, options={"stream": [0, 0]})
     worker.send("PING", 0, 1)
     worker.expect("PONG")
-    worker.send("CREDIT", call, 1)
+    worker.send("CREDIT", call, [1, 1])
     assert worker.expect("ITEM", call).value == 1
     worker.expect("END", call)
 
@@ -151,15 +222,15 @@ def an_item_that_cannot_be_sent_ends_the_stream_with_its_path(worker):
 
 
 def a_buffer_that_is_used_again_is_sent_as_it_was(worker):
-    items = worker.stream("big", n=20, size=10000)
-    assert items == [bytes([i]) * 10000 for i in range(20)]
+    items = worker.stream("big", n=20, size=20000)
+    assert items == [bytes([i]) * 20000 for i in range(20)]
 
 
 @pytest.mark.parametrize("stage", [1, 2])
 def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
     for name in names(worker, "cleans"):
         path = str(tmp_path / name)
-        call = worker.start(name, path=path, options={"stream": 5})
+        call = worker.start(name, path=path, options={"stream": [5, MUCH]})
         for _ in range(5):
             worker.expect("ITEM", call)
         worker.send("CANCEL", call, stage)
@@ -170,7 +241,7 @@ def a_cancelled_stream_is_told_and_cleaned_up(worker, stage, tmp_path):
 
 
 def a_cancel_ends_a_stream_that_has_credit_for_ever(worker, tmp_path):
-    call = worker.start("cleans", path=str(tmp_path / "x"), options={"stream": 1 << 60})
+    call = worker.start("cleans", path=str(tmp_path / "x"), options={"stream": [1 << 60, 1 << 60]})
     worker.expect("ITEM", call)
     worker.send("CANCEL", call, 1)
     while True:
@@ -183,7 +254,7 @@ def a_cancel_ends_a_stream_that_has_credit_for_ever(worker, tmp_path):
 
 def no_item_lies_behind_a_generator_that_stalls(worker):
     """Quick items are gathered; when the generator then waits, they are on their way all the same."""
-    call = worker.start("stalls", n=20, tool="t", options={"stream": 100})
+    call = worker.start("stalls", n=20, tool="t", options={"stream": [100, MUCH]})
     seen = []
     while len(seen) < 21:
         frame = worker.receive()

@@ -33,18 +33,18 @@ pub use adapter::{Adapter, StartError};
 pub use call::ticket::Progress;
 pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
-    MapInOrder, RemoteError, StreamBuilder,
+    MapInOrder, Portion, RemoteError, StreamBuilder,
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CancelGrace, Pool, PoolEvent, PoolEvents, PoolRef, PoolStatus, ReloadError, Reloaded,
-    SessionInfo, WorkerStatus,
+    Affinity, CancelGrace, CommandGrowth, Pool, PoolEvent, PoolEvents, PoolRef, PoolStats, PoolStatus,
+    ReloadError, Reloaded, SessionInfo, TaintedPlace, WorkerStats, WorkerStatus,
 };
 pub use supervision::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts, Retry,
-    Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, Quarantine, Recycling, Restarts,
+    Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
 };
 pub use tool::{ToolAnswer, ToolContext};
 pub use value::Value;

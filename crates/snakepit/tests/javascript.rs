@@ -39,6 +39,10 @@ async fn streams_and_maps_arrive_in_order() {
     let stream = pit.stream::<u32>("count", args! { n: 1000 }).credit(16).open().expect("a stream");
     let items: Vec<u32> = stream.map(|item| item.expect("an item")).collect().await;
     assert_eq!(items, (0..1000).collect::<Vec<_>>());
+    let sizes = vec![3 << 20; 10];
+    let stream = pit.stream::<String>("letters", args! { sizes: sizes.as_slice() }).open().expect("a stream");
+    let items: Vec<usize> = stream.map(|item| item.expect("an item").len()).collect().await;
+    assert_eq!(items, sizes);
     let map = pit.map::<u64, _>("echo", 0u64..1000).in_order().expect("a map");
     let values: Vec<u64> = map.map(|value| value.expect("a value")).collect().await;
     assert_eq!(values, (0..1000).collect::<Vec<_>>());

@@ -104,8 +104,11 @@ async fn calls_bound_to_a_worker_that_leaves_go_to_the_others_at_once() {
     let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
     let pool = pit.pools()[0].clone();
     let first = who(&pit, "a").await;
-    let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 2.0 }).session("a").into_future());
-    until("it is busy", || pool.status().in_flight == 1).await;
+    // A call that is at its worker and not started would go to another one instead of failing.
+    let started = pit.file("started");
+    let arguments = args! { seconds: 600.0, started: started.as_str() };
+    let busy = tokio::spawn(pit.call::<Who>("slow_who", arguments).session("a").into_future());
+    until("it is started", || !lines(&started).is_empty()).await;
     // The idle one leaves first; with one worker, the bound calls have nobody else.
     let bound: Vec<_> =
         (0..3).map(|_| tokio::spawn(pit.call::<Who>("who", args! {}).session("a").into_future())).collect();

@@ -58,8 +58,7 @@ async fn a_pool_whose_workers_do_not_start_is_degraded_says_so_and_recovers_by_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_accident_is_replaced_at_once_even_if_all_die() {
-    let slow =
-        Restarts::default().first_pause(Duration::from_mins(1)).longest_pause(Duration::from_mins(1));
+    let slow = Restarts::default().first_pause(Duration::from_mins(1)).longest_pause(Duration::from_mins(1));
     let pit = Pit::start(worker("moody.py").workers(4).restarts(slow)).await;
     let pool = pit.pools()[0].clone();
     for _ in 0..2 {

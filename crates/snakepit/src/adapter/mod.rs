@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 pub use spawner::{Spawner, StartError};
 
-use crate::call::{Call, CallId};
+use crate::call::{Call, CallId, Portion};
 use crate::custody;
 
 /// How one kind of worker is started.
@@ -49,8 +49,8 @@ pub trait Handle: Send + Sync + 'static {
     /// Asks it to give up a call.
     fn cancel(&self, _call: CallId, _stage: CancelStage) {}
 
-    /// Grants a stream more items.
-    fn grant(&self, _call: CallId, _items: u32) {}
+    /// Grants a stream so much more.
+    fn grant(&self, _call: CallId, _more: Portion) {}
 
     /// Where its threads are.
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {

@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::time::Instant;
+
 use super::entry::Entry;
 use super::ticket::{End, Place, Progress, Ticket};
 use super::{Call, CallError, CallId, Input, RemoteError};
@@ -17,20 +19,37 @@ use crate::worker::Berth;
 
 /// A batch with a worker. When it is dropped, the next one may go.
 pub(crate) struct Underway {
-    pool: Arc<pool::Shared>,
+    berth: Arc<Berth>,
     command: Arc<Command>,
     calls: usize,
+    /// How many of them are counted beside the one that the worker holds.
+    beside: usize,
 }
 
 impl Underway {
-    pub(crate) fn new(pool: Arc<pool::Shared>, command: Arc<Command>, calls: usize) -> Self {
-        Self { pool, command, calls }
+    pub(crate) fn new(berth: Arc<Berth>, command: Arc<Command>, calls: usize) -> Self {
+        let beside = calls.saturating_sub(1);
+        berth.aboard.fetch_add(beside, Ordering::Relaxed);
+        berth.pool.aboard.fetch_add(beside, Ordering::Relaxed);
+        Self { berth, command, calls, beside }
+    }
+
+    /// They are about to be answered, and count no more.
+    fn put_down(&mut self) {
+        let beside = std::mem::take(&mut self.beside);
+        self.berth.aboard.fetch_sub(beside, Ordering::Relaxed);
+        self.berth.pool.aboard.fetch_sub(beside, Ordering::Relaxed);
+    }
+
+    fn pool(&self) -> &Arc<pool::Shared> {
+        &self.berth.pool
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.pool.lands(&self.command, self.calls);
+        self.put_down();
+        self.berth.pool.lands(&self.command, self.calls);
     }
 }
 
@@ -65,7 +84,7 @@ impl Aboard {
 
 impl Call {
     /// An empty van for calls of a command. The scheduler loads it when it has a place.
-    pub(crate) fn van(command: Arc<Command>, key: QueueKey) -> Self {
+    pub(crate) fn van(command: Arc<Command>, key: QueueKey, queued_at: Option<Instant>) -> Self {
         Self {
             id: pool::next_call_id(),
             command,
@@ -75,6 +94,7 @@ impl Call {
             ticket: Arc::new(Ticket::default()),
             key,
             slot: None,
+            queued_at,
             returns: 0,
             batch: None,
         }
@@ -106,8 +126,8 @@ impl Call {
     }
 
     /// How many callers wait for it.
-    pub(crate) fn callers(&self) -> u32 {
-        self.batch.as_ref().map_or(1, |batch| batch.members.len().max(1) as u32)
+    pub(crate) fn callers(&self) -> u64 {
+        self.batch.as_ref().map_or(1, |batch| batch.members.len().max(1) as u64)
     }
 
     /// It is lost with a worker that is gone.
@@ -128,7 +148,8 @@ impl Batch {
 
     /// Ends the call that carries it, and each member in its own way.
     pub(super) fn end(self, van: &Ticket, end: End) {
-        let Self { members, underway } = self;
+        let Self { members, mut underway } = self;
+        underway.put_down();
         if members.is_empty() {
             // First: whoever has the answer may call again at once.
             drop(underway);
@@ -156,11 +177,11 @@ impl Batch {
             match &end {
                 None | Some(End::Value(_)) => member.finish(Err(no_outcome())),
                 Some(End::Failed(error @ CallError::Remote(_))) => {
-                    underway.pool.make_alone(member, Otherwise::Failed(error.clone()));
+                    underway.pool().make_alone(member, Otherwise::Failed(error.clone()));
                 }
                 Some(End::Failed(error)) => member.fail(error.clone()),
                 Some(End::Lost { berth, .. }) => {
-                    underway.pool.make_alone(member, Otherwise::Lost(Arc::clone(berth)));
+                    underway.pool().make_alone(member, Otherwise::Lost(Arc::clone(berth)));
                 }
             }
         }
@@ -168,14 +189,15 @@ impl Batch {
 
     /// A worker that did not start it is gone: its members wait again. The rest: the call itself is all of it.
     pub(super) fn give_back(self, van: &Ticket, berth: &Arc<Berth>) {
-        let Self { members, underway } = self;
+        let Self { members, mut underway } = self;
+        underway.put_down();
         van.end(End::Failed(CallError::Cancelled));
         for mut member in members {
             if member.returns == super::MAX_RETURNS {
                 member.lose_with(Arc::clone(berth));
             } else {
                 member.returns += 1;
-                underway.pool.gather_again(member);
+                underway.pool().gather_again(member);
             }
         }
     }

@@ -33,6 +33,7 @@ pub(crate) async fn ask(
         ticket: Arc::clone(&ticket),
         key: QueueKey::new(0, id.0),
         slot: None,
+        queued_at: None,
         returns: 0,
         batch: None,
     };

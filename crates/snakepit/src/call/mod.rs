@@ -11,6 +11,7 @@ pub(crate) mod direct;
 mod entry;
 mod error;
 mod map;
+mod portion;
 mod stream;
 pub(crate) mod ticket;
 pub(crate) mod waiting;
@@ -27,6 +28,7 @@ pub(crate) use builder::Options;
 pub use chain::{Chain, Link, MAX_NESTING};
 pub use error::{CallError, RemoteError};
 pub use map::{Map, MapBuilder, MapInOrder};
+pub use portion::Portion;
 pub use stream::{CallStream, StreamBuilder};
 
 use crate::pool::{Command, QueueKey, Slot};
@@ -70,8 +72,8 @@ pub(crate) struct Extras {
     /// The session does not expire while this lives.
     pub(crate) session_in_use: Option<crate::pool::InUse>,
     pub(crate) metadata: BTreeMap<String, String>,
-    /// The first credit of a stream, in items.
-    pub(crate) stream: Option<u32>,
+    /// The first credit of a stream.
+    pub(crate) stream: Option<Portion>,
     pub(crate) chain: Option<Arc<Chain>>,
 }
 
@@ -90,6 +92,8 @@ pub struct Call {
     pub(crate) key: QueueKey,
     /// The place at a worker that it takes up, once it has one.
     pub(crate) slot: Option<Slot>,
+    /// Since when it has waited, if it had to.
+    pub(crate) queued_at: Option<Instant>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
     /// The calls that travel with it, if it is a batch.
@@ -135,8 +139,8 @@ impl Call {
             .flat_map(|extras| extras.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())))
     }
 
-    /// If the caller takes a stream: how many items may be sent before it grants more.
-    pub fn stream_credit(&self) -> Option<u32> {
+    /// If the caller takes a stream: how much may be sent before it grants more.
+    pub fn stream_credit(&self) -> Option<Portion> {
         self.extras.as_ref()?.stream
     }
 
@@ -150,8 +154,9 @@ impl Call {
         self.ticket.is_abandoned()
     }
 
-    /// Sends one item of a stream. Gives the number of items that wait to be read.
-    pub fn send_item(&self, item: Encoded) -> usize {
+    /// Sends one item of a stream. Gives what waited to be read before this item: once that reaches the credit,
+    /// the worker has sent more than it may.
+    pub fn send_item(&self, item: Encoded) -> Portion {
         self.ticket.item(item)
     }
 

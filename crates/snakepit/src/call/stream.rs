@@ -1,7 +1,7 @@
 //! A call that answers with many values.
 //!
-//! Backpressure by credit: the worker may send so many items ahead, and gets more as they are read, so that a slow
-//! reader slows the generator and memory stays flat.
+//! Backpressure by credit: the worker may send so many items and so many bytes ahead, and gets more as they are read, so
+//! that a slow reader slows the generator and memory stays flat, whatever the size of an item.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use tokio::time::Sleep;
 use super::builder::{Options, common_options};
 use super::ticket::End;
 use super::waiting::{Event, Late, Waiting};
-use super::{CallError, ticket::Progress};
+use super::{CallError, Portion, ticket::Progress};
 use crate::value::{Encoded, ValueError};
 
-/// How many items a worker may send ahead, unless the caller says otherwise.
-const CREDIT: u32 = 1024;
+/// How much a worker may send ahead, unless the caller says otherwise.
+const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
 
 /// A stream that is about to be opened with [`StreamBuilder::open`].
 #[must_use = "a stream is opened with open()"]
@@ -40,7 +40,14 @@ impl<T> StreamBuilder<T> {
 
     /// How many items the worker may send ahead of the reader; 1024 unless this is said.
     pub fn credit(mut self, items: u32) -> Self {
-        self.options.extras().stream = Some(items.max(1));
+        self.options.extras().stream.get_or_insert(CREDIT).items = items.max(1);
+        self
+    }
+
+    /// How many bytes the worker may send ahead of the reader; 4 MiB unless this is said. What is unread exceeds it by
+    /// less than one item: an item that is larger passes, alone.
+    pub fn credit_bytes(mut self, bytes: u64) -> Self {
+        self.options.extras().stream.get_or_insert(CREDIT).bytes = bytes.max(1);
         self
     }
 
@@ -52,7 +59,7 @@ impl<T> StreamBuilder<T> {
             timer: Box::pin(waiting.timer()),
             state: State::Open(waiting),
             credit,
-            read: 0,
+            read: Portion::default(),
             value: PhantomData,
         })
     }
@@ -69,9 +76,9 @@ enum State {
 pub struct CallStream<T> {
     timer: Pin<Box<Sleep>>,
     state: State,
-    credit: u32,
-    /// Items that were read since credit was last granted.
-    read: u32,
+    credit: Portion,
+    /// What was read since credit was last granted.
+    read: Portion,
     value: PhantomData<fn() -> T>,
 }
 
@@ -100,9 +107,8 @@ impl<T: DeserializeOwned> Stream for CallStream<T> {
                 }
                 State::Open(waiting) => match ready!(waiting.poll_event(this.timer.as_mut(), context)) {
                     Ok(Event::Item(item)) => {
-                        this.read += 1;
-                        // Half at a time: fewer frames, and the worker does not run dry meanwhile.
-                        if this.read * 2 >= this.credit {
+                        this.read.add_item(item.payload_len());
+                        if this.read.is_half_of(this.credit) {
                             waiting.grant(std::mem::take(&mut this.read));
                         }
                         let command = &waiting.command.name;

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::CallError;
 use super::batch::Aboard;
+use super::{CallError, Portion};
 use crate::pool::QueueKey;
 use crate::value::Encoded;
 use crate::worker::Berth;
@@ -55,6 +55,8 @@ enum Outcome {
 struct State {
     place: Option<Place>,
     items: VecDeque<Encoded>,
+    /// How much the items are.
+    unread: Portion,
     progress: Option<Progress>,
     outcome: Outcome,
     abandoned: bool,
@@ -100,17 +102,19 @@ impl Ticket {
         !matches!(self.state().outcome, Outcome::Open)
     }
 
-    pub(crate) fn item(&self, item: Encoded) -> usize {
+    /// Adds an item. Gives what waited before it.
+    pub(crate) fn item(&self, item: Encoded) -> Portion {
         let mut state = self.state();
+        let before = state.unread;
         if state.abandoned {
-            return 0;
+            return before;
         }
+        state.unread.add_item(item.payload_len());
         state.items.push_back(item);
-        let waiting = state.items.len();
-        if waiting == 1 {
+        if before.items == 0 {
             wake(state);
         }
-        waiting
+        before
     }
 
     /// What has come and was not read.
@@ -132,6 +136,7 @@ impl Ticket {
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
+        state.unread = Portion::default();
         let items = std::mem::take(&mut state.items);
         drop(state);
         drop(items);
@@ -154,7 +159,10 @@ impl Ticket {
     /// The next item, or the end once all items are read.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Encoded, End>> {
         self.poll(context, |state| match state.items.pop_front() {
-            Some(item) => Poll::Ready(Ok(item)),
+            Some(item) => {
+                state.unread.remove_item(item.payload_len());
+                Poll::Ready(Ok(item))
+            }
             None => match std::mem::replace(&mut state.outcome, Outcome::Taken) {
                 Outcome::Ended(end) => Poll::Ready(Err(end)),
                 other => {

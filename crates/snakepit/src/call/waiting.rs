@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::ticket::{End, Progress, Ticket};
-use super::{Call, CallError, CallId, Extras, Input};
+use super::{Call, CallError, CallId, Extras, Input, Portion};
 use crate::pool::{self, AUTOPSY_PATIENCE, Command, Limit, QueueKey, Whereabouts, Wish};
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
@@ -111,6 +111,7 @@ impl Waiting {
             ticket: Arc::clone(&ticket),
             key,
             slot: None,
+            queued_at: None,
             returns: 0,
             batch: None,
         };
@@ -127,10 +128,10 @@ impl Waiting {
         })
     }
 
-    /// Lets the worker send so many items more.
-    pub(crate) fn grant(&self, items: u32) {
+    /// Lets the worker send so much more.
+    pub(crate) fn grant(&self, more: Portion) {
         if let Some(berth) = self.ticket.berth() {
-            berth.handle.grant(self.id, items);
+            berth.handle.grant(self.id, more);
         }
     }
 

@@ -68,6 +68,12 @@ impl Group {
         !self.calls.is_empty() && self.van.is_none() && (full || self.overdue || self.underway == 0)
     }
 
+    /// An empty van that stands where the first call would stand.
+    fn van_for(&self, command: &Arc<Command>) -> Option<Call> {
+        let (key, first) = self.calls.first_key_value()?;
+        Some(Call::van(Arc::clone(command), *key, first.queued_at))
+    }
+
     fn remove(&mut self, key: QueueKey) -> Option<Call> {
         let call = self.calls.remove(&key)?;
         self.bytes -= weight(&call);
@@ -145,13 +151,14 @@ impl Gatherer {
 
 impl Scheduler {
     /// A call joins the others of its command.
-    pub(super) fn gather(&mut self, call: Call, limit: Limit, most_bytes: usize, now: Instant) -> Gathered {
+    pub(super) fn gather(&mut self, mut call: Call, limit: Limit, most_bytes: usize, now: Instant) -> Gathered {
         if !self.admits(&call) {
             return Gathered::Closed(call);
         }
         let depth = self.depth();
         let (key, command) = (call.key, Arc::clone(&call.command));
         call.ticket.set_place(Place::Queued(key));
+        call.queued_at.get_or_insert(now);
         let window = command.window();
         let group = self.gatherer.group(&command);
         group.most_bytes = most_bytes.saturating_sub(command.name.len() + 4 * AROUND);
@@ -190,8 +197,8 @@ impl Scheduler {
         if !group.is_due(size) {
             return None;
         }
-        let key = *group.calls.first_key_value()?.0;
-        let van = Call::van(Arc::clone(command), key);
+        let van = group.van_for(command)?;
+        let key = van.key;
         // Whoever came earlier is served earlier.
         let first = self.queue.first_key_value().is_none_or(|(other, _)| key < *other);
         if first && let Some((post, _)) = self.choose(&van) {
@@ -222,12 +229,12 @@ impl Scheduler {
         let group = self.gatherer.group(&command);
         let mut members = group.load(command.batch().unwrap_or(1));
         group.underway += 1;
-        let next = group.calls.first_key_value().map(|(key, _)| *key);
+        let next = group.van_for(&command);
         self.gatherer.waiting -= members.len();
-        if let Some(key) = next {
-            self.queue_van(Call::van(Arc::clone(&command), key));
+        if let Some(next) = next {
+            self.queue_van(next);
         }
-        let underway = Underway::new(Arc::clone(&berth.pool), command, members.len());
+        let underway = Underway::new(Arc::clone(&berth), command, members.len());
         if members.len() == 1
             && let Some(mut call) = members.pop()
         {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
-use crate::supervision::{Restarts, Taint};
+use crate::supervision::{Recycling, Restarts, Sizing, Taint};
 use crate::value::{Encoded, ValueError};
 
 /// Which worker serves the calls of a session.
@@ -73,6 +73,9 @@ pub struct Pool {
     pub(crate) restarts: Restarts,
     pub(crate) taint: Taint,
     pub(crate) devices: Vec<Arc<str>>,
+    pub(crate) recycling: Recycling,
+    pub(crate) fewest_at_a_time: Option<usize>,
+    pub(crate) sizing: Option<Sizing>,
 }
 
 /// A call that a worker must answer before it serves.
@@ -118,6 +121,9 @@ impl Pool {
             restarts: Restarts::default(),
             taint: Taint::default(),
             devices: Vec::new(),
+            recycling: Recycling::default(),
+            fewest_at_a_time: None,
+            sizing: None,
         }
     }
 
@@ -135,7 +141,18 @@ impl Pool {
 
     /// How many calls a worker does at the same time; 1 unless it is set.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.fewest_at_a_time = None;
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Finds out how many calls a worker should do at the same time, between these two, by watching how long calls take.
+    ///
+    /// It helps where calls slow each other down: they then wait in the pool's queue, where priorities and other workers
+    /// count, and not inside a worker.
+    pub fn adaptive_concurrency(mut self, between: std::ops::RangeInclusive<usize>) -> Self {
+        self.concurrency = (*between.end()).max(1);
+        self.fewest_at_a_time = Some((*between.start()).clamp(1, self.concurrency));
         self
     }
 
@@ -231,6 +248,18 @@ impl Pool {
         self
     }
 
+    /// When workers are replaced although nothing is wrong with them.
+    pub fn recycling(mut self, recycling: Recycling) -> Self {
+        self.recycling = recycling;
+        self
+    }
+
+    /// Lets the load decide how many workers there are; [`Pool::workers`] no longer does.
+    pub fn sizing(mut self, sizing: Sizing) -> Self {
+        self.sizing = Some(sizing);
+        self
+    }
+
     /// The devices that its workers share, such as `cuda:0`. Each worker is given the one with the fewest workers, and
     /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
     pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
@@ -249,7 +278,8 @@ impl Pool {
         if self.debug {
             const LONG: Duration = Duration::from_hours(24 * 365);
             self.lazy = true;
-            self.concurrency = 1;
+            self.sizing = None;
+            self = self.concurrency(1);
             (self.call_timeout, self.stream_timeout, self.queue_timeout) = (LONG, LONG, LONG);
             self.start_timeout = LONG;
         }

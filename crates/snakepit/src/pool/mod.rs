@@ -16,6 +16,8 @@ mod queue_key;
 mod reference;
 mod scheduler;
 mod session;
+mod slot;
+mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,10 +38,13 @@ pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
 pub(crate) use session::{InUse, StoreError};
+pub(crate) use slot::Slot;
+pub use stats::{CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
 
 use crate::adapter::{Introduction, Reason};
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{Call, CallError, CallId, Extras, Input};
+use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
 use crate::worker::{Berth, Order};
@@ -111,7 +116,10 @@ pub(crate) struct Shared {
     done: Notify,
     /// Calls that workers hold.
     in_hand: AtomicUsize,
+    /// Calls beyond the first of each batch that workers hold.
+    pub(crate) aboard: AtomicUsize,
     takes_many: AtomicBool,
+    growth: Mutex<Growth>,
     /// How many workers were asked for last; the crew hears of it a moment later.
     pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
@@ -139,8 +147,10 @@ impl Shared {
             attention: Notify::new(),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
+            aboard: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
-            target: AtomicUsize::new(config.workers),
+            growth: Mutex::default(),
+            target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config: ArcSwap::from_pointee(config),
@@ -159,6 +169,16 @@ impl Shared {
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which command leaves how much memory behind.
+    pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls workers hold.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::Relaxed) + self.aboard.load(Ordering::Relaxed)
     }
 
     /// What is known about a command. One that no worker has announced is not remembered.
@@ -350,9 +370,8 @@ impl Shared {
         if call.is_abandoned() {
             return;
         }
-        berth.calls.fetch_add(1, Ordering::Relaxed);
-        if call.batch.is_some() {
-            berth.calls_aboard.fetch_add(u64::from(call.callers() - 1), Ordering::Relaxed);
+        if berth.count(&call.command.name, call.callers()) {
+            self.attention.notify_one();
         }
         if berth.serves_one {
             berth.pool.retire(berth.post);
@@ -376,10 +395,13 @@ impl Shared {
         }
     }
 
-    fn release(&self, berth: &Arc<Berth>, load: Load) {
+    fn release(&self, berth: &Arc<Berth>, load: Load, places: Option<usize>) {
         let next = {
             let mut scheduler = self.scheduler();
             scheduler.release(berth, load);
+            if let Some(places) = places {
+                scheduler.set_places(berth, places);
+            }
             self.note_if_done(&scheduler);
             if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
         };
@@ -431,33 +453,6 @@ impl Shared {
 /// A refused call is answered by the caller itself; its end must not be taken for the pool's.
 fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
-}
-
-/// A call's place at a worker. Dropping it gives the place to the next one.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    berth: Arc<Berth>,
-    load: Load,
-}
-
-impl Slot {
-    fn new(berth: Arc<Berth>, load: Load) -> Self {
-        berth.takes();
-        berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
-        Self { berth, load }
-    }
-
-    pub(crate) fn berth(&self) -> &Arc<Berth> {
-        &self.berth
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.berth.puts_down();
-        self.berth.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
-        self.berth.pool.release(&self.berth, self.load);
-    }
 }
 
 impl Call {

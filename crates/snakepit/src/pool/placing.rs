@@ -32,7 +32,7 @@ pub(crate) enum Placed {
 
 /// Where a call was found.
 pub(crate) enum Whereabouts {
-    Withdrawn(Call),
+    Withdrawn(Box<Call>),
     With(Arc<Berth>),
     /// With a worker, in a batch.
     Aboard(Arc<Aboard>),
@@ -48,7 +48,7 @@ impl Shared {
                 Some(Place::With(berth)) => return Whereabouts::With(berth),
                 Some(Place::Aboard(aboard)) => return Whereabouts::Aboard(aboard),
                 Some(Place::Queued(key)) => match self.withdraw(key) {
-                    Some(call) => return Whereabouts::Withdrawn(call),
+                    Some(call) => return Whereabouts::Withdrawn(Box::new(call)),
                     None if ticket.has_ended() => return Whereabouts::Nowhere,
                     // It was on its way to a worker between the two looks; its place is set under the lock that
                     // withdraw has taken, so the next look sees it.

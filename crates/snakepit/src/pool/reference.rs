@@ -12,6 +12,7 @@ use super::crew::{Crew, tell_of_session_end};
 use super::{Directory, Health, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared};
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
+use crate::supervision::Sizing;
 use crate::worker::OutputLine;
 
 /// A running pool. Cheap to clone.
@@ -60,6 +61,8 @@ pub struct WorkerStatus {
     pub age: Duration,
     /// Its language and version.
     pub language: String,
+    /// How many calls it gets at a time.
+    pub concurrency: usize,
     /// The number of its place, which no other worker of the pool has at the same time.
     pub slot: usize,
     /// The device that it uses, if the pool names any.
@@ -100,10 +103,21 @@ impl PoolRef {
         MapBuilder::new(self.options(command), inputs)
     }
 
-    /// Changes the number of workers. Those that are too many finish what they have.
+    /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
     pub fn scale(&self, workers: usize) {
         self.shared.target.store(workers, Ordering::Release);
         self.crew.scale(workers);
+    }
+
+    /// Lets the load decide how many workers there are, from now on.
+    pub fn scale_by(&self, sizing: Sizing) {
+        self.crew.scale_by(sizing);
+    }
+
+    /// How much memory a call of each command leaves behind, the worst first, as far as can be told from how workers
+    /// grow: the command, bytes per call, and its calls. Known where `max_rss` is set.
+    pub fn growth(&self) -> Vec<(String, u64, u64)> {
+        self.shared.growth().report()
     }
 
     /// Replaces a worker by a new one, which gets ready first; says whether it was found.
@@ -167,9 +181,10 @@ impl PoolRef {
         let worker = |berth: &Arc<crate::worker::Berth>| WorkerStatus {
             id: berth.id.to_string(),
             pid: berth.handle.process().map(custody::Worker::pid),
-            calls: berth.calls_so_far(),
+            calls: berth.calls_given(),
             age: berth.ready_at.elapsed(),
             language: berth.handle.introduction().language.clone(),
+            concurrency: berth.places(),
             slot: berth.slot,
             device: berth.device.as_deref().map(str::to_owned),
         };
@@ -177,8 +192,8 @@ impl PoolRef {
             name: self.shared.name.to_string(),
             workers: scheduler.berths().map(worker).collect(),
             queued: scheduler.depth(),
-            in_flight: scheduler.held(),
-            sessions: self.shared.sessions.list().len(),
+            in_flight: self.shared.in_hand(),
+            sessions: self.shared.sessions.count(),
             trouble,
         }
     }

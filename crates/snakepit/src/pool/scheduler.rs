@@ -14,6 +14,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::batch::Gatherer;
 use super::estimate::{MAX_HELD, may_wait_at_worker};
@@ -27,8 +30,6 @@ use crate::worker::Berth;
 pub(crate) struct Load {
     pub(crate) post: usize,
     nanos: u32,
-    /// How many callers wait for it.
-    callers: u32,
     kind: Kind,
 }
 
@@ -54,8 +55,6 @@ struct Post {
     places: usize,
     /// Calls that it holds, those not counted that wait for a tool and have lent their place to a nested call.
     held: usize,
-    /// How many callers wait for these.
-    callers: usize,
     /// How much work that is, as far as it is known.
     nanos: u64,
     /// Calls of it that wait for tools of the host, and for how many.
@@ -119,9 +118,10 @@ impl Scheduler {
         self.queue.len() - self.gatherer.vans + self.gatherer.waiting + self.bound
     }
 
-    /// How many calls are with workers.
-    pub(crate) fn held(&self) -> usize {
-        self.posts.iter().flatten().map(|post| post.callers + post.guests.len()).sum()
+    /// How long the first of those that wait has done so.
+    pub(crate) fn head_waits(&self, now: Instant) -> Duration {
+        let first = self.queue.first_key_value().and_then(|(_, call)| call.queued_at);
+        first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
@@ -163,10 +163,9 @@ impl Scheduler {
     pub(crate) fn enlist(&mut self, berth: Arc<Berth>) {
         let index = berth.post;
         self.posts[index] = Some(Post {
-            places: berth.concurrency,
+            places: berth.places(),
             berth,
             held: 0,
-            callers: 0,
             nanos: 0,
             asking: Vec::new(),
             guests: Vec::new(),
@@ -248,8 +247,9 @@ impl Scheduler {
         Placed::Queued
     }
 
-    fn enqueue(&mut self, call: Call) {
+    fn enqueue(&mut self, mut call: Call) {
         call.ticket.set_place(Place::Queued(call.key));
+        call.queued_at.get_or_insert_with(Instant::now);
         self.queue.insert(call.key, call);
     }
 
@@ -274,13 +274,20 @@ impl Scheduler {
         match load.kind {
             Kind::Own => {
                 post.held -= 1;
-                post.callers -= load.callers as usize;
                 post.nanos -= u64::from(load.nanos);
             }
             Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
         }
         self.list_asker(load.post);
         self.relist(load.post);
+    }
+
+    /// How many calls a worker gets at a time, from now on.
+    pub(crate) fn set_places(&mut self, berth: &Arc<Berth>, places: usize) {
+        if let Some(post) = self.own_post(berth) {
+            post.places = places;
+            self.relist(berth.post);
+        }
     }
 
     /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.
@@ -448,11 +455,10 @@ impl Scheduler {
     pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
         let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
-        let load = Load { post: index, nanos: call.nanos(), callers: call.callers(), kind };
+        let load = Load { post: index, nanos: call.nanos(), kind };
         match kind {
             Kind::Own => {
                 post.held += 1;
-                post.callers += load.callers as usize;
                 post.nanos += u64::from(load.nanos);
             }
             Kind::Guest(call) => post.guests.push(call),

@@ -183,6 +183,10 @@ impl Sessions {
         self.table().sessions.get(id)?.berth.upgrade()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.table().sessions.len()
+    }
+
     pub(crate) fn list(&self) -> Vec<SessionInfo> {
         let now = Instant::now();
         let shown = |(id, session): (&Arc<str>, &Session)| SessionInfo {
@@ -289,7 +293,7 @@ mod tests {
 
     /// The length of a byte string that fills a store to the last byte, under a key of so many letters.
     fn filling(key: &str) -> usize {
-        STORE_LIMIT - size(key, &bytes(10_000)) + 10_000
+        STORE_LIMIT - size(key, &bytes(20_000)) + 20_000
     }
 
     #[test]
@@ -333,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_without_the_frame_that_it_came_in() {
-        let frame = Encoded::encode(&(Blob::from(vec![1; 9000]), "small", Blob::from(vec![2; 5000])))
+        let frame = Encoded::encode(&(Blob::from(vec![1; 30_000]), "small", Blob::from(vec![2; 20_000])))
             .expect("a frame");
         let mut payload = Vec::new();
         frame.write_to(&mut payload);
@@ -351,8 +355,8 @@ mod tests {
             (get("small").payload_len(), get("small").decode::<String>()),
             (6, Ok("small".to_owned()))
         );
-        assert_eq!(get("body").decode::<Blob>().expect("bytes"), Blob::from(vec![2; 5000]));
-        assert_eq!(get("body").payload_len(), bytes(5000).payload_len());
+        assert_eq!(get("body").decode::<Blob>().expect("bytes"), Blob::from(vec![2; 20_000]));
+        assert_eq!(get("body").payload_len(), bytes(20_000).payload_len());
     }
 
     #[test]

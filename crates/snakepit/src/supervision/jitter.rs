@@ -17,6 +17,10 @@ impl Chance {
         Self(f64::from(bits) / 2f64.powi(32))
     }
 
+    pub(crate) fn number(self) -> f64 {
+        self.0
+    }
+
     #[cfg(test)]
     pub(crate) fn of(number: f64) -> Self {
         assert!((0.0..1.0).contains(&number), "{number}");

@@ -21,21 +21,17 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod breaker;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod growth;
 pub(crate) mod jitter;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod limit;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod liveness;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod quarantine;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod recycling;
 pub(crate) mod restarts;
 #[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod retry;
-#[cfg_attr(not(test), expect(dead_code, reason = "decides already; no pool asks it yet"))]
 pub(crate) mod sizing;
 pub(crate) mod taint;
 #[cfg(test)]

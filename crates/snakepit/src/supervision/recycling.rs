@@ -130,6 +130,11 @@ impl Term {
         }
     }
 
+    /// After how many calls it is due.
+    pub(crate) fn calls(&self) -> u64 {
+        self.max_requests.unwrap_or(u64::MAX)
+    }
+
     /// Whether it has served long enough, and why. Memory comes first: it is the most urgent and the most telling.
     pub(crate) fn due(&self, wear: &Wear) -> Option<Why> {
         let reached = |limit: Option<Duration>, time: Duration| limit.is_some_and(|limit| time >= limit);

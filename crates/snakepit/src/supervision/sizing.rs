@@ -142,6 +142,10 @@ impl Sizer {
         }
     }
 
+    pub(crate) fn idle_ttl(&self) -> Duration {
+        self.config.idle_ttl
+    }
+
     pub(crate) fn target(&self) -> usize {
         self.target
     }

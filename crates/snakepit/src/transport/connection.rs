@@ -19,10 +19,13 @@ use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
 use super::reader;
 use super::slate::Slate;
-use super::tools::{self, Tools};
-use crate::call::{Call, CallError, CallId, Input, RemoteError};
+use super::tools::Tools;
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::value::{Encoded, write};
 use crate::worker::Output;
+
+/// While more than this waits to be written, what tools have for the worker waits to become frames.
+const ROOM: usize = 1024 * 1024;
 
 /// What a worker's first answer was.
 #[derive(Debug)]
@@ -86,6 +89,8 @@ pub(super) struct State {
     /// Memory of the last write, for the next.
     spare: Outbox,
     writer: Writer,
+    /// Somebody waits until the outbox is taken.
+    wants_room: bool,
     next_turn: u64,
     /// The latest turn that was answered, if only in part.
     answered: u64,
@@ -116,8 +121,8 @@ pub(crate) struct Connection {
     socket: OwnedWriteHalf,
     state: Mutex<State>,
     wake_writer: Notify,
-    /// Tells that what waited to be written no longer does, if it was much.
-    pub(super) room: Notify,
+    /// The outbox was taken, and somebody waited for it.
+    room: Notify,
     closed: watch::Sender<Option<Arc<str>>>,
     slate: Slate,
     pub(super) output: Arc<Output>,
@@ -206,11 +211,21 @@ impl Connection {
         self.see_to_outbox(state, alone);
     }
 
+    /// Asks the worker to end a call: 1 asks, 2 interrupts.
+    pub(crate) fn cancel(&self, call: CallId, stage: u64) {
+        self.tell_about(call, Kind::Cancel, |out| write::uint(out, stage));
+    }
+
+    /// Lets a stream send so much more.
+    pub(crate) fn grant(&self, call: CallId, more: Portion) {
+        self.tell_about(call, Kind::Credit, |out| messages::write_portion(out, more));
+    }
+
     /// Sends a frame about a call, if the worker still has it.
-    pub(crate) fn tell_about(&self, call: CallId, kind: Kind, number: u64) {
+    fn tell_about(&self, call: CallId, kind: Kind, payload: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if state.calls.contains_key(&call.get()) {
-            state.outbox.frame(kind, call.get(), |out| write::uint(out, number));
+            state.outbox.frame(kind, call.get(), payload);
             self.see_to_outbox(state, true);
         }
     }
@@ -221,10 +236,21 @@ impl Connection {
         self.see_to_outbox(state, true);
     }
 
-    fn send_frame(&self, kind: Kind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
-        let mut state = self.state();
-        state.outbox.frame(kind, call, payload);
-        self.see_to_outbox(state, true);
+    /// The state, as soon as little enough waits to be written for a tool to send something: a worker that asks, or grants
+    /// credit, and does not read costs this much, not more.
+    pub(super) async fn room(&self) -> MutexGuard<'_, State> {
+        loop {
+            // Made before the look: it hears of all that happens after it.
+            let room = self.room.notified();
+            {
+                let mut state = self.state();
+                if state.outbox.len() <= ROOM {
+                    return state;
+                }
+                state.wants_room = true;
+            }
+            room.await;
+        }
     }
 
     pub(super) fn see_to_outbox(&self, mut state: MutexGuard<'_, State>, at_once: bool) {
@@ -255,9 +281,10 @@ impl Connection {
             state.writer = Writer::Writing;
             let spare = std::mem::take(&mut state.spare);
             let mut batch = std::mem::replace(&mut state.outbox, spare);
+            let wants_room = std::mem::take(&mut state.wants_room);
             state.tools.refusals_are_sent();
             drop(state);
-            if batch.len() > tools::ROOM {
+            if wants_room {
                 self.room.notify_waiters();
             }
             let complete = self.write(&mut batch);

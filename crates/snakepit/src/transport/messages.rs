@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::Kind;
 use super::outbox::Outbox;
 use crate::adapter::Introduction;
-use crate::call::{Call, Input};
+use crate::call::{Call, Input, Portion};
 use crate::value::{Builder, Encoded, ValueError, write};
 
 /// The first thing that a worker hears.
@@ -45,7 +45,8 @@ pub(crate) struct Signals {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct HostCallOptions {
-    pub(crate) stream: Option<u32>,
+    /// The first credit: items and bytes.
+    pub(crate) stream: Option<(u32, u64)>,
 }
 
 /// A `HOST_CALL`.
@@ -119,7 +120,7 @@ fn write_call_tail(out: &mut Vec<u8>, call: &Call, remaining: Option<Duration>) 
     write::map_header(out, entries.into_iter().map(u32::from).sum());
     if let Some(credit) = extras.stream {
         write::str(out, "stream");
-        write::uint(out, credit.into());
+        write_portion(out, credit);
     }
     if let Some(session) = &extras.session {
         write::str(out, "session");
@@ -137,6 +138,13 @@ fn write_call_tail(out: &mut Vec<u8>, call: &Call, remaining: Option<Duration>) 
         write::str(out, "nested");
         write::uint(out, parent.get());
     }
+}
+
+/// `[items, bytes]`, as credit is told.
+pub(crate) fn write_portion(out: &mut Vec<u8>, portion: Portion) {
+    write::array_header(out, 2);
+    write::uint(out, portion.items.into());
+    write::uint(out, portion.bytes);
 }
 
 /// `[id, value]`, as the HOST frames have it.

@@ -1,8 +1,8 @@
 //! Our own protocol (`spec/wire.md`) over a socket that the worker inherits.
 //!
 //! A frame's way: [`frame`] is the header, [`messages`] what stands behind it, [`outbox`] gathers what is to be written,
-//! [`connection`] has the socket, the calls and their answers; [`tools`] runs what the worker asks of the host, [`stacks`]
-//! asks a busy worker where it is.
+//! [`connection`] has the socket and the calls, [`reader`] their answers; [`tools`] runs what the worker asks of the host,
+//! [`stacks`] asks a busy worker where it is.
 
 mod connection;
 mod frame;
@@ -14,7 +14,6 @@ mod stacks;
 mod tools;
 
 pub(crate) use connection::{Connection, LastWord, Ready};
-pub(crate) use frame::Kind;
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
 pub(crate) use stacks::StackPipe;

@@ -11,7 +11,7 @@ use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
 use super::tools;
-use crate::call::{Call, Input, RemoteError};
+use crate::call::{Call, Input, Portion, RemoteError};
 use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
@@ -42,7 +42,13 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
             Ok(_) => {}
             Err(error) => return format!("its socket broke: {error}"),
         }
-        if let Err(fault) = hear(connection, &mut buffer, &mut answers) {
+        let heard = hear(connection, &mut buffer, &mut answers);
+        if let Ok(2..) = heard {
+            // Those who have their answers may call again at once: they go first, and what they send is written once.
+            tokio::task::yield_now().await;
+        }
+        connection.end_reading();
+        if let Err(fault) = heard {
             let told = Encoded::encode(&fault);
             if let Ok(told) = told {
                 connection.send(Kind::Fault, 0, &told);
@@ -52,21 +58,22 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
     }
 }
 
-/// Works off all complete frames.
+/// Works off all complete frames; how many answers were among them.
 fn hear(
     connection: &Arc<Connection>,
     buffer: &mut BytesMut,
     answers: &mut Vec<(Call, Answer)>,
-) -> Result<(), String> {
+) -> Result<usize, String> {
     let heard = {
         let mut state = connection.state();
         Connection::begin_reading(&mut state);
         sort_out(connection, &mut state, buffer, answers)
     };
-    if !answers.is_empty() {
+    let count = answers.len();
+    if count > 0 {
         let now = Instant::now();
         let since = connection.state().busy_since.replace(now);
-        let service = since.map_or_else(Default::default, |since| now - since) / answers.len() as u32;
+        let service = since.map_or_else(Default::default, |since| now - since) / count as u32;
         for (call, answer) in answers.drain(..) {
             match answer {
                 Answer::Value(value) => call.finish_after(service, Ok(value)),
@@ -75,8 +82,7 @@ fn hear(
             }
         }
     }
-    connection.end_reading();
-    heard
+    heard.map(|()| count)
 }
 
 fn sort_out(
@@ -140,8 +146,8 @@ fn frame(
             tools::host_call(connection, state, header.call, asked, header.length)?;
         }
         Kind::HostCredit => {
-            let (id, items): (u64, u32) = payload.decode().map_err(unreadable)?;
-            state.tools.grant(id, items);
+            let (id, items, bytes): (u64, u32, u64) = payload.decode().map_err(unreadable)?;
+            state.tools.grant(id, Portion { items, bytes });
         }
         Kind::HostCancel => {
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
@@ -234,8 +240,10 @@ fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {
     let Some(credit) = held.call.stream_credit() else {
         return Err(format!("it sent a stream for call {call}, which asked for none"));
     };
-    if held.call.send_item(item) > credit as usize {
-        return Err(format!("it sent more items for call {call} than it had credit for"));
+    let unread = held.call.send_item(item);
+    if unread.reaches(credit) {
+        let what = if unread.items >= credit.items { "items" } else { "bytes" };
+        return Err(format!("it sent more {what} for call {call} than it had credit for"));
     }
     Ok(())
 }

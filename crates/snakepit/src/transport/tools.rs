@@ -2,18 +2,19 @@
 //!
 //! Bounded on all sides, whatever the worker does: by the number of tool calls under way, by the bytes that they
 //! brought, and by what waits to be written, for an answer that finds no room is not made into a frame, and its tool
-//! call stays under way.
+//! call stays under way. The credit of a stream protects the worker; that its next item is not made before there is room
+//! protects the host.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::connection::{ByNumber, Connection, State};
 use super::frame::Kind;
 use super::messages::{self, HostCall};
-use crate::call::RemoteError;
+use crate::call::{Portion, RemoteError};
 use crate::tool::ToolAnswer;
 use crate::value::{Encoded, ValueError};
 
@@ -23,8 +24,44 @@ const MOST: usize = 1024;
 const MOST_BYTES: usize = 16 << 20;
 /// How many refusals may wait for a worker that does not read them.
 const MOST_REFUSALS: usize = 16 * MOST;
-/// While more than this waits to be written, answers wait to become frames.
-pub(super) const ROOM: usize = 1 << 20;
+
+/// What a stream to the worker may still send.
+struct Credit(watch::Sender<Left>);
+
+/// The last item may be larger than what is left.
+struct Left {
+    items: i64,
+    bytes: i64,
+}
+
+impl Credit {
+    fn new(first: Portion) -> Self {
+        let credit = Self(watch::Sender::new(Left { items: 0, bytes: 0 }));
+        credit.add(first);
+        credit
+    }
+
+    fn add(&self, more: Portion) {
+        self.0.send_modify(|left| {
+            left.items = left.items.saturating_add(more.items.into());
+            left.bytes = left.bytes.saturating_add(i64::try_from(more.bytes).unwrap_or(i64::MAX));
+        });
+    }
+
+    /// Takes the credit for one item.
+    fn spend(&self, bytes: usize) {
+        self.0.send_modify(|left| {
+            left.items -= 1;
+            left.bytes = left.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        });
+    }
+
+    /// Until there is credit for an item.
+    async fn some(&self) {
+        // An error would say that the sender is gone, and it is here.
+        let _ = self.0.subscribe().wait_for(|left| left.items > 0 && left.bytes > 0).await;
+    }
+}
 
 /// A tool that runs for the worker.
 struct Run {
@@ -35,8 +72,8 @@ struct Run {
     /// What its frame brought.
     bytes: usize,
     task: AbortHandle,
-    /// How many more items may be sent.
-    credit: Arc<Semaphore>,
+    /// Of a stream.
+    credit: Option<Arc<Credit>>,
 }
 
 /// All that run for one worker, by the ids that it chose.
@@ -84,11 +121,10 @@ impl Tools {
         self.bytes = 0;
     }
 
-    /// Lets a stream send so many items more.
-    pub(super) fn grant(&self, id: u64, items: u32) {
-        if let Some(run) = self.runs.get(&id) {
-            let most = Semaphore::MAX_PERMITS / 2 - run.credit.available_permits();
-            run.credit.add_permits((items as usize).min(most));
+    /// Lets a stream send so much more.
+    pub(super) fn grant(&self, id: u64, more: Portion) {
+        if let Some(credit) = self.runs.get(&id).and_then(|run| run.credit.as_ref()) {
+            credit.add(more);
         }
     }
 
@@ -139,14 +175,8 @@ pub(super) fn host_call(
     let answer = held.call.ask(&tool, args);
     state.tools.next_number += 1;
     let number = state.tools.next_number;
-    let credit = Arc::new(Semaphore::new(options.stream.unwrap_or(0) as usize));
-    let asker = Asker {
-        connection: Arc::clone(connection),
-        call,
-        id,
-        number,
-        credit: options.stream.map(|_| Arc::clone(&credit)),
-    };
+    let credit = options.stream.map(|(items, bytes)| Arc::new(Credit::new(Portion { items, bytes })));
+    let asker = Asker { connection: Arc::clone(connection), call, id, number, credit: credit.clone() };
     let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
     state.tools.bytes += bytes;
     state.tools.runs.insert(id, Run { call, number, bytes, task, credit });
@@ -167,7 +197,7 @@ struct Asker {
     id: u64,
     number: u64,
     /// Of a stream.
-    credit: Option<Arc<Semaphore>>,
+    credit: Option<Arc<Credit>>,
 }
 
 impl Asker {
@@ -177,8 +207,8 @@ impl Asker {
                 let (kind, payload) = self.answer(Kind::HostResult, &value);
                 self.send(kind, payload, Then::IsOver).await;
             }
-            (Ok(ToolAnswer::Value(value)), Some(_)) => {
-                if self.send_item(&value).await == Then::GoesOn {
+            (Ok(ToolAnswer::Value(value)), Some(credit)) => {
+                if self.send_item(credit, &value).await == Then::GoesOn {
                     self.send_end().await;
                 }
             }
@@ -186,12 +216,10 @@ impl Asker {
                 self.send_error(&RemoteError::new("streaming", "the tool streams: use host.stream")).await;
             }
             (Ok(ToolAnswer::Stream(mut items)), Some(credit)) => loop {
-                match credit.acquire().await {
-                    Ok(permit) => permit.forget(),
-                    Err(_) => return,
-                }
+                credit.some().await;
+                drop(self.connection.room().await);
                 match items.next().await {
-                    Some(Ok(item)) if self.send_item(&item).await == Then::GoesOn => {}
+                    Some(Ok(item)) if self.send_item(credit, &item).await == Then::GoesOn => {}
                     Some(Ok(_)) => return,
                     Some(Err(error)) => return self.send_error(&error).await,
                     None => return self.send_end().await,
@@ -201,9 +229,11 @@ impl Asker {
         }
     }
 
-    async fn send_item(&self, item: &Encoded) -> Then {
+    /// Sends an item; one that cannot be sent is the stream's last, and the error goes in its place.
+    async fn send_item(&self, credit: &Credit, item: &Encoded) -> Then {
         let (kind, payload) = self.answer(Kind::HostItem, item);
         let then = if kind == Kind::HostItem { Then::GoesOn } else { Then::IsOver };
+        credit.spend(payload.payload_len());
         self.send(kind, payload, then).await;
         then
     }
@@ -241,25 +271,16 @@ impl Asker {
     /// Sends a frame once there is room for it, unless nobody wants it any more. In one step with the last frame the
     /// tool call is over: whoever has read that may use the id again.
     async fn send(&self, kind: Kind, payload: Encoded, then: Then) {
-        loop {
-            let room = self.connection.room.notified();
-            {
-                let mut state = self.connection.state();
-                let run = state.tools.runs.get(&self.id);
-                if run.is_none_or(|run| run.number != self.number) {
-                    return;
-                }
-                if state.outbox.len() <= ROOM {
-                    if then == Then::IsOver {
-                        state.tools.remove(self.id);
-                    }
-                    state.outbox.value_frame(kind, self.call, &payload);
-                    self.connection.see_to_outbox(state, true);
-                    return;
-                }
-            }
-            room.await;
+        let mut state = self.connection.room().await;
+        let run = state.tools.runs.get(&self.id);
+        if run.is_none_or(|run| run.number != self.number) {
+            return;
         }
+        if then == Then::IsOver {
+            state.tools.remove(self.id);
+        }
+        state.outbox.value_frame(kind, self.call, &payload);
+        self.connection.see_to_outbox(state, true);
     }
 }
 

@@ -50,7 +50,7 @@ pub use map::Map;
 pub use time::{DateTime, NaiveDateTime, TimeError};
 
 /// Byte strings from this length on travel beside the value, as a body of its frame.
-pub const BODY_THRESHOLD: usize = 4096;
+pub const BODY_THRESHOLD: usize = 16 * 1024;
 /// So many lists and maps may stand inside one another.
 pub const MAX_DEPTH: usize = 128;
 

@@ -9,9 +9,10 @@ mod tend;
 #[cfg_attr(not(test), expect(dead_code, reason = "the crew reads them once it looks at its workers"))]
 mod vitals;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -21,11 +22,14 @@ pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
 pub(crate) use tend::{Ending, process_ended, tend};
+pub(crate) use vitals::{Pss, Vitals};
 
 use crate::adapter::{Handle, Reason};
 use crate::call::ticket::Ticket;
 use crate::custody::{self, WorkerId};
 use crate::pool;
+use crate::supervision::limit::{AdaptiveLimit, Outcome};
+use crate::supervision::recycling::Term;
 
 /// A worker's place in its pool, from ready to gone.
 pub(crate) struct Berth {
@@ -40,9 +44,15 @@ pub(crate) struct Berth {
     /// How many calls it was started to do at the same time.
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
-    pub(crate) calls: AtomicU64,
+    calls: AtomicU64,
     /// Calls beyond the first of each batch that it was given.
-    pub(crate) calls_aboard: AtomicU64,
+    calls_aboard: AtomicU64,
+    /// How long it may serve.
+    pub(crate) term: Term,
+    /// How many calls it gets at a time, where that is found out.
+    pub(crate) limit: Option<Mutex<AdaptiveLimit>>,
+    /// Calls by command since the last look, where memory is watched.
+    counts: Option<Mutex<HashMap<Arc<str>, u64>>>,
     /// It is gone after its first call.
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
@@ -50,6 +60,8 @@ pub(crate) struct Berth {
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
+    /// Calls beyond the first of each batch that it has.
+    pub(crate) aboard: AtomicUsize,
     /// Calls of these that were cancelled and do not end.
     stubborn: AtomicUsize,
     /// Whether somebody waits for it to put calls down.
@@ -67,6 +79,10 @@ pub(crate) struct Made {
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
     pub(crate) device: Option<Arc<str>>,
+    pub(crate) term: Term,
+    /// The fewest calls that it gets at a time, if the number is found out.
+    pub(crate) fewest: Option<usize>,
+    pub(crate) counts_commands: bool,
     pub(crate) began_at: Instant,
 }
 
@@ -91,7 +107,7 @@ impl Berth {
         post: usize,
         id: WorkerId,
         pool: Arc<pool::Shared>,
-        Made { generation, concurrency, serves_one, slot, device, began_at }: Made,
+        made: Made,
         handle: Arc<dyn Handle>,
         output: Arc<Output>,
     ) -> Self {
@@ -99,20 +115,26 @@ impl Berth {
             post,
             id,
             pool,
-            generation,
-            concurrency,
-            serves_one,
-            slot,
-            device,
-            // One that serves a single call is sent nothing ahead.
-            tells_what_it_started: handle.introduction().tells_what_it_started && !serves_one,
+            generation: made.generation,
+            concurrency: made.concurrency,
+            serves_one: made.serves_one,
+            slot: made.slot,
+            device: made.device,
+            term: made.term,
+            limit: made.fewest.map(|fewest| Mutex::new(AdaptiveLimit::new(fewest, made.concurrency))),
+            counts: made.counts_commands.then(Mutex::default),
+            // Nothing is sent ahead to one that serves a single call, or no more than it should do at a time.
+            tells_what_it_started: handle.introduction().tells_what_it_started
+                && !made.serves_one
+                && made.fewest.is_none(),
             handle,
             output,
             calls: AtomicU64::new(0),
             calls_aboard: AtomicU64::new(0),
-            began_at,
+            began_at: made.began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
+            aboard: AtomicUsize::new(0),
             stubborn: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
@@ -122,14 +144,46 @@ impl Berth {
         }
     }
 
-    /// How many calls it was given so far, each of a batch counted.
-    pub(crate) fn calls_so_far(&self) -> u64 {
+    /// How many calls it was given so far.
+    pub(crate) fn calls_given(&self) -> u64 {
         self.calls.load(Ordering::Relaxed) + self.calls_aboard.load(Ordering::Relaxed)
     }
 
-    /// A call was given to it.
-    pub(crate) fn takes(&self) {
-        self.in_hand.fetch_add(1, Ordering::Relaxed);
+    /// A call is about to be given to it, for so many callers. Says whether it is worn by that.
+    pub(crate) fn count(&self, command: &Arc<str>, callers: u64) -> bool {
+        if let Some(counts) = &self.counts {
+            *locked(counts).entry(Arc::clone(command)).or_default() += callers;
+        }
+        if callers > 1 {
+            self.calls_aboard.fetch_add(callers - 1, Ordering::Relaxed);
+        }
+        let given = self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.calls_aboard.load(Ordering::Relaxed);
+        given == self.term.calls() || callers > 1 && given > self.term.calls()
+    }
+
+    /// How often each command was called since this was asked last.
+    pub(crate) fn take_counts(&self) -> HashMap<Arc<str>, u64> {
+        let take = |counts: &Mutex<HashMap<_, _>>| std::mem::take(&mut *locked(counts));
+        self.counts.as_ref().map_or_else(HashMap::new, take)
+    }
+
+    /// How many calls it gets at a time.
+    pub(crate) fn places(&self) -> usize {
+        self.limit.as_ref().map_or(self.concurrency, |limit| locked(limit).limit())
+    }
+
+    /// A call that it was given then, as one of so many, ends. Says how many it gets at a time if that changes.
+    pub(crate) fn learn_limit(&self, since: Instant, beside: usize) -> Option<usize> {
+        let mut limit = locked(self.limit.as_ref()?);
+        let (before, now) = (limit.limit(), Instant::now());
+        let beside = beside.max(self.in_hand.load(Ordering::Relaxed));
+        limit.sample(now.saturating_duration_since(since), beside, Outcome::Answered, now);
+        Some(limit.limit()).filter(|after| *after != before)
+    }
+
+    /// A call was given to it: how many it has now.
+    pub(crate) fn takes(&self) -> usize {
+        self.in_hand.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A call has left it.
@@ -148,6 +202,11 @@ impl Berth {
     /// Whether it has a call.
     pub(crate) fn holds_calls(&self) -> bool {
         self.in_hand.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many calls it has.
+    pub(crate) fn calls_in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::SeqCst) + self.aboard.load(Ordering::Relaxed)
     }
 
     /// Until it holds no more than so many calls.
@@ -213,7 +272,7 @@ impl Berth {
             exit: process.and_then(custody::Worker::try_wait),
             fault: None,
             age: self.ready_at.elapsed(),
-            calls: self.calls_so_far(),
+            calls: self.calls_given(),
             output: self.output.last_lines(),
         }
     }
@@ -228,4 +287,8 @@ impl Berth {
         let known = autopsy.wait_for(Option::is_some).await.ok()?;
         known.clone()
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

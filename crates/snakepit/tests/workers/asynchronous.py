@@ -32,6 +32,28 @@ async def count(n: int):
 
 
 @snakepit.command
+async def blobs(n: int, size: int, path: str):
+    """Writes down how many it has made before it sends each."""
+    for number in range(n):
+        with open(path, "w") as file:
+            file.write(str(number + 1))
+        yield number.to_bytes(4, "little") * (size // 4)
+
+
+@snakepit.command
+async def read_between(tool: str, between: str, items: int):
+    """Calls another tool after each item."""
+    host = snakepit.context().host
+    taken = 0
+    async for _ in host.stream(tool):
+        await host.call(between)
+        taken += 1
+        if taken == items:
+            break
+    return taken
+
+
+@snakepit.command
 async def counted(path: str):
     number = 0
     try:

@@ -253,6 +253,15 @@ def bad_result():
 
 
 @snakepit.command
+def blobs(n: int, size: int, path: str):
+    """Writes down how many it has made before it sends each."""
+    for number in range(n):
+        with open(path, "w") as file:
+            file.write(str(number + 1))
+        yield number.to_bytes(4, "little") * (size // 4)
+
+
+@snakepit.command
 def failing_stream(good: int):
     yield from range(good)
     raise ValueError("no more")

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CANCEL = 2, 3, 4, 5, 6, 7, 8, 10, 16
+READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT, HOST_CANCEL = 2, 3, 4, 5, 6, 7, 8, 10, 15, 16
 LOG, DRAIN, BYE, CALLS, RESULTS = 17, 22, 23, 24, 25
 MORE = 2
 
@@ -157,6 +157,7 @@ ANSWERS = {
                                                                + text("message") + text("no more")),
     "silence_after_some": lambda n: results(n, [1, 2], MORE),
     "tool_id_twice": lambda n: ask(n, 7, "slow") + ask(n, 8, "slow") + ask(n, 7, "quick"),
+    "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
 }
 
@@ -354,10 +355,12 @@ def uses_an_id_again():
 
 
 def deaf_to_a_stream():
-    """Takes a stream with all the credit that there is, and reads nothing of it."""
+    """Takes a stream with all the credit that there is, grants it once more, and reads nothing of it."""
     send(ready())
     number, _ = call()
-    send(ask(number, 1, "endless", options=b"\x81" + text("stream") + b"\xce\xff\xff\xff\xff"))
+    credit = b"\xce" + struct.pack(">I", 0xFFFFFFFF) + b"\xcf" + struct.pack(">Q", 0xFFFFFFFFFFFFFFFF)
+    send(ask(number, 1, "endless", options=b"\x81" + text("stream") + b"\x92" + credit))
+    send(frame(HOST_CREDIT, number, b"\x93\x01" + credit))
     forever()
 
 

@@ -16,7 +16,10 @@ def who():
 
 
 @snakepit.command
-def slow_who(seconds: float):
+def slow_who(seconds: float, started: str = ""):
+    if started:
+        with open(started, "a") as file:
+            file.write("started\n")
     time.sleep(seconds)
     return who()
 

@@ -70,3 +70,16 @@ def mark_and_sleep(path: str, key: str, seconds: float):
 @snakepit.command
 def pid():
     return os.getpid()
+
+
+@snakepit.command
+def waits(seconds: float):
+    time.sleep(seconds)
+
+
+@snakepit.command
+def computes(rounds: int):
+    total = 0
+    for n in range(rounds):
+        total += n * n
+    return total

@@ -37,6 +37,29 @@ def read_some(tool: str, args: dict, items: int):
 
 
 @snakepit.command
+def read_between(tool: str, between: str, items: int):
+    """Calls another tool after each item."""
+    host = snakepit.context().host
+    taken = 0
+    for _ in host.stream(tool):
+        host.call(between)
+        taken += 1
+        if taken == items:
+            break
+    return taken
+
+
+@snakepit.command
+def read_to_error(tool: str, then: str):
+    """Reads until the stream fails, and calls another tool then."""
+    host = snakepit.context().host
+    try:
+        list(host.stream(tool))
+    except snakepit.HostError as error:
+        return [error.kind, host.call(then)]
+
+
+@snakepit.command
 def error_of(tool: str, args: dict):
     try:
         return snakepit.context().host.call(tool, **args)

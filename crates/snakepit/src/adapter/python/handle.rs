@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::adapter::{CancelStage, Handle, Introduction, Reason, Spawner, StartError};
-use crate::call::{Call, CallId};
+use crate::call::{Call, CallId, Portion};
 use crate::custody;
-use crate::transport::{Connection, Kind, LastWord, ReadyMessage, Signals, StackPipe};
+use crate::transport::{Connection, LastWord, ReadyMessage, Signals, StackPipe};
 
 /// See the module.
 pub(super) struct SocketHandle {
@@ -60,9 +60,9 @@ impl Handle for SocketHandle {
 
     fn cancel(&self, call: CallId, stage: CancelStage) {
         match stage {
-            CancelStage::Ask => self.connection.tell_about(call, Kind::Cancel, 1),
+            CancelStage::Ask => self.connection.cancel(call, 1),
             CancelStage::Raise => {
-                self.connection.tell_about(call, Kind::Cancel, 2);
+                self.connection.cancel(call, 2);
                 if let Some(signal) = self.signals.cancel {
                     let _ = self.process.signal_main(signal);
                 }
@@ -70,8 +70,8 @@ impl Handle for SocketHandle {
         }
     }
 
-    fn grant(&self, call: CallId, items: u32) {
-        self.connection.tell_about(call, Kind::Credit, items.into());
+    fn grant(&self, call: CallId, more: Portion) {
+        self.connection.grant(call, more);
     }
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {

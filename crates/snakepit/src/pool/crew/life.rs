@@ -14,6 +14,8 @@ use crate::custody::{Run, WorkerId};
 use crate::pool::config::WarmUp;
 use crate::pool::session::Ended;
 use crate::pool::{AUTOPSY_PATIENCE, Shared};
+use crate::supervision::jitter::Chance;
+use crate::supervision::recycling::Term;
 use crate::value::Encoded;
 use crate::worker::{Berth, Ending, Made, Output, tend};
 
@@ -58,6 +60,9 @@ impl Birth {
             serves_one: config.debug,
             slot: self.slot,
             device: self.device.clone(),
+            term: Term::draw(&config.recycling, || Chance::draw().number()),
+            fewest: config.fewest_at_a_time,
+            counts_commands: config.recycling.max_rss.is_some(),
             began_at,
         };
         let berth = Arc::new(Berth::new(post, id, Arc::clone(shared), made, handle, output));

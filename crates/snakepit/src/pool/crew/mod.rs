@@ -1,20 +1,25 @@
 //! The crew of a pool: how many workers there are, and who takes the place of one that is gone or due.
 //!
 //! One loop owns the truth ([`roster`]): workers live in tasks of their own ([`life`]) and report there; nobody else
-//! counts them.
+//! counts them. What the loop does besides is in [`endings`], [`reload`], [`rounds`] and [`telling`].
 
+mod endings;
 mod life;
 mod reload;
 mod roster;
+mod rounds;
+mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::stats::Roll;
 use super::{Pool, Shared};
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
+use crate::supervision::Sizing;
 use crate::worker::Output;
 pub use reload::{ReloadError, Reloaded};
 use roster::Roster;
@@ -27,12 +32,15 @@ pub(crate) struct Crew {
 }
 
 /// What a crew is told to do.
-#[derive(Debug)]
 enum Directive {
     Scale(usize),
+    /// Lets the load decide.
+    ScaleBy(Sizing),
     /// Replaces one worker, or all of them.
     Recycle(Option<String>, oneshot::Sender<usize>),
     Reload(Option<Box<Pool>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
+    /// Tells who there is.
+    Roll(oneshot::Sender<Roll>),
     Stop(oneshot::Sender<()>),
 }
 
@@ -59,6 +67,17 @@ impl Crew {
 
     pub(crate) fn scale(&self, workers: usize) {
         let _ = self.orders.send(Directive::Scale(workers));
+    }
+
+    pub(crate) fn scale_by(&self, sizing: Sizing) {
+        let _ = self.orders.send(Directive::ScaleBy(sizing));
+    }
+
+    /// Who there is; nobody once it has stopped.
+    pub(super) async fn roll(&self) -> Roll {
+        let (reply, told) = oneshot::channel();
+        let _ = self.orders.send(Directive::Roll(reply));
+        told.await.unwrap_or_default()
     }
 
     /// Replaces a worker, or all of them, without losing capacity. Says how many will be.

@@ -90,15 +90,25 @@ impl Roster {
         }
         let before = Arc::clone(&self.generation);
         let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
-        if config.workers != before.config.workers {
-            self.resize(config.workers);
-        }
+        self.resize_from(&before.config, &config);
         self.adopt(Arc::new(Generation { number: self.next_generation, config }));
         self.next_generation += 1;
         for member in self.serving.values_mut() {
             member.due.get_or_insert(Due::Reload);
         }
         self.reload = Some(Reload { before, replaced: 0, reply });
+    }
+
+    /// The size of other settings, where they differ: a number that was set by hand stays otherwise.
+    fn resize_from(&mut self, before: &Pool, now: &Pool) {
+        if before.sizing != now.sizing {
+            match now.sizing {
+                Some(sizing) => self.scale_by(sizing),
+                None => self.scale(now.workers),
+            }
+        } else if before.workers != now.workers {
+            self.scale(now.workers);
+        }
     }
 
     fn adopt(&mut self, generation: Arc<Generation>) {
@@ -122,9 +132,8 @@ impl Roster {
     pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
         let Reload { before, replaced, reply } = reload;
         self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
-        if self.target == self.generation.config.workers {
-            self.resize(before.config.workers);
-        }
+        let failed = Arc::clone(&self.generation.config);
+        self.resize_from(&failed, &before.config);
         self.adopt(before);
         for member in self.serving.values_mut() {
             member.due.take_if(|due| *due == Due::Reload);

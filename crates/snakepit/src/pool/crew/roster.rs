@@ -5,30 +5,34 @@
 //! fewer than wanted: start one           more than target: one leaves, those that are due first
 //! ```
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 use super::life::{Birth, Left, tell_of_session_end};
-use super::reload::{Reload, ReloadError};
+use super::reload::Reload;
+use super::rounds::{Notes, Seen};
 use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
-use crate::custody::Run;
-use crate::pool::{Health, PoolEvent, Shared};
+use crate::custody::{Run, Tier};
+use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
-use crate::supervision::restarts::{Life, RestartLog, Start};
-use crate::supervision::taint::fault::fault_of;
+use crate::supervision::recycling::{Term, Why};
+use crate::supervision::restarts::{RestartLog, Start};
+use crate::supervision::sizing::{Sizer, Sizing};
 use crate::supervision::taint::{AllTainted, Place, Slots};
-use crate::worker::{Autopsy, Berth, Ending, Order};
+use crate::worker::{Berth, Order};
 
 /// A worker that lives shorter than this, and answers nothing, has failed as if it had not started.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
+pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// How often a crew in trouble looks whether its newest worker serves.
 const PROOF: Duration = Duration::from_millis(20);
 
@@ -37,6 +41,8 @@ pub(super) enum News {
     Serving(Id, Arc<Berth>),
     /// It finishes what it has, and takes no more.
     Leaving(usize),
+    /// What the workers hold.
+    Seen(Vec<Seen>),
 }
 
 /// A worker that serves.
@@ -44,55 +50,65 @@ pub(super) struct Member {
     pub(super) berth: Arc<Berth>,
     /// Why it is to be replaced, if it is.
     pub(super) due: Option<Due>,
+    pub(super) term: Term,
+    pub(super) notes: Notes,
     /// It has answered a call, or lived long enough to be believed.
-    proved: bool,
+    pub(super) proved: bool,
 }
 
 /// Why a worker is to be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    ByHand,
+    Worn(Why),
     Reload,
 }
 
 impl Due {
-    fn text(self) -> &'static str {
-        match self {
-            Self::ByHand => "it was recycled by hand",
-            Self::Reload => "the pool was reloaded",
-        }
-    }
-
     fn reason(self) -> Reason {
-        Reason::Replaced(self.text().into())
+        Reason::Replaced(self.to_string())
+    }
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worn(why) => why.fmt(f),
+            Self::Reload => f.write_str("the pool was reloaded"),
+        }
     }
 }
 
 pub(super) struct Roster {
     pub(super) shared: Arc<Shared>,
-    run: Option<Run>,
+    pub(super) run: Option<Run>,
     pub(super) generation: Arc<Generation>,
     pub(super) next_generation: u64,
     pub(super) target: usize,
     /// Nobody is started before the first call.
-    asleep: bool,
-    next_name: u64,
-    news: mpsc::UnboundedSender<News>,
-    tasks: JoinSet<Left>,
+    pub(super) asleep: bool,
+    pub(super) next_name: u64,
+    pub(super) news: mpsc::UnboundedSender<News>,
+    /// Decides how many there should be, if the load is to decide.
+    pub(super) sizer: Option<Sizer>,
+    pub(super) sized_at: Instant,
+    pub(super) looked_at: Instant,
+    /// Calls of those that are gone.
+    pub(super) buried_calls: u64,
+    pub(super) tasks: JoinSet<Left>,
     /// The generation of each worker that starts, by its task.
     pub(super) starting: HashMap<Id, u64>,
     /// Where each worker runs, from its start to its end, by its task.
-    places: HashMap<Id, Place>,
-    slots: Slots,
+    pub(super) places: HashMap<Id, Place>,
+    pub(super) slots: Slots,
     pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
-    leaving: Vec<Arc<Berth>>,
+    pub(super) leaving: Vec<Arc<Berth>>,
     pub(super) reload: Option<Reload>,
-    stopping: watch::Sender<bool>,
-    restarts: RestartLog,
-    pause_until: Option<Instant>,
-    trouble: Option<Arc<str>>,
-    first: Option<oneshot::Sender<Result<(), StartError>>>,
+    pub(super) stopping: watch::Sender<bool>,
+    pub(super) restarts: RestartLog,
+    pub(super) pause_until: Option<Instant>,
+    pub(super) trouble: Option<Arc<str>>,
+    pub(super) first: Option<oneshot::Sender<Result<(), StartError>>>,
 }
 
 impl Roster {
@@ -103,8 +119,13 @@ impl Roster {
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, news_in) = mpsc::unbounded_channel();
         let config = Arc::clone(&*shared.config());
+        let sizer = config.sizing.map(Sizer::new);
         let roster = Self {
-            target: config.workers,
+            target: sizer.as_ref().map_or(config.workers, Sizer::target),
+            sizer,
+            sized_at: Instant::now(),
+            looked_at: Instant::now(),
+            buried_calls: 0,
             asleep: config.lazy,
             next_generation: 2,
             shared,
@@ -137,6 +158,7 @@ impl Roster {
         loop {
             self.wake_up();
             self.believe();
+            self.make_rounds();
             self.fill_up();
             self.trim();
             self.finish_reload();
@@ -144,10 +166,12 @@ impl Roster {
             let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Directive::Scale(workers)) => self.resize(workers),
+                    Some(Directive::Scale(workers)) => self.scale(workers),
+                    Some(Directive::ScaleBy(sizing)) => self.scale_by(sizing),
                     Some(Directive::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
+                    Some(Directive::Roll(reply)) => drop(reply.send(self.roll())),
                     Some(Directive::Reload(pool, reply)) => self.begin_reload(pool, reply),
                     Some(Directive::Stop(done)) => {
                         self.stop(news).await;
@@ -180,7 +204,9 @@ impl Roster {
     /// A lazy crew wakes up when a call waits.
     fn wake_up(&mut self) {
         let debug = self.generation.config.debug;
-        self.shared.wants_attention.store(self.asleep || debug, Ordering::SeqCst);
+        // With a sizer, the first call that waits; while there are some it looks by itself.
+        let waits_for_load = self.sizer.is_some() && self.shared.scheduler().depth() == 0;
+        self.shared.wants_attention.store(self.asleep || debug || waits_for_load, Ordering::SeqCst);
         // After that was said, so that a call is either seen here or calls for attention.
         if self.asleep && self.shared.scheduler().depth() > 0 {
             self.asleep = false;
@@ -198,7 +224,7 @@ impl Roster {
     }
 
     /// How many are to serve while some of them are being replaced.
-    fn wanted(&self) -> usize {
+    pub(super) fn wanted(&self) -> usize {
         let due = self.serving.values().filter(|member| member.due.is_some()).count();
         self.target() + due.min(self.generation.config.replace_at_once)
     }
@@ -222,7 +248,12 @@ impl Roster {
         if in_trouble && self.serving.values().any(|member| !member.proved) {
             return Some(Instant::now() + PROOF);
         }
-        self.pause_until
+        self.pause_until.into_iter().chain(self.next_round()).min()
+    }
+
+    /// Whether each worker has a shim of its own.
+    pub(super) fn has_shims(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.tier() != Tier::Group)
     }
 
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
@@ -275,11 +306,14 @@ impl Roster {
     /// Lets those go that are too many: first those that are due, then those of another generation, then those with the
     /// least work.
     fn trim(&mut self) {
+        let now = Instant::now();
         while self.serving.len() > self.target {
             let scheduler = self.shared.scheduler();
             let first = self.serving.iter().min_by_key(|(post, member)| {
                 let is_current = member.berth.generation == self.generation.number;
-                (member.due.is_none(), is_current, scheduler.held_by(**post))
+                // Those that have idled longest are the coldest.
+                let idle_since = Reverse(member.idle_for(now));
+                (member.due.is_none(), is_current, scheduler.held_by(**post), idle_since)
             });
             let Some(post) = first.map(|(post, _)| *post) else { return };
             drop(scheduler);
@@ -297,29 +331,6 @@ impl Roster {
         }
     }
 
-    fn tell_health(&mut self) {
-        let health = if self.serving.len() >= self.target() {
-            if let Some(first) = self.first.take() {
-                let _ = first.send(Ok(()));
-            }
-            Health::Ready(self.target)
-        } else if let Some(reason) = self.trouble.clone() {
-            let serving = self.serving.len();
-            if self.restarts.is_degraded() {
-                Health::Degraded { serving, reason }
-            } else {
-                Health::Short { serving, reason }
-            }
-        } else {
-            Health::Starting
-        };
-        self.shared.health.send_if_modified(|current| {
-            let changed = *current != health;
-            *current = health;
-            changed
-        });
-    }
-
     pub(super) fn resize(&mut self, workers: usize) {
         if workers != self.target {
             self.shared.announce(PoolEvent::Resized { from: self.target, to: workers });
@@ -329,20 +340,33 @@ impl Roster {
         self.shared.target.store(workers, Ordering::Release);
     }
 
+    /// So many, whatever the load is.
+    pub(super) fn scale(&mut self, workers: usize) {
+        self.sizer = None;
+        self.resize(workers);
+    }
+
+    pub(super) fn scale_by(&mut self, sizing: Sizing) {
+        let mut sizer = Sizer::new(sizing);
+        sizer.set(self.target, Instant::now());
+        self.resize(sizer.target());
+        self.sizer = Some(sizer);
+    }
+
     /// A worker is to be replaced; it serves until its replacement does.
     fn recycle(&mut self, worker: Option<&str>) -> usize {
         let chosen = self.serving.values_mut().filter(|member| {
             member.due.is_none() && worker.is_none_or(|worker| member.berth.id.as_str() == worker)
         });
         let mark = |member: &mut Member| {
-            member.due = Some(Due::ByHand);
-            let reason = Due::ByHand.text().into();
+            member.due = Some(Due::Worn(Why::ByHand));
+            let reason = Why::ByHand.to_string().into();
             self.shared.announce(PoolEvent::WorkerDue { worker: member.berth.id.to_string(), reason });
         };
         chosen.map(mark).count()
     }
 
-    fn hear(&mut self, news: News) {
+    pub(super) fn hear(&mut self, news: News) {
         match news {
             News::Serving(task, berth) => {
                 self.starting.remove(&task);
@@ -350,8 +374,11 @@ impl Roster {
                 let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
-                self.serving.insert(berth.post, Member { berth, due, proved: false });
+                let term = berth.term;
+                self.serving
+                    .insert(berth.post, Member { berth, due, term, notes: Notes::default(), proved: false });
             }
+            News::Seen(seen) => self.note_memory(seen),
             News::Leaving(post) => {
                 if let Some(member) = self.serving.remove(&post) {
                     let worker = member.berth.id.to_string();
@@ -360,108 +387,6 @@ impl Roster {
                 }
             }
         }
-    }
-
-    fn bury(&mut self, left: Result<(Id, Left), JoinError>) {
-        let task = left.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
-        let place = self.places.remove(&task);
-        if let (Some(place), Ok((_, Left::Ended { ending: Ending::Untold { autopsy, .. }, .. }))) =
-            (&place, &left)
-        {
-            self.look_for_taint(place, autopsy);
-        }
-        if let Some(place) = place {
-            self.slots.give_back(place);
-        }
-        let Ok((_, left)) = left else {
-            self.starting.remove(&task);
-            return;
-        };
-        let failure = match left {
-            Left::NotStarted { generation, error } => {
-                self.starting.remove(&task);
-                let said = error.to_string();
-                self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
-                if let Some(first) = self.first.take() {
-                    let _ = first.send(Err(error));
-                }
-                if generation == self.generation.number
-                    && let Some(reload) = self.reload.take()
-                {
-                    return self.abort_reload(reload, &said);
-                }
-                Some((said, Life::Short))
-            }
-            Left::Ended { berth, ending } => {
-                // Its index may belong to another one by now.
-                if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
-                    self.serving.remove(&berth.post);
-                }
-                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
-                let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
-                match ending {
-                    Ending::Told => {
-                        self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
-                        None
-                    }
-                    Ending::Untold { autopsy, answered } => {
-                        let said = autopsy.to_string();
-                        self.shared.announce(PoolEvent::WorkerDied { autopsy });
-                        Some((said, if lived || answered { Life::Served } else { Life::Short }))
-                    }
-                }
-            }
-        };
-        let Some((reason, life)) = failure else { return };
-        let reason: Arc<str> = reason.into();
-        let was_degraded = self.restarts.is_degraded();
-        self.restarts.failed(Instant::now(), life, Chance::draw());
-        if self.restarts.is_degraded() && !was_degraded {
-            self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
-        }
-        self.trouble = Some(reason);
-    }
-
-    /// The place that a worker died of is not used for a while.
-    fn look_for_taint(&mut self, place: &Place, autopsy: &Autopsy) {
-        let policy = &self.generation.config.taint;
-        let Some(fault) = fault_of(autopsy, &policy.patterns) else { return };
-        let shown = match &place.device {
-            Some(device) => format!("device {device}"),
-            None => format!("slot {}", place.slot),
-        };
-        self.slots.taint(place, fault.clone(), Instant::now());
-        self.shared.announce(PoolEvent::Tainted { place: shown, fault, lasts: policy.lasts });
-    }
-
-    /// Ends every worker, whatever it has.
-    async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
-        self.shared.shut();
-        drop(self.first.take());
-        if let Some(reload) = self.reload.take() {
-            let _ = reload.reply.send(Err(ReloadError::Stopped));
-        }
-        while let Ok(heard) = news.try_recv() {
-            self.hear(heard);
-        }
-        self.stopping.send_replace(true);
-        self.end_all();
-        loop {
-            tokio::select! {
-                Some(News::Serving(_, berth)) = news.recv() => {
-                    berth.order(Order::End(Reason::Stopped));
-                }
-                left = self.tasks.join_next() => if left.is_none() {
-                    self.shared.health.send_replace(Health::Stopped);
-                    return;
-                },
-            }
-        }
-    }
-
-    fn end_all(&self) {
-        let all = self.serving.values().map(|member| &member.berth).chain(&self.leaving);
-        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
     }
 }
 

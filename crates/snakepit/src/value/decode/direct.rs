@@ -4,10 +4,12 @@ use bytes::Bytes;
 
 use super::Decoder;
 use crate::value::read::{Ext, Reader, Token};
-use crate::value::{BODY_THRESHOLD, BigInt, Map, Value, ValueError};
+use crate::value::{BigInt, Map, Value, ValueError};
 
 /// Room for so many entries is made at once; more only for entries that are really there.
 const FIRST_ROOM: usize = 256;
+/// Byte strings from this length on are not copied: they share the memory of their frame.
+const SHARED: usize = 4096;
 
 impl<'de> Decoder<'de> {
     pub(in crate::value) fn value(&mut self) -> Result<Value, ValueError> {
@@ -44,15 +46,11 @@ impl<'de> Decoder<'de> {
 
     /// A short one is copied, so that it does not keep the whole frame in memory.
     fn share(&self, bytes: &'de [u8]) -> Bytes {
-        if bytes.len() < BODY_THRESHOLD {
-            Bytes::copy_from_slice(bytes)
-        } else {
-            self.source.head_bytes(bytes)
-        }
+        if bytes.len() < SHARED { Bytes::copy_from_slice(bytes) } else { self.source.head_bytes(bytes) }
     }
 
     fn body(&self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
-        if (len as usize) < BODY_THRESHOLD {
+        if (len as usize) < SHARED {
             return self.source.body_slice(offset, len).map(Bytes::copy_from_slice);
         }
         self.source.body(offset, len)

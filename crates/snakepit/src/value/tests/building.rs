@@ -62,10 +62,10 @@ fn bytes_of_other_crates_become_bodies_too() {
             serializer.serialize_bytes(&self.0)
         }
     }
-    let sent = Encoded::encode(&(Raw(vec![5; 5000]), Raw(vec![6; 10]))).expect("sendable");
+    let sent = Encoded::encode(&(Raw(vec![5; 20_000]), Raw(vec![6; 10]))).expect("sendable");
     assert!(sent.has_bodies());
     let (a, b): (Vec<u8>, Vec<u8>) = received(&sent).decode().expect("two");
-    assert_eq!((a, b), (vec![5; 5000], vec![6; 10]));
+    assert_eq!((a, b), (vec![5; 20_000], vec![6; 10]));
 }
 
 type Calls = (String, Vec<(u8, Blob, Blob)>, Option<u64>);

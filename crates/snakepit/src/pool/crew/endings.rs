@@ -1,0 +1,123 @@
+//! How workers end, and what follows from that; and how all of them do.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError};
+use tokio::time::Instant;
+
+use super::life::Left;
+use super::reload::ReloadError;
+use super::roster::{News, Roster, SHORT_LIFE};
+use crate::adapter::Reason;
+use crate::pool::{Health, PoolEvent};
+use crate::supervision::jitter::Chance;
+use crate::supervision::restarts::Life;
+use crate::supervision::taint::Place;
+use crate::supervision::taint::fault::fault_of;
+use crate::worker::{Autopsy, Ending, Order};
+
+impl Roster {
+    pub(super) fn bury(&mut self, left: Result<(Id, Left), JoinError>) {
+        let task = left.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
+        let place = self.places.remove(&task);
+        if let (Some(place), Ok((_, Left::Ended { ending: Ending::Untold { autopsy, .. }, .. }))) =
+            (&place, &left)
+        {
+            self.look_for_taint(place, autopsy);
+        }
+        if let Some(place) = place {
+            self.slots.give_back(place);
+        }
+        let Ok((_, left)) = left else {
+            self.starting.remove(&task);
+            return;
+        };
+        let failure = match left {
+            Left::NotStarted { generation, error } => {
+                self.starting.remove(&task);
+                let said = error.to_string();
+                self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
+                if let Some(first) = self.first.take() {
+                    let _ = first.send(Err(error));
+                }
+                if generation == self.generation.number
+                    && let Some(reload) = self.reload.take()
+                {
+                    return self.abort_reload(reload, &said);
+                }
+                Some((said, Life::Short))
+            }
+            Left::Ended { berth, ending } => {
+                // Its index may belong to another one by now.
+                if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
+                    self.serving.remove(&berth.post);
+                }
+                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
+                self.buried_calls += berth.calls_given();
+                let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
+                match ending {
+                    Ending::Told => {
+                        self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
+                        None
+                    }
+                    Ending::Untold { autopsy, answered } => {
+                        let said = autopsy.to_string();
+                        self.shared.announce(PoolEvent::WorkerDied { autopsy });
+                        Some((said, if lived || answered { Life::Served } else { Life::Short }))
+                    }
+                }
+            }
+        };
+        let Some((reason, life)) = failure else { return };
+        let reason: Arc<str> = reason.into();
+        let was_degraded = self.restarts.is_degraded();
+        self.restarts.failed(Instant::now(), life, Chance::draw());
+        if self.restarts.is_degraded() && !was_degraded {
+            self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
+        }
+        self.trouble = Some(reason);
+    }
+
+    /// The place that a worker died of is not used for a while.
+    fn look_for_taint(&mut self, place: &Place, autopsy: &Autopsy) {
+        let policy = &self.generation.config.taint;
+        let Some(fault) = fault_of(autopsy, &policy.patterns) else { return };
+        let shown = match &place.device {
+            Some(device) => format!("device {device}"),
+            None => format!("slot {}", place.slot),
+        };
+        self.slots.taint(place, fault.clone(), Instant::now());
+        self.shared.announce(PoolEvent::Tainted { place: shown, fault, lasts: policy.lasts });
+    }
+
+    /// Ends every worker, whatever it has.
+    pub(super) async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
+        self.shared.shut();
+        drop(self.first.take());
+        if let Some(reload) = self.reload.take() {
+            let _ = reload.reply.send(Err(ReloadError::Stopped));
+        }
+        while let Ok(heard) = news.try_recv() {
+            self.hear(heard);
+        }
+        self.stopping.send_replace(true);
+        self.end_all();
+        loop {
+            tokio::select! {
+                Some(News::Serving(_, berth)) = news.recv() => {
+                    berth.order(Order::End(Reason::Stopped));
+                }
+                left = self.tasks.join_next() => if left.is_none() {
+                    self.shared.health.send_replace(Health::Stopped);
+                    return;
+                },
+            }
+        }
+    }
+
+    fn end_all(&self) {
+        let all = self.serving.values().map(|member| &member.berth).chain(&self.leaving);
+        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
+    }
+}

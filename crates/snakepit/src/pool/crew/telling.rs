@@ -1,0 +1,52 @@
+//! What a crew tells others: how it stands with the pool, and who there is.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::roster::{Member, Roster};
+use crate::pool::Health;
+use crate::pool::stats::{Entry, Roll};
+use crate::worker::Berth;
+
+impl Roster {
+    pub(super) fn tell_health(&mut self) {
+        let health = if self.serving.len() >= self.target() {
+            if let Some(first) = self.first.take() {
+                let _ = first.send(Ok(()));
+            }
+            Health::Ready(self.target)
+        } else if let Some(reason) = self.trouble.clone() {
+            let serving = self.serving.len();
+            if self.restarts.is_degraded() {
+                Health::Degraded { serving, reason }
+            } else {
+                Health::Short { serving, reason }
+            }
+        } else {
+            Health::Starting
+        };
+        self.shared.health.send_if_modified(|current| {
+            let changed = *current != health;
+            *current = health;
+            changed
+        });
+    }
+
+    pub(super) fn roll(&mut self) -> Roll {
+        let entry = |member: &Member| Entry {
+            berth: Arc::clone(&member.berth),
+            state: if member.due.is_some() { "due" } else { "serving" },
+            reason: member.due.map(|due| due.to_string()),
+        };
+        let leaves = |berth: &Arc<Berth>| Entry { berth: Arc::clone(berth), state: "leaving", reason: None };
+        Roll {
+            generation: self.generation.number,
+            target: self.target,
+            starting: self.starting.len(),
+            workers: self.serving.values().map(entry).chain(self.leaving.iter().map(leaves)).collect(),
+            tainted: self.slots.tainted(Instant::now()),
+            has_shims: self.has_shims(),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! How it stands with a pool in full: what a person or a program that watches it wants to know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use tokio::time::Instant;
+
+use super::{Health, PoolRef};
+use crate::custody;
+use crate::supervision::Tainted;
+use crate::worker::{Berth, Pss, Vitals};
+
+/// How it stands with a pool.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Its name.
+    pub name: String,
+    /// `starting`, `ready`, `short`, `degraded` or `stopped`.
+    pub health: &'static str,
+    /// Why it is not ready, if it is not.
+    pub reason: Option<String>,
+    /// The version of its code and settings; each reload that succeeds makes a new one.
+    pub generation: u64,
+    /// How many workers there should be.
+    pub target: usize,
+    /// How many workers are starting.
+    pub starting: usize,
+    /// The workers that serve, and those that finish what they have.
+    pub workers: Vec<WorkerStats>,
+    /// How many calls wait.
+    pub queued: usize,
+    /// How long the first of them has waited.
+    #[serde(serialize_with = "seconds")]
+    pub queue_wait: Duration,
+    /// How many calls are with workers.
+    pub in_flight: usize,
+    /// How many sessions there are.
+    pub sessions: usize,
+    /// Places that are not used for a while.
+    pub tainted: Vec<TaintedPlace>,
+    /// Which commands leave memory behind, the worst first; known where `max_rss` is set.
+    pub growth: Vec<CommandGrowth>,
+}
+
+/// How it stands with a worker.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Its name.
+    pub id: String,
+    /// `serving`, `due` (it serves until its replacement does) or `leaving`.
+    pub state: &'static str,
+    /// Why it is due.
+    pub reason: Option<String>,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// How long it has served.
+    #[serde(serialize_with = "seconds")]
+    pub age: Duration,
+    /// How many calls it was given so far.
+    pub calls: u64,
+    /// How many calls it has.
+    pub in_flight: usize,
+    /// How many calls it gets at a time.
+    pub concurrency: usize,
+    /// Resident memory of it and all that it started, in bytes.
+    pub rss: Option<u64>,
+    /// CPU time of it and all that it started.
+    #[serde(serialize_with = "maybe_seconds")]
+    pub cpu: Option<Duration>,
+    /// How many processes it is.
+    pub processes: Option<usize>,
+    /// Of which version of the pool's code and settings it is.
+    pub generation: u64,
+    /// The number of its place.
+    pub slot: usize,
+    /// The device that it uses.
+    pub device: Option<String>,
+    /// Its language and version.
+    pub language: String,
+}
+
+/// A place that is not used for a while.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TaintedPlace {
+    /// The device, or the slot.
+    pub place: String,
+    /// Of what a worker died there.
+    pub fault: String,
+    /// For how long it is not used.
+    #[serde(serialize_with = "seconds")]
+    pub lasts: Duration,
+}
+
+/// What the calls of a command leave behind.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CommandGrowth {
+    /// The command.
+    pub command: String,
+    /// Bytes per call.
+    pub bytes_per_call: u64,
+    /// How many calls that is known from.
+    pub calls: u64,
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
+fn maybe_seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
+}
+
+/// What only the crew knows.
+#[derive(Default)]
+pub(super) struct Roll {
+    pub(super) generation: u64,
+    pub(super) target: usize,
+    pub(super) starting: usize,
+    pub(super) workers: Vec<Entry>,
+    pub(super) tainted: Vec<Tainted>,
+    pub(super) has_shims: bool,
+}
+
+/// A worker on the roll.
+pub(super) struct Entry {
+    pub(super) berth: Arc<Berth>,
+    pub(super) state: &'static str,
+    pub(super) reason: Option<String>,
+}
+
+impl Entry {
+    /// Blocks for as long as the kernel takes.
+    fn stats(self, has_shims: bool) -> WorkerStats {
+        let Self { berth, state, reason } = self;
+        let process = berth.handle.process();
+        let vitals = process.and_then(|process| {
+            Vitals::read(process.pid(), has_shims.then(|| process.shim_pid()), Pss::Skip)
+        });
+        WorkerStats {
+            id: berth.id.to_string(),
+            state,
+            reason,
+            pid: process.map(custody::Worker::pid).map(custody::Pid::as_raw),
+            age: berth.ready_at.elapsed(),
+            calls: berth.calls_given(),
+            in_flight: berth.calls_in_hand(),
+            concurrency: berth.places(),
+            rss: vitals.map(|vitals| vitals.rss_bytes),
+            cpu: vitals.map(|vitals| vitals.cpu),
+            processes: vitals.map(|vitals| vitals.processes),
+            generation: berth.generation,
+            slot: berth.slot,
+            device: berth.device.as_deref().map(str::to_owned),
+            language: berth.handle.introduction().language.clone(),
+        }
+    }
+}
+
+impl PoolRef {
+    /// How it stands, in full. [`PoolRef::status`] is cheaper, and knows less.
+    pub async fn stats(&self) -> PoolStats {
+        let roll = self.crew.roll().await;
+        let has_shims = roll.has_shims;
+        let read = move || roll.workers.into_iter().map(|entry| entry.stats(has_shims)).collect();
+        let workers: Vec<WorkerStats> = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let (health, reason) = self.shared.health.borrow().told();
+        let now = Instant::now();
+        let place = |tainted: Tainted| TaintedPlace {
+            place: match &tainted.device {
+                Some(device) => format!("device {device}"),
+                None => format!("slot {}", tainted.slot),
+            },
+            fault: tainted.fault.to_string(),
+            lasts: tainted.until.saturating_duration_since(now),
+        };
+        let growth = self.shared.growth().report().into_iter();
+        let scheduler = self.shared.scheduler();
+        PoolStats {
+            name: self.name().to_owned(),
+            health,
+            reason,
+            generation: roll.generation,
+            target: roll.target,
+            starting: roll.starting,
+            workers,
+            queued: scheduler.depth(),
+            queue_wait: scheduler.head_waits(now),
+            in_flight: self.shared.in_hand(),
+            sessions: self.shared.sessions.count(),
+            tainted: roll.tainted.into_iter().map(place).collect(),
+            growth: growth
+                .map(|(command, bytes_per_call, calls)| CommandGrowth { command, bytes_per_call, calls })
+                .collect(),
+        }
+    }
+}
+
+impl Health {
+    /// In a word, and why it is not better.
+    fn told(&self) -> (&'static str, Option<String>) {
+        match self {
+            Self::Starting => ("starting", None),
+            Self::Ready(_) => ("ready", None),
+            Self::Short { reason, .. } => ("short", Some(reason.to_string())),
+            Self::Degraded { reason, .. } => ("degraded", Some(reason.to_string())),
+            Self::Stopped => ("stopped", None),
+        }
+    }
+}
