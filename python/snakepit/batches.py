@@ -46,7 +46,7 @@ def prepare_batch(command: Command, batch: "Any", window: "Any") -> None:
     command.batch = batch
     command.window_us = _microseconds(name, WINDOW if window is None else window)
     command.signature = signature
-    command.run = _run_alone_async(command) if command.is_async else _run_alone(command)
+    command.run = _run_alone(command)
 
 
 def _microseconds(name: str, window: "Union[str, float]") -> int:
@@ -63,7 +63,7 @@ def _microseconds(name: str, window: "Union[str, float]") -> int:
         raise TypeError(f'command {name!r}: window is a time such as "2ms" or 0.002 (seconds), not {window!r}')
     if not 0 <= number <= MOST_SECONDS:
         raise ValueError(f"command {name!r}: window is a time from 0 to {MOST_SECONDS} s, not {window!r}")
-    return round(number * 1000000)
+    return round(float(number) * 1000000)
 
 
 class Lists:
@@ -155,8 +155,15 @@ def _row(signature: Signature, args: "Any") -> "List[Any]":
     return row
 
 
-def _outcome(lists: Lists) -> "Any":
-    outcome = lists.outcomes[0]
+def _only(command: Command, values: "Any") -> "Any":
+    """The result of a batch of one."""
+    if type(values) is list and len(values) == 1:
+        outcome = values[0]
+    else:
+        lists = Lists(command, [])
+        lists.current, lists.outcomes = [0], [None]
+        lists.answered(values)
+        outcome = lists.outcomes[0]
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
@@ -164,21 +171,27 @@ def _outcome(lists: Lists) -> "Any":
 
 def _run_alone(command: Command) -> "Callable[[Any], Any]":
     """A call that came by itself is a batch of one."""
+    function, signature = command.function, command.signature
+    assert signature is not None
+    names, split = signature.names + signature.keyword_only, len(signature.names)
+
+    def invoke(args: "Any") -> "Any":
+        columns: "List[Any]" = []
+        if type(args) is dict and len(args) == split == len(names):
+            try:
+                columns = [[args[name]] for name in names]
+            except KeyError:
+                pass  # explained below
+        if not columns:
+            columns = [[value] for value in _row(signature, args)]
+        if split == len(names):
+            return function(*columns)
+        return function(*columns[:split], **dict(zip(names[split:], columns[split:])))
 
     def run(args: "Any") -> "Any":
-        lists = Lists(command, [args])
-        if lists.next():
-            lists.answered(lists.invoke())
-        return _outcome(lists)
+        return _only(command, invoke(args))
 
-    return run
+    async def run_async(args: "Any") -> "Any":
+        return _only(command, await invoke(args))
 
-
-def _run_alone_async(command: Command) -> "Callable[[Any], Any]":
-    async def run(args: "Any") -> "Any":
-        lists = Lists(command, [args])
-        if lists.next():
-            lists.answered(await lists.invoke())
-        return _outcome(lists)
-
-    return run
+    return run_async if command.is_async else run

@@ -153,7 +153,9 @@ async fn each_call_has_its_own_arguments_result_and_error() {
     for (x, outcome) in (-20..20).zip(soon("numbers", outcomes).await) {
         match outcome {
             Ok(value) => assert!(value == x && x >= 0),
-            Err(error) => assert!(x < 0 && error.to_string().contains(&format!("{x} is negative")), "{error}"),
+            Err(error) => {
+                assert!(x < 0 && error.to_string().contains(&format!("{x} is negative")), "{error}")
+            }
         }
     }
     let outcomes = join_all((0..8).map(|x| pit.call::<i64>("unsendable", args! { x: x }).into_future()));
@@ -166,9 +168,11 @@ async fn each_call_has_its_own_arguments_result_and_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_that_returns_no_list_of_its_length_fails_its_calls_with_the_reason() {
     let pit = Pit::start(worker("batches.py").workers(1)).await;
-    for (what, words) in
-        [("text", "must return a list"), ("none", "not NoneType"), ("short", "was given 1 call and returned 0")]
-    {
+    for (what, words) in [
+        ("text", "must return a list"),
+        ("none", "not NoneType"),
+        ("short", "was given 1 call and returned 0"),
+    ] {
         let wrong = soon("a call", pit.call::<Value>("wrong", args! { x: 1, what: what })).await;
         let error = wrong.expect_err("no answer");
         assert!(error.to_string().contains(words), "{error}");

@@ -23,6 +23,7 @@ use super::scheduler::Scheduler;
 use super::{Command, Limit, QueueKey};
 use crate::call::batch::{Batch, Underway};
 use crate::call::ticket::Place;
+use crate::call::waiting::after;
 use crate::call::{Call, Input};
 
 /// What stands around the arguments of a call in a frame, at the most.
@@ -151,7 +152,13 @@ impl Gatherer {
 
 impl Scheduler {
     /// A call joins the others of its command.
-    pub(super) fn gather(&mut self, mut call: Call, limit: Limit, most_bytes: usize, now: Instant) -> Gathered {
+    pub(super) fn gather(
+        &mut self,
+        mut call: Call,
+        limit: Limit,
+        most_bytes: usize,
+        now: Instant,
+    ) -> Gathered {
         if !self.admits(&call) {
             return Gathered::Closed(call);
         }
@@ -162,14 +169,19 @@ impl Scheduler {
         let window = command.window();
         let group = self.gatherer.group(&command);
         group.most_bytes = most_bytes.saturating_sub(command.name.len() + 4 * AROUND);
-        group.closes_at.get_or_insert(now + window);
+        // A worker may announce any time.
+        group.closes_at.get_or_insert(after(now, window));
         group.overdue |= window.is_zero();
         group.bytes += weight(&call);
         group.calls.insert(key, call);
         self.gatherer.waiting += 1;
         let gathered = self.send_or_wait(&command);
         let waits = matches!(gathered, Gathered::Opened | Gathered::Waits | Gathered::Queued);
-        if limit == Limit::Holds && depth >= self.limit && waits && let Some(call) = self.leave_group(key) {
+        if limit == Limit::Holds
+            && depth >= self.limit
+            && waits
+            && let Some(call) = self.leave_group(key)
+        {
             return Gathered::Saturated(call, depth);
         }
         gathered
@@ -296,3 +308,6 @@ impl Scheduler {
         until
     }
 }
+
+#[cfg(test)]
+mod tests;

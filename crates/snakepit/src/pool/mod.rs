@@ -216,7 +216,9 @@ impl Shared {
     /// Gives a call to a worker, or puts it into the queue.
     pub(crate) fn submit(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
         let wish = match call.extras.as_deref_mut() {
-            None if call.command.gathers() && matches!(call.input, Input::One(_)) => return self.gather(call, limit),
+            None if call.command.gathers() && matches!(call.input, Input::One(_)) => {
+                return self.gather(call, limit);
+            }
             Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
             _ => Wish::Any,
         };

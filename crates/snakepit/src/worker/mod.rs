@@ -157,7 +157,8 @@ impl Berth {
         if callers > 1 {
             self.calls_aboard.fetch_add(callers - 1, Ordering::Relaxed);
         }
-        let given = self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.calls_aboard.load(Ordering::Relaxed);
+        let given =
+            self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.calls_aboard.load(Ordering::Relaxed);
         given == self.term.calls() || callers > 1 && given > self.term.calls()
     }
 
