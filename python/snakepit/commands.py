@@ -6,7 +6,7 @@ know the wire.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, TypeVar, overload
+    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, TypeVar, Union, overload
 
     from .signature import Signature
 
@@ -39,7 +39,8 @@ class UnknownCommand(LookupError):
 class Command:
     """A function with its name. `run(args)` checks the arguments and calls it."""
 
-    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "only", "checks", "signature")
+    __slots__ = ("name", "function", "streams", "is_async", "run", "peak", "is_direct", "only", "checks", "signature",
+                 "batch", "window_us")
 
     def __init__(self, name: str, function: "Callable[..., Any]") -> None:
         flags = _flags(function)
@@ -56,6 +57,9 @@ class Command:
         self.only: "Optional[str]" = None
         self.checks: "Tuple[Tuple[str, FrozenSet[type]], ...]" = ()
         self.signature: "Optional[Signature]" = None
+        # How many calls its function takes at a time, as lists, if it does; and how long the host gathers them.
+        self.batch = 0
+        self.window_us = 0
 
     def _first_run(self, args: "Any") -> "Any":
         from .signature import prepare
@@ -100,7 +104,7 @@ class Registry:
         self.session_end: "List[Callable[[Any], Any]]" = []
         self.health: "List[Callable[[], Any]]" = []
 
-    def add(self, name: str, function: "Callable[..., Any]") -> None:
+    def add(self, name: str, function: "Callable[..., Any]", batch: "Any" = None, window: "Any" = None) -> None:
         if not callable(function):
             raise TypeError(f"a command is a function, not {type(function).__name__}")
         if name.startswith("snakepit."):
@@ -108,7 +112,14 @@ class Registry:
         known = self.commands.get(name)
         if known is not None and known.function is not function:
             raise ValueError(f"there are two commands {name!r}; give one of them another name: command(name=...)")
-        self.commands[name] = Command(name, function)
+        command = Command(name, function)
+        if batch is not None:
+            from .batches import prepare_batch
+
+            prepare_batch(command, batch, window)
+        elif window is not None:
+            raise TypeError(f"command {name!r}: a window is for commands with a batch; write command(batch=32, window=...)")
+        self.commands[name] = command
 
     def has_async(self) -> bool:
         """Whether anything here needs an event loop."""
@@ -128,19 +139,34 @@ registry = Registry()
 if TYPE_CHECKING:
 
     @overload
-    def command(function: F, *, name: "Optional[str]" = None) -> F: ...
+    def command(function: F, *, name: "Optional[str]" = None, batch: "Optional[int]" = None,
+                window: "Union[str, float, None]" = None) -> F: ...
 
     @overload
-    def command(*, name: "Optional[str]" = None) -> "Callable[[F], F]": ...
+    def command(*, name: "Optional[str]" = None, batch: "Optional[int]" = None,
+                window: "Union[str, float, None]" = None) -> "Callable[[F], F]": ...
 
 
-def command(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
-    """Makes a function a command: `@command`, or `@command(name="other")`. The function stays what it is."""
+def command(
+    function: "Any" = None,
+    *,
+    name: "Optional[str]" = None,
+    batch: "Optional[int]" = None,
+    window: "Union[str, float, None]" = None,
+) -> "Any":
+    """Makes a function a command: `@command`, or `@command(name="other")`. The function stays what it is.
+
+    With `batch=32` the function gets one list for each parameter, with an entry for each of up to 32 calls, and returns
+    a list with one result per call, in their order; a result that is an exception fails its call alone. The host gathers
+    calls while a batch of the command is under way, for `window` at the most ("2ms", or seconds). If the function
+    raises, or its worker dies, it is run again for each call alone, so that only the one to blame fails: a batch command
+    must bear to be run again.
+    """
     if function is None:
-        return lambda inner: command(inner, name=name)
+        return lambda inner: command(inner, name=name, batch=batch, window=window)
     if isinstance(function, str):
         raise TypeError(f"write command(name={function!r})")
-    registry.add(function.__name__ if name is None else name, function)
+    registry.add(function.__name__ if name is None else name, function, batch, window)
     return function
 
 

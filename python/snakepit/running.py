@@ -10,10 +10,10 @@ from threading import Lock, get_ident
 from time import monotonic
 
 from .context import Cancelled, Context, HostError
-from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT, RESULTS
-from .frames import MORE, Fault, read_credit, word_of
-from .serial_wait import BAD_ENTRY, ENOUGH_BYTES, ENOUGH_ITEMS, ENTRY_FRAME, GOOD_ENTRY, STREAM_CREDIT
-from .serial_wait import host_call_message, results_message
+from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
+from .frames import Fault, read_credit, word_of
+from .results import Results
+from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ class Running:
         return word_of(RESULT), self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
 
     def _answer_many(self) -> "Answer":
-        results = Results(self)
+        results = Results(self.loop, self.call)
+        if self.command is not None and self.command.batch:
+            return results.of(self._answer_lists(self.command))
         for index, args in enumerate(self.args):
             try:
                 command = self.check()
@@ -181,6 +183,30 @@ class Running:
                 entry = results.bad(error)
             results.add(entry)
         return results.last()
+
+    def _answer_lists(self, command: "Command") -> "List[Any]":
+        """Many calls of a batch command: its function gets lists."""
+        from .batches import Lists
+
+        lists = Lists(command, self.args)
+        while lists.next():
+            try:
+                self.check()
+            except BaseException as error:
+                lists.refused(error)
+                continue
+            try:
+                self.loop.note_input(self, lists.started - 1)
+                self.unshield()
+                values = lists.invoke()
+                self.shield()
+            except BaseException as error:
+                self._settle()
+                self.shields = 1
+                lists.raised(error)
+            else:
+                lists.answered(values)
+        return lists.outcomes
 
     def _stream(self, command: "Command") -> None:
         self.take_first_credit()
@@ -337,37 +363,6 @@ class Running:
         finally:
             with self.lock:
                 self.wakers.remove(answers)
-
-
-class Results:
-    """The entries of many calls that came together, in as many frames as they need."""
-
-    def __init__(self, running: Running) -> None:
-        self.running = running
-        self.limit = self.room = running.loop.connection.max_frame - ENTRY_FRAME
-        self.entries: "List[bytes]" = []
-
-    def good(self, value: "Any") -> bytes:
-        encoded = self.running.loop.codec.encode(value, "result", self.limit, False)
-        assert type(encoded) is bytes
-        return GOOD_ENTRY + encoded
-
-    def bad(self, error: BaseException) -> bytes:
-        return BAD_ENTRY + self.running.loop.failure(error, ENTRY_FRAME)
-
-    def add(self, entry: bytes) -> None:
-        """Sends those before it if it does not fit into a frame with them."""
-        self.room -= len(entry)
-        if self.room < 0 and self.entries:
-            connection = self.running.loop.connection
-            connection.post(word_of(RESULTS, MORE), self.running.call, results_message(self.entries))
-            connection.flush()
-            self.entries = []
-            self.room = self.limit - len(entry)
-        self.entries.append(entry)
-
-    def last(self) -> "Answer":
-        return word_of(RESULTS), results_message(self.entries)
 
 
 def _throw(thread: int, error: "Any") -> None:

@@ -14,7 +14,8 @@ from .context import Cancelled, Context, Runner, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
 from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
-from .serial_wait import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, Waits, results_message
+from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
+from .serial_wait import Waits
 from .values import MAX_DEPTH, BadPayload
 
 TYPE_CHECKING = False
@@ -362,6 +363,11 @@ class Serial(Runner):
         encode, slate, stages = self.codec.encode, self.slate, self.stages
         until = None if left is None else self.arrived + left / 1000
         command: "Optional[Command]" = None
+        if type(name) is str and name in self.commands and self.commands[name].batch:
+            from .serial_batch import serve_lists
+
+            serve_lists(self, call, self.commands[name], many, until)
+            return
         started = 0
         for args in many:
             started += 1

@@ -45,16 +45,6 @@ def host_call_message(codec: "Codec", number: int, tool: str, args: "Any", optio
     return Bodied(before + encoded.head + after, encoded.raws, encoded.size)
 
 
-# What stands around an entry that has its RESULTS to itself: the array's header, and the entry's own.
-ENTRY_FRAME = 5 + 2
-GOOD_ENTRY, BAD_ENTRY = b"\x92\xc3", b"\x92\xc2"
-
-
-def results_message(entries: "List[bytes]") -> bytes:
-    """The payload of a RESULTS."""
-    return b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
-
-
 def _bytes(codec: "Codec", value: "Any") -> bytes:
     encoded = codec.encode(value, "value", 1 << 32, False)
     assert type(encoded) is bytes

@@ -79,7 +79,8 @@ class Signature:
         self.takes_any_name = bool(code.co_flags & _VAR_NAMED)
         defaults = plain.__defaults__ or ()
         self.defaults = dict(zip(self.names[len(self.names) - len(defaults) :], defaults)) if defaults else {}
-        self.optional = set(self.defaults) | set(plain.__kwdefaults__ or ())
+        self.defaults.update(plain.__kwdefaults__ or {})
+        self.optional = set(self.defaults)
         self.annotations = _annotations(plain, self.names + self.keyword_only)
 
     def problem(self, positional: "Any", named: "Dict[str, Any]") -> "Optional[BadArgument]":

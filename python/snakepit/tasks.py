@@ -10,13 +10,14 @@ from collections import deque
 
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
-from .running import Results
+from .results import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, AsyncIterator, Awaitable, Deque, Optional
+    from typing import Any, AsyncIterator, Awaitable, Deque, List, Optional
 
+    from .commands import Command
     from .concurrent import Concurrent
     from .running import Running
 
@@ -204,7 +205,9 @@ class Task:
 
     async def _many(self) -> "Any":
         running = self.running
-        results = Results(running)
+        results = Results(running.loop, running.call)
+        if running.command is not None and running.command.batch:
+            return results.of(await self._lists(running.command))
         for index, args in enumerate(running.args):
             try:
                 command = running.check()
@@ -214,6 +217,25 @@ class Task:
                 entry = results.bad(self._reason(error))
             results.add(entry)
         return results.last()
+
+    async def _lists(self, command: "Command") -> "List[Any]":
+        """Many calls of a batch command: its function gets lists."""
+        from .batches import Lists
+
+        running = self.running
+        lists = Lists(command, running.args)
+        while lists.next():
+            try:
+                running.check()
+            except BaseException as error:
+                lists.refused(error)
+                continue
+            try:
+                running.loop.note_input(running, lists.started - 1)
+                lists.answered(await lists.invoke())
+            except BaseException as error:
+                lists.raised(self._reason(error))
+        return lists.outcomes
 
     async def _stream(self, command: "Any") -> None:
         running = self.running

@@ -174,6 +174,13 @@ def _ready(connection: Connection, codec: Codec, life: Life) -> None:
         "signals": life.signals,
         "features": life.features,
     }
+    batches = {
+        name: {"size": command.batch, "window_us": command.window_us}
+        for name, command in life.registry.commands.items()
+        if command.batch
+    }
+    if batches:
+        message["batches"] = batches
     encoded = codec.encode(message, "ready", 1 << 32, False)
     connection.post(word_of(READY), 0, encoded)
     connection.flush()

@@ -309,6 +309,7 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
     shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]))
     Concurrent._note_start(shared, SimpleNamespace(call=7))
     serial = SimpleNamespace(
+        commands={},
         slate=slates[1],
         codec=SimpleNamespace(encode=None),
         limit=1000,

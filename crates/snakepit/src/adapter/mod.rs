@@ -8,6 +8,7 @@ pub mod mock;
 pub mod python;
 mod spawner;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,12 +111,24 @@ pub struct Introduction {
     pub language: String,
     /// The version of its SDK.
     pub sdk: String,
+    /// Those of its commands that take many calls at a time, as lists.
+    pub batches: BTreeMap<String, Batching>,
     /// Whether one can tell, after its death, which of its calls were started.
     #[serde(skip)]
     pub tells_what_it_started: bool,
     /// Whether many calls of one command may travel to it together ([`crate::Input::Many`]).
     #[serde(skip)]
     pub takes_many: bool,
+}
+
+/// How calls of a command are gathered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub struct Batching {
+    /// How many calls travel together at the most.
+    pub size: u32,
+    /// How long they are gathered, in microseconds.
+    #[serde(default)]
+    pub window_us: u64,
 }
 
 /// How hard a call is cancelled.

@@ -129,9 +129,11 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            batch: None,
         };
-        // It was let in already, and there are few of its kind: the queue's limit is for new ones.
-        self.pool.submit(call, Limit::Waived).map_err(|_| NoRetry::Refused)?;
+        // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of
+        // it, and is not to die of it again with others aboard.
+        self.pool.submit_alone(call, Limit::Waived).map_err(|_| NoRetry::Refused)?;
         self.queued_at = Instant::now();
         self.phase = Phase::MayBeQueued;
         Ok(())

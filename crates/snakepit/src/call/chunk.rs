@@ -2,20 +2,24 @@
 //!
 //! A frame counts as one call where retries are paid for: it is about as much work. What was lost with it is sent
 //! again in two frames, the input that its worker died of alone, so that the others do not die of it again.
+//!
+//! A batch command is given its inputs as lists, and nobody knows which of a list its worker died of. So each of them is
+//! sent once more by itself, as the command allows: that is no retry yet. What is lost alone is lost as any other.
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::again::explain;
+use super::batch::no_outcome;
+use super::entry::Entry;
 use super::waiting::{Plan, Waiting, after};
-use super::{CallError, Extras, Input, RemoteError};
+use super::{CallError, Extras, Input};
 use crate::pool::{self, Account, Command, Fate};
+use crate::supervision::NoRetry;
 use crate::value::{Encoded, Value, ValueError};
 
 /// How a frame ended; if it failed, how many of its inputs were started, if that is known.
@@ -134,8 +138,28 @@ struct Frame {
     attempt: u32,
     /// When the time of its inputs began.
     began: Option<Instant>,
-    /// It was lost: of what, and when it is sent again.
-    lost: Option<(CallError, Instant)>,
+    turn: Turn,
+}
+
+/// Why a frame is sent.
+enum Turn {
+    /// It was not lost before.
+    First,
+    /// It was lost together with others, in this way.
+    Alone(CallError),
+    /// It was lost in this way, and is made again then.
+    Again(CallError, Instant),
+}
+
+impl Frame {
+    /// What an error means to inputs that may have been lost before.
+    fn explain(&self, error: CallError) -> CallError {
+        match &self.turn {
+            Turn::First => error,
+            Turn::Alone(last) => explain(Some(last), self.attempt, error),
+            Turn::Again(last, _) => explain(Some(last), self.attempt - 1, error),
+        }
+    }
 }
 
 impl<'a, T: DeserializeOwned> Chunk<'a, T> {
@@ -162,7 +186,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             if job.idempotent {
                 job.pool.deposit_for_retries();
             }
-            chunk.frames.push_back(Frame { inputs: good, attempt: 1, began: None, lost: None });
+            chunk.frames.push_back(Frame { inputs: good, attempt: 1, began: None, turn: Turn::First });
         }
         chunk
     }
@@ -170,8 +194,11 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     /// Until the first frame may be sent; whether there is one.
     async fn get_ready(&mut self) -> bool {
         while let Some(frame) = self.frames.front() {
-            let Some((_, due)) = &frame.lost else { return true };
-            tokio::time::sleep_until(*due).await;
+            match &frame.turn {
+                Turn::First => return true,
+                Turn::Alone(_) => {}
+                Turn::Again(_, due) => tokio::time::sleep_until(*due).await,
+            }
             self.admit_again();
             if self.frames.front().is_some_and(|frame| !frame.inputs.is_empty()) {
                 return true;
@@ -185,17 +212,25 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     fn admit_again(&mut self) {
         let Some(mut frame) = self.frames.pop_front() else { return };
         let inputs = std::mem::take(&mut frame.inputs);
+        let (pool, command) = (&self.job.pool, &self.job.command);
         for mut one in inputs {
-            match self.job.pool.admit_again(&self.job.command, &one.input, frame.attempt) {
-                Ok(account) => {
-                    one.account = account;
-                    frame.inputs.push(one);
-                }
-                Err(why) => {
-                    if let Some((error, _)) = &frame.lost {
-                        self.settle(one, Err(error.clone().given_up(frame.attempt - 1, why)));
+            let refused = match &frame.turn {
+                Turn::First => None,
+                // As the same call it has its account still.
+                Turn::Alone(last) => pool
+                    .refuses(command, &one.input)
+                    .map(|_| last.clone().given_up(frame.attempt, NoRetry::Quarantined)),
+                Turn::Again(last, _) => match pool.admit_again(command, &one.input, frame.attempt) {
+                    Ok(account) => {
+                        one.account = account;
+                        None
                     }
-                }
+                    Err(why) => Some(last.clone().given_up(frame.attempt - 1, why)),
+                },
+            };
+            match refused {
+                None => frame.inputs.push(one),
+                Some(error) => self.settle(one, Err(error)),
             }
         }
         self.frames.push_front(frame);
@@ -215,28 +250,31 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
         let answered = all - left.len();
         let (error, started) = match end {
             Ok(()) => {
-                let missing = RemoteError::new("bad_payload", "the worker sent no outcome for it");
-                return left
-                    .for_each(|one| self.settle(one, Err(CallError::Remote(Box::new(missing.clone())))));
+                let missing = || Err(CallError::Remote(Box::new(no_outcome())));
+                return left.for_each(|one| self.settle(one, missing()));
             }
             Err(failed) => failed,
         };
         let failed = started.unwrap_or(all).clamp(answered.max(1), all) - answered;
         let lost: Vec<One> = left.by_ref().take(failed).collect();
         let rest: Vec<One> = left.collect();
-        if self.job.idempotent && matches!(error, CallError::WorkerDied { .. }) {
-            self.lose(&frame, lost, started, &error);
-        } else {
-            let last = frame.lost.as_ref().map(|(last, _)| last);
-            let error = explain(last, frame.attempt - 1, error);
-            for one in lost {
-                self.settle(one, Err(error.clone()));
+        // Of the first attempt, the time begins anew.
+        let (attempt, began) = (frame.attempt, frame.began.filter(|_| frame.attempt > 1));
+        match error {
+            CallError::WorkerDied { .. } if all > 1 && self.job.command.gathers() => {
+                let alone =
+                    |one| Frame { inputs: vec![one], attempt, began, turn: Turn::Alone(error.clone()) };
+                self.frames.extend(lost.into_iter().map(alone));
+            }
+            CallError::WorkerDied { .. } if self.job.idempotent => self.lose(&frame, lost, started, &error),
+            error => {
+                let error = frame.explain(error);
+                lost.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
             }
         }
         if !rest.is_empty() {
             // What a dead worker had not started is done by another one.
-            let began = frame.began.filter(|_| frame.attempt > 1);
-            self.frames.push_front(Frame { inputs: rest, attempt: frame.attempt, began, lost: None });
+            self.frames.push_front(Frame { inputs: rest, attempt, began, turn: Turn::First });
         }
     }
 
@@ -255,7 +293,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                     inputs,
                     attempt: frame.attempt + 1,
                     began: frame.began,
-                    lost: Some((error.clone(), now + pause)),
+                    turn: Turn::Again(error.clone(), now + pause),
                 }),
                 Err(why) => {
                     let error = error.clone().given_up(frame.attempt, why);
@@ -281,34 +319,5 @@ impl<T> Drop for Chunk<'_, T> {
         for one in self.frames.drain(..).flat_map(|frame| frame.inputs) {
             self.job.pool.settle(&self.job.command, one.account, Fate::Cancelled);
         }
-    }
-}
-
-/// `[true, value]` or `[false, error]`.
-struct Entry<T>(Result<T, RemoteError>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entry<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pair<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Pair<T> {
-            type Value = Entry<T>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("[true, value] or [false, error]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Self::Value, A::Error> {
-                let missing = || serde::de::Error::invalid_length(1, &"two entries");
-                let well = pair.next_element::<bool>()?.ok_or_else(missing)?;
-                Ok(Entry(if well {
-                    Ok(pair.next_element()?.ok_or_else(missing)?)
-                } else {
-                    Err(pair.next_element()?.ok_or_else(missing)?)
-                }))
-            }
-        }
-
-        deserializer.deserialize_seq(Pair(PhantomData))
     }
 }

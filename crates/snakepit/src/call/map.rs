@@ -180,7 +180,10 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn send_chunks(&mut self) {
         let wanted = 2 * self.job.pool.scheduler().berths().count().max(1);
         while self.running.len() < wanted {
-            let size = self.chunk.unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
+            // A batch command is given as many as its function takes at a time.
+            let fitting =
+                || self.job.command.batch().unwrap_or_else(|| self.job.command.estimate.fits_into(CHUNK));
+            let size = self.chunk.unwrap_or_else(fitting);
             let size = if self.job.sends_many() { size } else { 1 };
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;

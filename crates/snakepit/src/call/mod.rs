@@ -5,10 +5,12 @@
 //! that its worker is lost, and why. Knows nothing of protocols.
 
 mod again;
+pub(crate) mod batch;
 mod builder;
 mod chain;
 mod chunk;
 pub(crate) mod direct;
+mod entry;
 mod error;
 mod map;
 mod portion;
@@ -33,6 +35,7 @@ pub use stream::{CallStream, StreamBuilder};
 
 use crate::pool::{Command, QueueKey, Slot};
 use crate::value::Encoded;
+use batch::Batch;
 use ticket::{End, Progress, Ticket};
 
 /// How often a call may come back from workers that ended before they started it.
@@ -95,6 +98,8 @@ pub struct Call {
     pub(crate) queued_at: Option<Instant>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
+    /// The calls that travel with it, if it is a batch.
+    pub(crate) batch: Option<Box<Batch>>,
 }
 
 impl fmt::Debug for Call {
@@ -159,7 +164,11 @@ impl Call {
 
     /// Tells how far the call is.
     pub fn progress(&self, fraction: Option<f64>, text: Option<String>) {
-        self.ticket.progress(Progress { fraction, text });
+        let progress = Progress { fraction, text };
+        if let Some(batch) = &self.batch {
+            batch.tell(&progress);
+        }
+        self.ticket.progress(progress);
     }
 
     /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
@@ -176,11 +185,7 @@ impl Call {
 
     /// As [`Call::finish`], and says how long the worker took, so that the pool learns which commands are short.
     pub fn finish_after(self, service: Duration, outcome: Result<Encoded, RemoteError>) {
-        let items = match &self.input {
-            Input::One(_) => 1,
-            Input::Many(inputs) => inputs.len().max(1) as u32,
-        };
-        self.command.estimate.learn(service / items);
+        self.command.estimate.learn(service / self.command.runs(&self.input));
         self.finish(outcome);
     }
 
@@ -192,17 +197,29 @@ impl Call {
     fn end(mut self, end: End) {
         // First: whoever has the answer may call again at once, and finds the place free.
         drop(self.slot.take());
-        self.ticket.end(end);
+        match self.batch.take() {
+            None => self.ticket.end(end),
+            Some(batch) => batch.end(&self.ticket, end),
+        }
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
     ///
     /// One that comes back again and again is most likely why its workers end: then it fails with the last one.
     pub fn give_back(mut self) {
+        if let Some(batch) = self.batch.take_if(|batch| batch.has_members())
+            && let Some(slot) = self.slot.take()
+        {
+            let berth = Arc::clone(slot.berth());
+            drop(slot);
+            batch.give_back(&self.ticket, &berth);
+            return;
+        }
         if self.returns == MAX_RETURNS {
             return;
         }
         self.returns += 1;
+        drop(self.batch.take());
         if let Some(slot) = self.slot.take() {
             let pool = Arc::clone(&slot.berth().pool);
             drop(slot);
@@ -223,7 +240,10 @@ impl Call {
         let berth = slot.berth();
         if let Input::Many(inputs) = &mut self.input {
             berth.pool.clear_each(&self.command, &inputs[..answered.min(inputs.len())]);
-            let last = started.checked_sub(1).filter(|last| *last >= answered && *last < inputs.len());
+            // Of a list that was given to a function as a whole, the last one is no more to blame than the others.
+            let together = inputs.len() > 1 && self.command.gathers();
+            let last = started.checked_sub(1);
+            let last = last.filter(|last| !together && *last >= answered && *last < inputs.len());
             *inputs = last.map(|last| inputs.swap_remove(last)).into_iter().collect();
         }
         self.ticket.end(End::Lost { berth: Arc::clone(berth), started: Some(started) });
@@ -250,17 +270,24 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        match self.slot.take() {
+        let slot = self.slot.take();
+        let end = match &slot {
             Some(slot) => {
                 // Nobody is suspected of a call that has its end: an answer has taken the slot before.
                 if let Some(input) = self.suspect() {
                     slot.berth().suspect(&self.command, input);
                 }
-                self.ticket.end(End::Lost { berth: Arc::clone(slot.berth()), started: None });
-                drop(slot);
+                End::Lost { berth: Arc::clone(slot.berth()), started: None }
             }
             // Dropped out of a queue whose pool is gone.
-            None => self.ticket.end(End::Failed(CallError::Stopped)),
+            None => End::Failed(CallError::Stopped),
+        };
+        match self.batch.take() {
+            None => self.ticket.end(end),
+            Some(batch) => {
+                drop(slot);
+                batch.end(&self.ticket, end);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::batch::Aboard;
 use super::{CallError, Portion};
 use crate::pool::QueueKey;
 use crate::value::Encoded;
@@ -25,6 +26,8 @@ pub struct Progress {
 pub(crate) enum Place {
     Queued(QueueKey),
     With(Arc<Berth>),
+    /// At a worker, together with others.
+    Aboard(Arc<Aboard>),
 }
 
 /// How a call ended.
@@ -79,6 +82,7 @@ impl Ticket {
     pub(crate) fn berth(&self) -> Option<Arc<Berth>> {
         match self.place()? {
             Place::With(berth) => Some(berth),
+            Place::Aboard(aboard) => Some(Arc::clone(&aboard.berth)),
             Place::Queued(_) => None,
         }
     }
@@ -111,6 +115,11 @@ impl Ticket {
             wake(state);
         }
         before
+    }
+
+    /// What has come and was not read.
+    pub(crate) fn take_items(&self) -> VecDeque<Encoded> {
+        std::mem::take(&mut self.state().items)
     }
 
     pub(crate) fn progress(&self, progress: Progress) {

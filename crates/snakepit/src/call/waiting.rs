@@ -141,6 +141,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            batch: None,
         };
         if let Err(error) = submit(&pool, call) {
             return Err(refused(&pool, &plan.command, account, error));
@@ -282,7 +283,7 @@ impl Waiting {
                         self.settle(Fate::of(&error));
                         return Poll::Ready(Err(Late::Queued(error)));
                     }
-                    Whereabouts::With(_) | Whereabouts::Nowhere => {
+                    Whereabouts::With(_) | Whereabouts::Aboard(_) | Whereabouts::Nowhere => {
                         self.phase = Phase::Running;
                         timer.as_mut().reset(after(self.began, self.timeout));
                     }

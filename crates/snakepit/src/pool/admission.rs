@@ -63,7 +63,8 @@ impl Shared {
         self.admit_by_breaker(command)
     }
 
-    fn refuses(&self, command: &Command, input: &Encoded) -> Option<Refusal> {
+    /// Whether it is known as one that workers die of, and of which deaths.
+    pub(crate) fn refuses(&self, command: &Command, input: &Encoded) -> Option<Refusal> {
         let book = self.admission.book.as_ref().filter(|book| !book.is_empty())?;
         book.refuses(&command.name, input, Instant::now())
     }

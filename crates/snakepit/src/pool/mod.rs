@@ -1,16 +1,20 @@
 //! A pool: workers of one kind behind a queue.
 //!
-//! Owns who serves which call ([`scheduler`]), which calls belong together ([`session`]) and how many workers there are
+//! Owns who serves which call ([`scheduler`], [`placing`]), which calls travel together ([`batch`]), which belong together ([`session`]) and how many workers there are
 //! ([`crew`]). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
 mod admission;
+mod batch;
+mod command;
 mod config;
 mod crew;
 mod directory;
 mod estimate;
 mod event;
+mod gathering;
 mod handing;
 mod outcomes;
+mod placing;
 mod queue_key;
 mod reference;
 mod scheduler;
@@ -20,7 +24,7 @@ mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -28,13 +32,16 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use admission::Account;
 pub use admission::{CircuitScope, CircuitTable};
+pub(crate) use command::Command;
 pub use config::{Affinity, CancelGrace, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
 pub(crate) use directory::Directory;
 pub use event::{PoolEvent, PoolEvents};
+pub(crate) use gathering::Otherwise;
 pub(crate) use outcomes::Fate;
 pub use outcomes::Outcomes;
+pub(crate) use placing::{Limit, Placed, Whereabouts, Wish};
 pub(crate) use queue_key::QueueKey;
 pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use session::SessionInfo;
@@ -42,35 +49,14 @@ pub(crate) use session::{InUse, StoreError};
 pub(crate) use slot::Slot;
 pub use stats::{CallAtWork, CommandGrowth, PoolStats, TaintedPlace, WorkerStats};
 
-use crate::adapter::{Introduction, Reason};
-use crate::call::ticket::Place;
 use crate::call::waiting::{Plan, Waiting};
-use crate::call::{Call, CallError, CallId, Extras, Input};
-use crate::supervision::breaker::Circuit;
+use crate::call::{CallError, CallId, Input};
 use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
-use crate::worker::{Berth, OomTeller, Order};
-use estimate::Estimate;
-use handing::Handing;
-pub(crate) use scheduler::Wish;
-use scheduler::{Load, Placed, Scheduler};
-use session::{Sessions, Visit};
-
-/// A command as a pool knows it.
-#[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) name: Arc<str>,
-    pub(crate) estimate: Estimate,
-    /// Only used where there is a breaker.
-    circuit: OnceLock<Circuit>,
-}
-
-impl Command {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), estimate: Estimate::default(), circuit: OnceLock::new() }
-    }
-}
+use crate::worker::{Berth, OomTeller};
+use scheduler::Scheduler;
+use session::Sessions;
 
 /// How it stands with a pool's workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +97,8 @@ pub(crate) struct Shared {
     done: Notify,
     /// Calls that workers hold.
     in_hand: AtomicUsize,
+    /// Calls beyond the first of each batch that workers hold.
+    pub(crate) aboard: AtomicUsize,
     takes_many: AtomicBool,
     growth: Mutex<Growth>,
     /// How many workers were asked for last; the crew hears of it a moment later.
@@ -147,6 +135,7 @@ impl Shared {
             attention: Notify::new(),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
+            aboard: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             growth: Mutex::default(),
             target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
@@ -177,114 +166,7 @@ impl Shared {
 
     /// How many calls workers hold.
     pub(crate) fn in_hand(&self) -> usize {
-        self.in_hand.load(Ordering::Relaxed)
-    }
-
-    /// What is known about a command. One that no worker has announced is not remembered.
-    pub(crate) fn command(&self, name: &str) -> Arc<Command> {
-        let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(name).map_or_else(|| Arc::new(Command::new(name)), Arc::clone)
-    }
-
-    /// What a worker says about itself holds for all workers of its pool.
-    pub(crate) fn learn(&self, introduction: &Introduction) {
-        self.takes_many.store(introduction.takes_many, Ordering::Relaxed);
-        let mut known = self.commands.write().unwrap_or_else(PoisonError::into_inner);
-        for name in &introduction.commands {
-            known.entry(name.as_str().into()).or_insert_with(|| Arc::new(Command::new(name)));
-        }
-    }
-
-    /// Whether many calls may travel together.
-    pub(crate) fn takes_many(&self) -> bool {
-        self.takes_many.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn command_names(&self) -> Vec<String> {
-        self.known_commands().iter().map(|command| command.name.to_string()).collect()
-    }
-
-    /// By their names.
-    fn known_commands(&self) -> Vec<Arc<Command>> {
-        let known = self.commands.read().unwrap_or_else(PoisonError::into_inner);
-        let mut commands: Vec<_> = known.values().cloned().collect();
-        commands.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        commands
-    }
-
-    /// Gives a call to a worker, or puts it into the queue.
-    pub(crate) fn submit(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
-        let wish = match call.extras.as_deref_mut() {
-            Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
-            _ => Wish::Any,
-        };
-        self.submit_to(call, wish, limit)
-    }
-
-    pub(crate) fn submit_to(self: &Arc<Self>, call: Call, wish: Wish, limit: Limit) -> Result<(), CallError> {
-        let placed = self.scheduler().offer(call, wish, limit);
-        match placed {
-            Placed::Now(call) => {
-                self.hand_over(call);
-                Ok(())
-            }
-            Placed::Queued => {
-                self.call_attention();
-                Ok(())
-            }
-            Placed::Saturated(call, depth) => {
-                withhold(call);
-                let degraded = self.degraded();
-                Err(CallError::Saturated { pool: self.name.to_string(), depth, degraded })
-            }
-            Placed::Busy(call) => {
-                let session = call.session().unwrap_or_default().to_owned();
-                withhold(call);
-                let worker =
-                    self.sessions.berth(&session).map_or_else(String::new, |berth| berth.id.to_string());
-                Err(CallError::SessionBusy { session, worker })
-            }
-            Placed::Closed(call) => {
-                withhold(call);
-                Err(CallError::Stopped)
-            }
-        }
-    }
-
-    /// A call waits: a crew that has none, or too few, to serve it may want to know.
-    fn call_attention(&self) {
-        if self.wants_attention.load(Ordering::Relaxed) {
-            self.attention.notify_one();
-        }
-    }
-
-    fn wish_of_session(&self, extras: &mut Extras) -> Result<Wish, CallError> {
-        let visited = self.sessions.visit(extras.session.as_deref().unwrap_or_default());
-        let (visit, in_use) = visited.ok_or_else(|| CallError::TooManySessions {
-            pool: self.name.to_string(),
-            limit: self.sessions.limit(),
-        })?;
-        extras.session_in_use = Some(in_use);
-        Ok(match visit {
-            Visit::New => Wish::Any,
-            Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
-            Visit::At(berth) => match self.config().affinity {
-                Affinity::Hint => Wish::Rather(berth.post),
-                Affinity::StrictQueue => Wish::Only(berth.post),
-                Affinity::StrictFailFast => Wish::OnlyNow(berth.post),
-            },
-        })
-    }
-
-    /// A call that its worker never started.
-    pub(crate) fn requeue(self: &Arc<Self>, call: Call) {
-        let placed = self.scheduler().requeue(call);
-        match placed {
-            Placed::Now(call) => self.hand_over(call),
-            Placed::Closed(call) => call.fail(CallError::Stopped),
-            Placed::Queued => self.call_attention(),
-            Placed::Saturated(..) | Placed::Busy(_) => {}
-        }
+        self.in_hand.load(Ordering::Relaxed) + self.aboard.load(Ordering::Relaxed)
     }
 
     /// A worker takes no more calls; what only it was to serve goes to the others.
@@ -293,14 +175,6 @@ impl Shared {
         for call in bound {
             self.requeue(call);
         }
-    }
-
-    /// Takes back a call that still waits. None: a worker has it, or had it.
-    pub(crate) fn withdraw(&self, key: QueueKey) -> Option<Call> {
-        let mut scheduler = self.scheduler();
-        let call = scheduler.withdraw(key);
-        self.note_if_done(&scheduler);
-        call
     }
 
     /// Tells a worker that a session it has served is over.
@@ -340,77 +214,6 @@ impl Shared {
         Waiting::begin_at(Arc::clone(self), plan, Wish::Only(berth.post))
     }
 
-    /// A worker has, or may have, a free place: gives it what waits.
-    pub(crate) fn feed(&self, post: usize) {
-        loop {
-            // Taken in a statement of its own, so that the lock is free when the worker gets the call.
-            let next = self.scheduler().next_for(post);
-            match next {
-                None => return,
-                Some(call) => self.hand_over(call),
-            }
-        }
-    }
-
-    /// Gives a call to the worker that was chosen for it.
-    fn hand_over(&self, mut call: Call) {
-        let Some(slot) = &call.slot else { return };
-        let berth = Arc::clone(slot.berth());
-        if let Some(owner) = self.other_owner(&call, &berth) {
-            // Two calls of a new session were under way at the same time, and the other one came first.
-            drop(call.slot.take());
-            let placed = self.scheduler().offer(call, Wish::Only(owner.post), Limit::Waived);
-            return match placed {
-                Placed::Now(call) => self.hand_over(call),
-                Placed::Closed(call) => call.fail(CallError::Stopped),
-                Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
-            };
-        }
-        // Its caller went away while it was on its way here.
-        if call.is_abandoned() {
-            return;
-        }
-        if berth.count(&call.command.name) {
-            self.attention.notify_one();
-        }
-        if berth.serves_one {
-            berth.pool.retire(berth.post);
-            berth.order(Order::Retire(Reason::Replaced("each call gets a worker of its own".into())));
-        }
-        let _handing = Handing::begin();
-        Arc::clone(&berth.handle).execute(call);
-    }
-
-    /// The worker that a call's session belongs to, if that is another one.
-    fn other_owner(&self, call: &Call, berth: &Arc<Berth>) -> Option<Arc<Berth>> {
-        let session = call.session()?;
-        match self.config().affinity {
-            Affinity::Hint => {
-                self.sessions.served_by(session, berth);
-                None
-            }
-            Affinity::StrictQueue | Affinity::StrictFailFast => {
-                self.sessions.claim(session, berth, |owner| self.scheduler().serves(owner))
-            }
-        }
-    }
-
-    fn release(&self, berth: &Arc<Berth>, load: Load, places: Option<usize>) {
-        let next = {
-            let mut scheduler = self.scheduler();
-            scheduler.release(berth, load);
-            if let Some(places) = places {
-                scheduler.set_places(berth, places);
-            }
-            self.note_if_done(&scheduler);
-            if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
-        };
-        if let Some(call) = next {
-            self.hand_over(call);
-            self.feed(load.post);
-        }
-    }
-
     /// Gives back what waits, and takes no more calls but nested ones.
     pub(crate) fn close(&self) {
         let waiting = self.scheduler().close();
@@ -448,57 +251,6 @@ impl Shared {
             done.await;
         }
     }
-}
-
-/// A refused call is answered by the caller itself; its end must not be taken for the pool's.
-fn withhold(call: Call) {
-    call.fail(CallError::Cancelled);
-}
-
-impl Call {
-    /// How long it will take, as far as one can tell.
-    pub(crate) fn nanos(&self) -> u32 {
-        // A stream takes as long as its reader does.
-        let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
-        match &self.input {
-            Input::One(_) => each,
-            Input::Many(inputs) => each.saturating_mul(inputs.len() as u32),
-        }
-    }
-}
-
-impl Shared {
-    /// Where a caller's call is, for whoever wants to reach it.
-    pub(crate) fn withdraw_or_locate(&self, ticket: &crate::call::ticket::Ticket) -> Whereabouts {
-        loop {
-            match ticket.place() {
-                None => return Whereabouts::Nowhere,
-                Some(Place::With(berth)) => return Whereabouts::With(berth),
-                Some(Place::Queued(key)) => match self.withdraw(key) {
-                    Some(call) => return Whereabouts::Withdrawn(Box::new(call)),
-                    None if ticket.has_ended() => return Whereabouts::Nowhere,
-                    // It was on its way to a worker between the two looks; its place is set under the lock that
-                    // withdraw has taken, so the next look sees it.
-                    None => {}
-                },
-            }
-        }
-    }
-}
-
-/// Whether the queue's limit holds for a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    Holds,
-    /// The caller bounds itself.
-    Waived,
-}
-
-/// Where a call was found.
-pub(crate) enum Whereabouts {
-    Withdrawn(Box<Call>),
-    With(Arc<Berth>),
-    Nowhere,
 }
 
 /// The longest that the error of a dead worker's call waits to learn how it died.

@@ -196,7 +196,7 @@ impl PoolRef {
             name: self.shared.name.to_string(),
             workers: scheduler.berths().map(worker).collect(),
             queued: scheduler.depth(),
-            in_flight: scheduler.held(),
+            in_flight: self.shared.in_hand(),
             sessions: self.shared.sessions.count(),
             trouble,
         }

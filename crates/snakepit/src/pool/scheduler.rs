@@ -18,33 +18,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::batch::Gatherer;
 use super::estimate::{MAX_HELD, may_wait_at_worker};
-use super::{Limit, QueueKey};
+use super::{Limit, Placed, QueueKey, Wish};
 use crate::call::ticket::Place;
 use crate::call::{Call, CallId};
 use crate::worker::Berth;
-
-/// Which worker a call may go to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wish {
-    Any,
-    /// This one if it has a free place, else any.
-    Rather(usize),
-    /// This one, waiting for it if need be.
-    Only(usize),
-    /// This one, now or not at all.
-    OnlyNow(usize),
-}
-
-/// What became of a call that was offered.
-#[derive(Debug)]
-pub(crate) enum Placed {
-    Now(Call),
-    Queued,
-    Saturated(Call, usize),
-    Busy(Call),
-    Closed(Call),
-}
 
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +71,10 @@ struct Post {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    limit: usize,
-    queue: BTreeMap<QueueKey, Call>,
+    pub(super) limit: usize,
+    pub(super) queue: BTreeMap<QueueKey, Call>,
+    /// Calls of batch commands that wait for one another; their vans are in the queue.
+    pub(super) gatherer: Gatherer,
     bound: usize,
     posts: Vec<Option<Post>>,
     vacant: Vec<usize>,
@@ -117,6 +98,7 @@ impl Scheduler {
         Self {
             limit,
             queue: BTreeMap::new(),
+            gatherer: Gatherer::default(),
             bound: 0,
             posts: Vec::new(),
             vacant: Vec::new(),
@@ -133,7 +115,7 @@ impl Scheduler {
 
     /// How many calls wait.
     pub(crate) fn depth(&self) -> usize {
-        self.queue.len() + self.bound
+        self.queue.len() - self.gatherer.vans + self.gatherer.waiting + self.bound
     }
 
     /// How long the first of those that wait has done so.
@@ -142,17 +124,16 @@ impl Scheduler {
         first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// How many calls are with workers.
-    pub(crate) fn held(&self) -> usize {
-        self.posts.iter().flatten().map(|post| post.held + post.guests.len()).sum()
-    }
-
     pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
         self.posts.iter().flatten().map(|post| &post.berth)
     }
 
     pub(crate) fn held_by(&self, post: usize) -> usize {
         self.post(post).map_or(0, |post| post.held + post.guests.len())
+    }
+
+    pub(super) fn berth(&self, post: usize) -> Option<Arc<Berth>> {
+        self.post(post).map(|post| Arc::clone(&post.berth))
     }
 
     fn post(&self, index: usize) -> Option<&Post> {
@@ -274,7 +255,8 @@ impl Scheduler {
 
     /// Takes a call out of the queue.
     pub(crate) fn withdraw(&mut self, key: QueueKey) -> Option<Call> {
-        if let Some(call) = self.queue.remove(&key) {
+        // In this order: a van stands in the queue where the first of its calls would stand.
+        if let Some(call) = self.leave_group(key).or_else(|| self.queue.remove(&key)) {
             return Some(call);
         }
         if self.bound == 0 {
@@ -359,13 +341,16 @@ impl Scheduler {
         let call = if bound {
             self.bound -= 1;
             self.posts[index].as_mut()?.bound.pop_first()?.1
+        } else if call.is_empty_van() {
+            let van = self.take_van(call.key)?;
+            return Some(self.load(index, van));
         } else {
             self.queue.pop_first()?.1
         };
         Some(self.assign(index, call, guest))
     }
 
-    fn admits(&self, call: &Call) -> bool {
+    pub(super) fn admits(&self, call: &Call) -> bool {
         match self.door {
             Door::Open => true,
             Door::Closing => call.key.is_nested(),
@@ -392,7 +377,9 @@ impl Scheduler {
 
     /// Takes everything out of the queue.
     pub(crate) fn drain(&mut self) -> Vec<Call> {
-        let mut calls: Vec<Call> = std::mem::take(&mut self.queue).into_values().collect();
+        let queued = std::mem::take(&mut self.queue).into_values();
+        let mut calls: Vec<Call> = queued.filter(|call| !call.is_empty_van()).collect();
+        calls.extend(self.gatherer.drain());
         for post in self.posts.iter_mut().flatten() {
             calls.extend(std::mem::take(&mut post.bound).into_values());
         }
@@ -400,7 +387,7 @@ impl Scheduler {
         calls
     }
 
-    fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
+    pub(super) fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
         for (list, condition) in
             [Condition::Idle, Condition::Partial, Condition::Ahead].into_iter().enumerate()
         {
@@ -465,7 +452,7 @@ impl Scheduler {
         if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
     }
 
-    fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
+    pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
         let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
         let load = Load { post: index, nanos: call.nanos(), kind };

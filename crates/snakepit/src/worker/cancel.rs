@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::{Berth, Order};
 use crate::adapter::{CancelStage, Reason};
-use crate::call::CallId;
-use crate::call::ticket::Ticket;
+use crate::call::ticket::{End, Ticket};
+use crate::call::{CallError, CallId};
 use crate::pool::{self, Whereabouts};
 
 /// Gives up a call: out of the queue without a trace, or step by step at its worker.
@@ -19,6 +19,13 @@ pub(crate) fn abandon(pool: &Arc<pool::Shared>, call: CallId, ticket: &Arc<Ticke
     match pool.withdraw_or_locate(ticket) {
         Whereabouts::Withdrawn(call) => drop(call),
         Whereabouts::Nowhere => {}
+        Whereabouts::Aboard(aboard) => {
+            // The others go on; nobody but its caller is told.
+            ticket.end(End::Failed(CallError::Cancelled));
+            if aboard.leave() {
+                abandon(pool, aboard.van, &aboard.ticket);
+            }
+        }
         Whereabouts::With(_) if ticket.has_ended() => {}
         Whereabouts::With(berth) => {
             // Asked here, not in the task: whoever drops a call may be the last thing its runtime does.

@@ -53,6 +53,8 @@ pub(crate) struct Berth {
     pub(crate) concurrency: usize,
     /// Calls that it was given so far.
     calls: AtomicU64,
+    /// Calls beyond the first of each batch that it was given.
+    calls_aboard: AtomicU64,
     /// How long it may serve.
     pub(crate) term: Term,
     /// How many calls it gets at a time, where that is found out.
@@ -66,6 +68,8 @@ pub(crate) struct Berth {
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
+    /// Calls beyond the first of each batch that it has.
+    pub(crate) aboard: AtomicUsize,
     /// Calls of these that were cancelled and do not end.
     stubborn: AtomicUsize,
     /// Whether somebody waits for it to put calls down.
@@ -137,9 +141,11 @@ impl Berth {
             handle,
             output,
             calls: AtomicU64::new(0),
+            calls_aboard: AtomicU64::new(0),
             began_at: made.began_at,
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
+            aboard: AtomicUsize::new(0),
             stubborn: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
@@ -153,15 +159,20 @@ impl Berth {
 
     /// How many calls it was given so far.
     pub(crate) fn calls_given(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+        self.calls.load(Ordering::Relaxed) + self.calls_aboard.load(Ordering::Relaxed)
     }
 
-    /// A call is about to be given to it. Says whether it is worn by that.
-    pub(crate) fn count(&self, command: &Arc<str>) -> bool {
+    /// A call is about to be given to it, for so many callers. Says whether it is worn by that.
+    pub(crate) fn count(&self, command: &Arc<str>, callers: u64) -> bool {
         if let Some(counts) = &self.counts {
-            *locked(counts).entry(Arc::clone(command)).or_default() += 1;
+            *locked(counts).entry(Arc::clone(command)).or_default() += callers;
         }
-        self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.term.calls()
+        if callers > 1 {
+            self.calls_aboard.fetch_add(callers - 1, Ordering::Relaxed);
+        }
+        let given =
+            self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.calls_aboard.load(Ordering::Relaxed);
+        given == self.term.calls() || callers > 1 && given > self.term.calls()
     }
 
     /// How often each command was called since this was asked last.
@@ -204,12 +215,12 @@ impl Berth {
 
     /// Whether it has a call.
     pub(crate) fn holds_calls(&self) -> bool {
-        self.calls_in_hand() > 0
+        self.in_hand.load(Ordering::SeqCst) > 0
     }
 
     /// How many calls it has.
     pub(crate) fn calls_in_hand(&self) -> usize {
-        self.in_hand.load(Ordering::SeqCst)
+        self.in_hand.load(Ordering::SeqCst) + self.aboard.load(Ordering::Relaxed)
     }
 
     /// Until it holds no more than so many calls.
@@ -297,7 +308,7 @@ impl Berth {
             oom,
             rss: (rss > 0).then_some(rss),
             age: self.ready_at.elapsed(),
-            calls: self.calls.load(Ordering::Relaxed),
+            calls: self.calls_given(),
             output,
             stack,
         }

@@ -1,0 +1,197 @@
+"""Batches: many calls of one command as one call of its function, with one list for each parameter.
+
+Owns what a batch command must look like, how calls become lists and answers become outcomes again, and who is to blame
+when the function raises: it is then called again for each of them alone. Pure bookkeeping: the loops call the function.
+Must not know the wire.
+"""
+
+from .commands import BadArgument, Command
+from .context import Cancelled
+from .signature import Signature
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
+    from typing import Any, Callable, Deque, Dict, List, Union
+else:
+    from _collections import deque  # what collections.deque is, without the rest of collections
+
+MOST_CALLS = 65536
+MOST_SECONDS = 60
+WINDOW = "2ms"
+_UNITS = (("us", 1), ("µs", 1), ("ms", 1000), ("s", 1000000))
+
+
+def prepare_batch(command: Command, batch: "Any", window: "Any") -> None:
+    """Makes a command one that is called with lists; a TypeError or ValueError says why it cannot be."""
+    name = command.name
+    if type(batch) is not int:
+        raise TypeError(f"command {name!r}: batch is a number of calls, not {type(batch).__name__}")
+    if not 1 <= batch <= MOST_CALLS:
+        raise ValueError(f"command {name!r}: batch is a number of calls from 1 to {MOST_CALLS}, not {batch}")
+    if command.streams:
+        raise TypeError(f"command {name!r}: a generator cannot have a batch; return a list with one result per call")
+    function = command.function
+    for _ in range(100):
+        if not hasattr(function, "__wrapped__"):
+            break
+        function = function.__wrapped__
+    if not hasattr(getattr(function, "__func__", function), "__code__"):
+        raise TypeError(f"command {name!r}: a batch needs a function written in Python, to read its parameters")
+    signature = Signature(name, function)
+    if signature.takes_more or signature.takes_any_name:
+        raise TypeError(f"command {name!r}: a batch needs named parameters, not *args or **kwargs: each gets a list")
+    if not signature.names and not signature.keyword_only:
+        raise TypeError(f"command {name!r}: a batch needs a parameter, which gets one entry for each call")
+    command.batch = batch
+    command.window_us = _microseconds(name, WINDOW if window is None else window)
+    command.signature = signature
+    command.run = _run_alone(command)
+
+
+def _microseconds(name: str, window: "Union[str, float]") -> int:
+    number: "Any" = window
+    if type(window) is str:
+        for unit, factor in _UNITS:
+            if window.endswith(unit):
+                try:
+                    number = float(window[: -len(unit)]) * factor / 1000000
+                    break
+                except ValueError:  # "2ms" ends with "s", too
+                    pass
+    if type(number) not in (int, float):
+        raise TypeError(f'command {name!r}: window is a time such as "2ms" or 0.002 (seconds), not {window!r}')
+    if not 0 <= number <= MOST_SECONDS:
+        raise ValueError(f"command {name!r}: window is a time from 0 to {MOST_SECONDS} s, not {window!r}")
+    return round(float(number) * 1000000)
+
+
+class Lists:
+    """The calls that came together, and what came of them: an exception stands for itself."""
+
+    def __init__(self, command: Command, many: "List[Any]") -> None:
+        assert command.signature is not None
+        self.command = command
+        self.outcomes: "List[Any]" = [None] * len(many)
+        self.rows: "Dict[int, List[Any]]" = {}
+        self.started = 0
+        signature = command.signature
+        names = signature.names + signature.keyword_only
+        by_position = len(names) == len(signature.names)
+        for index, args in enumerate(many):
+            try:
+                if type(args) is dict and len(args) == len(names):
+                    self.rows[index] = [args[name] for name in names]
+                elif type(args) is list and len(args) == len(names) and by_position:
+                    self.rows[index] = args
+                else:
+                    self.rows[index] = _row(signature, args)
+            except KeyError:
+                self.outcomes[index] = signature.problem((), args)
+            except BadArgument as bad:
+                self.outcomes[index] = bad
+        fit = list(self.rows)
+        self.pending: "Deque[List[int]]" = deque(
+            fit[first : first + command.batch] for first in range(0, len(fit), command.batch)
+        )
+        self.current: "List[int]" = []
+
+    def next(self) -> int:
+        """Goes on to the next list. How many of the calls are started then; 0: all have their outcome."""
+        if not self.pending:
+            return 0
+        self.current = self.pending.popleft()
+        self.started = max(self.started, self.current[-1] + 1)
+        return self.started
+
+    def invoke(self) -> "Any":
+        """Calls the function with the lists of the calls whose turn it is."""
+        signature = self.command.signature
+        assert signature is not None
+        columns = [list(column) for column in zip(*[self.rows[index] for index in self.current])]
+        split = len(signature.names)
+        if not signature.keyword_only:
+            return self.command.function(*columns)
+        return self.command.function(*columns[:split], **dict(zip(signature.keyword_only, columns[split:])))
+
+    def answered(self, values: "Any") -> None:
+        """The function returned this."""
+        count = len(self.current)
+        problem: "Any" = None
+        if not isinstance(values, list):
+            problem = TypeError(f"{self._name()} must return a list, one result per call, not {type(values).__name__}")
+        elif len(values) != count:
+            calls = f"{count} call{'s' if count != 1 else ''}"
+            results = f"{len(values)} result{'s' if len(values) != 1 else ''}"
+            problem = ValueError(f"{self._name()} was given {calls} and returned {results}")
+        for place, index in enumerate(self.current):
+            self.outcomes[index] = problem if problem is not None else values[place]
+
+    def raised(self, error: BaseException) -> None:
+        """The function raised this: each call is made again alone, so that only those to blame fail."""
+        if len(self.current) == 1 or isinstance(error, Cancelled):
+            self.refused(error)
+        else:
+            self.pending.extendleft([index] for index in reversed(self.current))
+
+    def refused(self, error: BaseException) -> None:
+        """The calls whose turn it is are not made."""
+        for index in self.current:
+            self.outcomes[index] = error
+
+    def _name(self) -> str:
+        return f"the batch command {self.command.name!r}"
+
+
+def _row(signature: Signature, args: "Any") -> "List[Any]":
+    """The arguments of one call in the order of the parameters, with defaults for those that are left out."""
+    positional, named = ((), args) if type(args) is dict else (args if type(args) is list else [args], {})
+    problem = signature.problem(positional, named)
+    if problem is not None:
+        raise problem
+    row = list(positional)
+    for name in (signature.names + signature.keyword_only)[len(row) :]:
+        row.append(named[name] if name in named else signature.defaults[name])
+    return row
+
+
+def _only(command: Command, values: "Any") -> "Any":
+    """The result of a batch of one."""
+    if type(values) is list and len(values) == 1:
+        outcome = values[0]
+    else:
+        lists = Lists(command, [])
+        lists.current, lists.outcomes = [0], [None]
+        lists.answered(values)
+        outcome = lists.outcomes[0]
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _run_alone(command: Command) -> "Callable[[Any], Any]":
+    """A call that came by itself is a batch of one."""
+    function, signature = command.function, command.signature
+    assert signature is not None
+    names, split = signature.names + signature.keyword_only, len(signature.names)
+
+    def invoke(args: "Any") -> "Any":
+        columns: "List[Any]" = []
+        if type(args) is dict and len(args) == split == len(names):
+            try:
+                columns = [[args[name]] for name in names]
+            except KeyError:
+                pass  # explained below
+        if not columns:
+            columns = [[value] for value in _row(signature, args)]
+        if split == len(names):
+            return function(*columns)
+        return function(*columns[:split], **dict(zip(names[split:], columns[split:])))
+
+    def run(args: "Any") -> "Any":
+        return _only(command, invoke(args))
+
+    async def run_async(args: "Any") -> "Any":
+        return _only(command, await invoke(args))
+
+    return run_async if command.is_async else run

@@ -1,0 +1,42 @@
+"""A batch in the serial loop: many calls that came together, for a function that takes lists.
+
+Owns nothing; `batches.py` keeps the books, `results.py` writes the answer.
+"""
+
+from time import monotonic
+
+from .batches import Lists
+from .context import Cancelled
+from .results import Results
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from .commands import Command
+    from .serial import Serial
+
+
+def serve_lists(serial: "Serial", call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:
+    """A CALLS of a batch command, from its arguments to its answer."""
+    lists = Lists(command, many)
+    while lists.next():
+        if serial.stages.get(call):
+            lists.refused(Cancelled("cancelled before it was started"))
+            continue
+        if until is not None and until <= monotonic():
+            lists.refused(serial.life.too_late())
+            continue
+        try:
+            serial.slate[1] = lists.started
+            serial.call = call
+            values = lists.invoke()
+            serial.call = 0
+        except BaseException as error:
+            serial.call = 0
+            lists.raised(error)
+        else:
+            lists.answered(values)
+    word, encoded = Results(serial, call).of(lists.outcomes)
+    serial.connection.post(word, call, encoded)
+    serial.over(call)
