@@ -74,7 +74,7 @@ async fn of_a_map_whose_worker_dies_only_the_input_to_blame_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_without_the_sdk_and_a_pool_in_debug_mode_gather_nothing() {
+async fn a_pool_in_debug_mode_gathers_nothing() {
     let pit = Pit::start(worker("batches.py").workers(1).debug(true)).await;
     let sizes = join_all((0..4).map(|x| pit.call::<u32>("size", args! { x: x }).into_future()));
     for size in soon("sizes", sizes).await {
@@ -92,8 +92,8 @@ struct Tally {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_lost_and_each_is_answered_once_while_workers_are_killed() {
-    let pool = worker("batches.py").workers(4).call_timeout(Duration::from_secs(60));
-    let pit = Pit::start(pool.queue_limit(100_000).queue_timeout(Duration::from_secs(60))).await;
+    let pool = worker("batches.py").workers(4).call_timeout(Duration::from_mins(1));
+    let pit = Pit::start(pool.queue_limit(100_000).queue_timeout(Duration::from_mins(1))).await;
     let calls = rounds(12_000);
     let callers = (0..40).map(|caller| {
         let pit = (*pit).clone();

@@ -138,8 +138,8 @@ impl Call {
 
 impl Batch {
     /// The batch of a call that travels alone.
-    pub(crate) fn of_one(underway: Underway) -> Box<Self> {
-        Box::new(Self { members: Vec::new(), underway })
+    pub(crate) fn of_one(underway: Underway) -> Self {
+        Self { members: Vec::new(), underway }
     }
 
     pub(super) fn tell(&self, progress: &Progress) {

@@ -251,7 +251,7 @@ impl Scheduler {
             && let Some(mut call) = members.pop()
         {
             // Alone it travels as what it is.
-            call.batch = Some(Batch::of_one(underway));
+            call.batch = Some(Box::new(Batch::of_one(underway)));
             return self.assign(post, call, false);
         }
         van.board(members, &berth, underway);
