@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
+use crate::pool::AUTOPSY_PATIENCE;
 use crate::transport::{BeatPipe, Connection, LastWord, ReadyMessage, Signals, StackPipe, take_crash};
 
 /// See the module.
@@ -108,6 +109,10 @@ impl Handle for SocketHandle {
         async move {
             // Done on drop: whoever loses patience with a goodbye drops this, and the calls must not be forgotten.
             let _calls = GiveUp(self);
+            if reason == Reason::Died {
+                // What it had answered counts: it is read already, or lies in the socket before its end.
+                let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, self.connection.closed()).await;
+            }
             if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
                 self.connection.drain();
                 self.connection.closed().await;

@@ -62,7 +62,9 @@ impl Default for Notes {
 impl Member {
     /// How long it has had nothing to do; none while it has.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
-        self.notes.idle_since.map(|since| now.saturating_duration_since(since))
+        // What it has done since the last look was not seen yet.
+        let is_idle = !self.berth.holds_calls() && self.berth.calls_given() == self.notes.calls;
+        self.notes.idle_since.filter(|_| is_idle).map(|since| now.saturating_duration_since(since))
     }
 
     fn look(&mut self, now: Instant) {
@@ -79,7 +81,8 @@ impl Member {
         Wear {
             calls: self.berth.calls_given(),
             age: now.saturating_duration_since(self.berth.ready_at),
-            idle_for: self.idle_for(now),
+            // One that never had a call holds nothing that another one would not.
+            idle_for: self.idle_for(now).filter(|_| self.berth.calls_given() > 0),
             memory: self.notes.memory,
         }
     }
