@@ -112,3 +112,16 @@ def about(x):
 @snakepit.command(batch=8, window="2ms")
 def text(length):
     return ["x" * n for n in length]
+
+
+@snakepit.command(batch=8, window="2ms")
+def dies_for_a_while(x, path, gate, times):
+    """As `poison`, but dies only the first times that it is given -2."""
+    mark(path[0], words(x))
+    hold_until(gate[0])
+    if -2 in x:
+        with open(path[0]) as file:
+            runs = sum("-2" in line.strip().split(",") for line in file)
+        if runs <= times[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return x
