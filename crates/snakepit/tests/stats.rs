@@ -9,10 +9,12 @@ use support::{Pit, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_shows_its_workers_its_queue_and_what_they_are_at() {
-    let pit = Pit::start(worker("hostile.py").workers(2).recycling(Recycling::default().max_rss(1 << 40))).await;
+    let pit =
+        Pit::start(worker("hostile.py").workers(2).recycling(Recycling::default().max_rss(1 << 40))).await;
     let pool = pit.pools()[0].clone();
-    let calls: Vec<_> =
-        (0..3).map(|_| tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 1.0 }).into_future())).collect();
+    let calls: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 1.0 }).into_future()))
+        .collect();
     until("one waits", || pool.status().queued == 1).await;
     let stats = soon("stats", pool.stats()).await;
     assert_eq!((stats.health, stats.generation, stats.target), ("ready", 1, 2));

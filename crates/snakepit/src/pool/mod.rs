@@ -127,8 +127,6 @@ pub(crate) struct Shared {
     in_hand: AtomicUsize,
     takes_many: AtomicBool,
     growth: Mutex<Growth>,
-    /// How many workers were asked for last; the crew hears of it a moment later.
-    pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
     commands: RwLock<HashMap<Box<str>, Arc<Command>>>,
 }
@@ -156,7 +154,6 @@ impl Shared {
             in_hand: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             growth: Mutex::default(),
-            target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config: ArcSwap::from_pointee(config),

@@ -7,13 +7,16 @@ use tokio::time::Instant;
 use super::roster::{Member, Roster};
 use crate::pool::Health;
 use crate::pool::stats::{Entry, Roll};
-use crate::worker::Berth;
 
 impl Roster {
     pub(super) fn tell_health(&mut self) {
         let health = if self.serving.len() >= self.target() {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
+            }
+            if !self.restarts.is_degraded() {
+                // What was wrong is over, and no reason for what comes.
+                self.trouble = None;
             }
             Health::Ready(self.target)
         } else if let Some(reason) = self.trouble.clone() {
@@ -39,7 +42,11 @@ impl Roster {
             state: if member.due.is_some() { "due" } else { "serving" },
             reason: member.due.map(|due| due.to_string()),
         };
-        let leaves = |berth: &Arc<Berth>| Entry { berth: Arc::clone(berth), state: "leaving", reason: None };
+        let leaves = |member: &Member| Entry {
+            berth: Arc::clone(&member.berth),
+            state: "leaving",
+            reason: member.due.map(|due| due.to_string()),
+        };
         Roll {
             generation: self.generation.number,
             target: self.target,
