@@ -15,6 +15,7 @@ use snakepit::{
     custody,
 };
 use support::{Pit, jitter, kill, pids, python, rounds, soon, until, worker};
+use tokio::sync::Notify;
 
 /// Holds up whoever comes next, thread and all.
 #[derive(Default)]
@@ -58,6 +59,7 @@ struct Whims {
     /// In the way of those that look at a worker's process.
     look: Gate,
     ended: AtomicUsize,
+    breaks_in_calls: AtomicBool,
     panics_at_start: AtomicBool,
     panics_at_end: AtomicBool,
     starts: AtomicUsize,
@@ -67,6 +69,9 @@ struct Whims {
 
 struct Whim {
     whims: Arc<Whims>,
+    /// The call that it broke of.
+    lost: Mutex<Option<Call>>,
+    breaks: Notify,
     introduction: Introduction,
 }
 
@@ -82,7 +87,7 @@ impl Adapter for WhimAdapter {
             tokio::time::sleep(Duration::from_micros(micros)).await;
             tokio::task::block_in_place(|| whims.start.pass());
             let introduction = Introduction { commands: vec!["any".into()], ..Introduction::default() };
-            Ok(Arc::new(Whim { whims, introduction }) as _)
+            Ok(Arc::new(Whim { whims, introduction, lost: Mutex::default(), breaks: Notify::new() }) as _)
         })
     }
 
@@ -102,13 +107,31 @@ impl Handle for Whim {
     }
 
     fn execute(self: Arc<Self>, call: Call) {
+        if self.whims.breaks_in_calls.load(Ordering::Relaxed) {
+            *self.lost.lock().expect("a call") = Some(call);
+            return self.breaks.notify_one();
+        }
         call.serve(async { Ok(Encoded::encode(&1).expect("a number")) });
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        Box::pin(async {
+            self.breaks.notified().await;
+            "a whim in a call".into()
+        })
     }
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
         self.whims.ended.fetch_add(1, Ordering::SeqCst);
         assert!(!self.whims.panics_at_end.load(Ordering::Relaxed), "a whim at the end");
-        Box::pin(std::future::ready(()))
+        let lost = self.lost.lock().expect("a call").take();
+        Box::pin(async move {
+            if lost.is_some() {
+                // It takes its time after that.
+                drop(lost);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
     }
 }
 
@@ -188,6 +211,27 @@ async fn a_stop_races_starts_and_ends_and_comes_to_its_end() {
         let what = format!("the stop of round {round}");
         soon(&what, pit.stop_within(Duration::ZERO)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_lost_is_no_proof_that_its_worker_serves() {
+    let whims = Arc::new(Whims::default());
+    whims.breaks_in_calls.store(true, Ordering::Relaxed);
+    let restarts = Restarts::default().failures(0).longest_pause(Duration::from_millis(50));
+    let pool = whimsical(&whims).workers(1).restarts(restarts);
+    let pit = Snakepit::builder().pool(pool).start().await.expect("an engine");
+    let mut events = pit.pools()[0].events();
+    for _ in 0..8 {
+        let lost = soon("a call", pit.call::<snakepit::Value>("any", ())).await.expect_err("it breaks");
+        assert!(lost.autopsy().is_some(), "{lost}");
+    }
+    let mut degraded = false;
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::ZERO, events.next()).await {
+        degraded |= matches!(event, PoolEvent::Degraded { .. });
+        assert!(!matches!(event, PoolEvent::Recovered), "nobody has served");
+    }
+    assert!(degraded);
+    soon("the stop", pit.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
