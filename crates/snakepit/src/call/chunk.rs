@@ -269,7 +269,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             CallError::WorkerDied { .. } if self.job.idempotent => self.lose(&frame, lost, started, &error),
             error => {
                 let error = frame.explain(error);
-                lost.into_iter().for_each(|one| self.settle(one, Err(error.clone())));
+                for one in lost {
+                    self.settle(one, Err(error.clone()));
+                }
             }
         }
         if !rest.is_empty() {
