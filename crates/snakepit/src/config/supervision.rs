@@ -187,7 +187,7 @@ impl BreakerKeys {
 impl TaintKeys {
     fn policy(self) -> Taint {
         let policy = set(Taint::default(), time(self.lasts), Taint::lasts);
-        self.patterns.into_iter().fold(policy, |policy, pattern| policy.pattern(pattern))
+        self.patterns.into_iter().fold(policy, Taint::pattern)
     }
 }
 

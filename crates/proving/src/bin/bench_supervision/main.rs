@@ -1,108 +1,56 @@
-//! Benchmarks of what supervision adds: batches beside single calls, on one worker, by turns in the same run.
+//! Benchmarks of what supervision adds and costs: batches, recovery, reload, and concurrency that is found out.
 //!
-//! `bench-supervision` prints a table in Markdown; `--quick` takes few rounds. Its own runtime has one thread, as the
-//! calls of `bench-calls` have.
+//! `bench-supervision` prints tables in Markdown; `--quick` takes few rounds, a word (`batching`, `recovery`, `reload`,
+//! `adaptive`) only that part. Its runtime has one thread, as the calls of `bench-calls` have.
 
-use std::path::Path;
+mod adaptive;
+mod batching;
+mod recovery;
+mod reload;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use snakepit::value::Blob;
-use snakepit::{Pool, PythonWorker, Snakepit, args};
-use snakepit_proving::bench::{Outcome, Samples, machine};
-
-/// How many bytes a call carries there and back.
-const BYTES: usize = 64;
-const CALLERS: [usize; 4] = [1, 16, 64, 256];
-/// What a batch should bring at the least, with enough callers.
-const TARGET: f64 = 3.0;
+use snakepit::{Pool, PythonWorker};
+use snakepit_proving::bench::{Outcome, machine};
 
 fn main() -> ExitCode {
-    let quick = std::env::args().any(|it| it == "--quick");
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Err(error) => {
-            eprintln!("bench-supervision: {error}");
-            ExitCode::from(2)
-        }
-        Ok(runtime) => match runtime.block_on(run(if quick { 3 } else { 15 })) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("bench-supervision: {error}");
-                ExitCode::from(2)
-            }
-        },
+    match tokio::runtime::Builder::new_current_thread().enable_all().build().map(|it| it.block_on(run())) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => fail(&*error),
+        Err(error) => fail(&error),
     }
 }
 
-async fn run(rounds: usize) -> Outcome<()> {
-    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/bench_supervision/worker.py");
-    let python =
-        std::env::var_os("SNAKEPIT_TEST_PYTHON").map_or_else(|| "python3".into(), std::path::PathBuf::from);
-    let pool = Pool::python(PythonWorker::new(worker).interpreter(python)).workers(1);
-    let pit = Snakepit::builder().pool(pool).start().await?;
+fn fail(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("bench-supervision: {error}");
+    ExitCode::from(2)
+}
+
+async fn run() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = if words.iter().any(|word| word == "--quick") { 3 } else { 15 };
+    let parts: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     println!("Machine: {}\n", machine::describe());
-    println!(
-        "| {BYTES} B, 1 worker, batch of 32, window of 2 ms | single | batched | ratio | p50 single | p50 batched |"
-    );
-    println!("|---|---|---|---|---|---|");
-    for (name, single, batched) in [
-        ("a trivial echo", "echo", "echo_batch"),
-        ("100 µs for each run of the function", "model", "model_batch"),
-    ] {
-        for callers in CALLERS {
-            let mut rates = [Samples::default(), Samples::default()];
-            let mut waits = [Samples::default(), Samples::default()];
-            for _ in 0..rounds {
-                for (at, command) in [single, batched].into_iter().enumerate() {
-                    let (rate, p50) = measure(&pit, command, callers).await?;
-                    rates[at].push(rate);
-                    waits[at].push(p50);
-                }
-            }
-            let ratio = rates[1].median() / rates[0].median();
-            let verdict = if ratio >= TARGET { ", as wanted" } else { "" };
-            println!(
-                "| {name}, {callers} at a time | {:.0}/s | {:.0}/s | {ratio:.2}×{verdict} | {:.0} µs | {:.0} µs |",
-                rates[0].median(),
-                rates[1].median(),
-                waits[0].median() * 1e6,
-                waits[1].median() * 1e6,
-            );
-        }
+    if wanted("batching") {
+        batching::run(rounds).await?;
     }
-    pit.stop().await;
+    if wanted("recovery") {
+        recovery::run(rounds).await?;
+    }
+    if wanted("reload") {
+        reload::run(rounds).await?;
+    }
+    if wanted("adaptive") {
+        adaptive::run(rounds).await?;
+    }
     Ok(())
 }
 
-/// Calls per second, and the median time of a call.
-#[expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
-async fn measure(pit: &Snakepit, command: &'static str, callers: usize) -> Outcome<(f64, f64)> {
-    const TIME: Duration = Duration::from_millis(150);
-    let began = Instant::now();
-    let callers: Vec<_> = (0..callers)
-        .map(|_| {
-            let pit = pit.clone();
-            tokio::spawn(async move {
-                let data = Blob::from(vec![7_u8; BYTES]);
-                let mut times = Vec::new();
-                while began.elapsed() < TIME {
-                    let call = Instant::now();
-                    let echoed: Blob = pit.call(command, args! { data: data }).await?;
-                    if echoed.len() != BYTES {
-                        return Err("an echo has another length".into());
-                    }
-                    times.push(call.elapsed());
-                }
-                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(times)
-            })
-        })
-        .collect();
-    let mut sample = Samples::default();
-    for caller in callers {
-        let times = caller.await?.map_err(|error| error.to_string())?;
-        for time in times {
-            sample.push_time(time);
-        }
-    }
-    Ok((sample.len() as f64 / began.elapsed().as_secs_f64(), sample.median()))
+/// Workers with the commands that are measured.
+fn pool() -> Pool {
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/bench_supervision/worker.py");
+    let python = std::env::var_os("SNAKEPIT_TEST_PYTHON").map_or_else(|| "python3".into(), PathBuf::from);
+    Pool::python(PythonWorker::new(worker).interpreter(python)).name("bench")
 }

@@ -1,5 +1,6 @@
-"""What `bench-supervision` calls: the same two commands, with and without a batch."""
+"""What `bench-supervision` calls."""
 
+import os
 import time
 
 import snakepit
@@ -32,3 +33,26 @@ def model(data):
 def model_batch(data):
     work()
     return data
+
+
+@snakepit.command
+def number(value: int) -> int:
+    return value
+
+
+@snakepit.command
+def pid() -> int:
+    return os.getpid()
+
+
+@snakepit.command
+def waits():
+    time.sleep(0.01)
+
+
+@snakepit.command
+def computes():
+    total = 0
+    for n in range(10_000):
+        total += n * n
+    return total
