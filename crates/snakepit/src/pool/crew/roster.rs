@@ -94,6 +94,8 @@ pub(super) struct Roster {
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
     pub(super) looked_at: Instant,
+    /// When the next of those that are due may be replaced.
+    pub(super) next_replacement: Instant,
     /// Calls of those that are gone.
     pub(super) buried_calls: u64,
     pub(super) tasks: JoinSet<Left>,
@@ -127,6 +129,7 @@ impl Roster {
             sizer,
             sized_at: Instant::now(),
             looked_at: Instant::now(),
+            next_replacement: Instant::now(),
             buried_calls: 0,
             asleep: config.lazy,
             next_generation: 2,
@@ -233,8 +236,16 @@ impl Roster {
 
     /// How many are to serve while some of them are being replaced.
     pub(super) fn wanted(&self) -> usize {
-        let due = self.serving.values().filter(|member| member.due.is_some()).count();
-        self.target() + due.min(self.generation.config.replace_at_once)
+        let replaced = if Instant::now() < self.next_replacement {
+            0
+        } else {
+            self.due().min(self.generation.config.replace_at_once)
+        };
+        self.target() + replaced
+    }
+
+    fn due(&self) -> usize {
+        self.serving.values().filter(|member| member.due.is_some()).count()
     }
 
     /// Whoever answers, or lives on, shows that workers can be started.
@@ -258,7 +269,8 @@ impl Roster {
         if in_trouble && self.serving.values().any(|member| !member.proved) {
             return Some(Instant::now() + PROOF);
         }
-        self.pause_until.into_iter().chain(self.next_round()).min()
+        let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > Instant::now());
+        self.pause_until.into_iter().chain(replacement).chain(self.next_round()).min()
     }
 
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
@@ -386,6 +398,8 @@ impl Roster {
                 let is_dropped = berth.generation > self.generation.number;
                 let due = (is_old && self.reload.is_some() || is_dropped).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
+                // Starts take the CPU away from calls: a replacement leaves it to them for as long as its start took.
+                self.next_replacement = berth.ready_at + after;
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
                 let term = berth.term;
                 let notes = Notes::default();
