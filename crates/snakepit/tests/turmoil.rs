@@ -91,16 +91,14 @@ async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_go
     let pool = pit.pools()[0].clone();
     for round in 0..3 {
         let path = pit.file(&format!("marks-{round}"));
-        let args = args! { path: path.as_str(), key: "begun", seconds: 0.05 };
+        // Long enough that it is stopped before it is done; that time passes while it is stopped, too.
+        let args = args! { path: path.as_str(), key: "begun", seconds: 3.0 };
         let call = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
         until("it has begun", || !lines(&path).is_empty()).await;
         let busy = pool.stats().await.workers.into_iter().find(|worker| worker.in_flight > 0);
-        let Some(pid) = busy.and_then(|worker| worker.pid) else {
-            // It was over before one could look.
-            soon("the call", call).await.expect("no panic").expect("served");
-            continue;
-        };
+        let pid = busy.and_then(|worker| worker.pid).expect("a busy worker");
         signal(pid as u32, Signal::STOP);
+        assert!(!call.is_finished(), "it was stopped in the call");
         for n in 0..200 {
             let echoed = soon("a neighbour", pit.call::<u32>("echo", args! { value: n })).await;
             assert_eq!(echoed.expect("served by the others"), n);
