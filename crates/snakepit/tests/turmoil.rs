@@ -219,7 +219,7 @@ async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_serve() {
-    for mood in ["ready", "call"] {
+    for (mood, said) in [("ready", "status 3"), ("call", "status 4")] {
         let fragile = Fragile::new();
         let home = tempfile::tempdir().expect("a directory");
         let well =
@@ -242,7 +242,8 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
         let error = soon("the reload", pool.reload_as(bad)).await.expect_err("they die");
         let ReloadError::Aborted { replaced, .. } = &error else { panic!("{error}") };
         assert!(*replaced <= 1, "{error}");
-        assert!(error.to_string().contains("exited with status"), "{error}");
+        // On a slow machine it is dead before it serves.
+        assert!(error.to_string().contains(said), "{error}");
         soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
         over.store(true, Ordering::Relaxed);
         for caller in callers {
