@@ -91,16 +91,14 @@ async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_go
     let pool = pit.pools()[0].clone();
     for round in 0..3 {
         let path = pit.file(&format!("marks-{round}"));
-        let args = args! { path: path.as_str(), key: "begun", seconds: 0.05 };
+        // Long enough that it is stopped before it is done; that time passes while it is stopped, too.
+        let args = args! { path: path.as_str(), key: "begun", seconds: 3.0 };
         let call = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
         until("it has begun", || !lines(&path).is_empty()).await;
         let busy = pool.stats().await.workers.into_iter().find(|worker| worker.in_flight > 0);
-        let Some(pid) = busy.and_then(|worker| worker.pid) else {
-            // It was over before one could look.
-            soon("the call", call).await.expect("no panic").expect("served");
-            continue;
-        };
+        let pid = busy.and_then(|worker| worker.pid).expect("a busy worker");
         signal(pid as u32, Signal::STOP);
+        assert!(!call.is_finished(), "it was stopped in the call");
         for n in 0..200 {
             let echoed = soon("a neighbour", pit.call::<u32>("echo", args! { value: n })).await;
             assert_eq!(echoed.expect("served by the others"), n);
@@ -221,7 +219,7 @@ async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_serve() {
-    for mood in ["ready", "call"] {
+    for (mood, said) in [("ready", "status 3"), ("call", "status 4")] {
         let fragile = Fragile::new();
         let home = tempfile::tempdir().expect("a directory");
         let well =
@@ -244,7 +242,8 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
         let error = soon("the reload", pool.reload_as(bad)).await.expect_err("they die");
         let ReloadError::Aborted { replaced, .. } = &error else { panic!("{error}") };
         assert!(*replaced <= 1, "{error}");
-        assert!(error.to_string().contains("exited with status"), "{error}");
+        // On a slow machine it is dead before it serves.
+        assert!(error.to_string().contains(said), "{error}");
         soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
         over.store(true, Ordering::Relaxed);
         for caller in callers {

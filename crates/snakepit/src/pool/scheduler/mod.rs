@@ -142,7 +142,7 @@ impl Scheduler {
         self.posts.get(index)?.as_ref()
     }
 
-    /// A free index for a worker that is about to be started.
+    /// A free index for a worker that is about to serve.
     pub(crate) fn reserve(&mut self) -> usize {
         self.vacant.pop().unwrap_or_else(|| {
             self.posts.push(None);
@@ -150,7 +150,7 @@ impl Scheduler {
         })
     }
 
-    /// The index is no longer used: its worker is gone, or could not be started.
+    /// The index is no longer used: its worker is gone.
     pub(crate) fn vacate(&mut self, index: usize) {
         debug_assert!(self.posts[index].is_none(), "a worker that serves keeps its index");
         self.vacant.push(index);
@@ -182,10 +182,7 @@ impl Scheduler {
     /// A worker takes no more calls. Gives those that were bound to it, for the others.
     pub(crate) fn retire(&mut self, index: usize) -> Vec<Call> {
         let Some(post) = self.posts.get_mut(index).and_then(Option::take) else { return Vec::new() };
-        // Whoever has the index next lists itself.
-        for list in self.lists.iter_mut().chain([&mut self.askers]) {
-            list.retain(|listed| *listed != index);
-        }
+        self.askers.retain(|asker| *asker != index);
         self.bound -= post.bound.len();
         post.bound.into_values().collect()
     }
