@@ -101,8 +101,6 @@ pub(crate) struct Shared {
     pub(crate) aboard: AtomicUsize,
     takes_many: AtomicBool,
     growth: Mutex<Growth>,
-    /// How many workers were asked for last; the crew hears of it a moment later.
-    pub(crate) target: AtomicUsize,
     scheduler: Mutex<Scheduler>,
     commands: RwLock<HashMap<Box<str>, Arc<Command>>>,
 }
@@ -138,7 +136,6 @@ impl Shared {
             aboard: AtomicUsize::new(0),
             takes_many: AtomicBool::new(false),
             growth: Mutex::default(),
-            target: AtomicUsize::new(config.sizing.map_or(config.workers, |sizing| sizing.min_workers)),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
             config: ArcSwap::from_pointee(config),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -107,7 +106,6 @@ impl PoolRef {
 
     /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
     pub fn scale(&self, workers: usize) {
-        self.shared.target.store(workers, Ordering::Release);
         self.crew.scale(workers);
     }
 
@@ -147,19 +145,15 @@ impl PoolRef {
         self.crew.reload(&self.shared, Some(pool)).await
     }
 
-    fn wanted(&self) -> Health {
-        Health::Ready(self.shared.target.load(Ordering::Acquire))
-    }
-
     /// Until as many workers serve as were asked for, by the last [`PoolRef::scale`] if there was one.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
-        let ready = tokio::time::timeout(
-            timeout,
-            health.wait_for(|health| *health == self.wanted() || *health == Health::Stopped),
-        )
-        .await;
-        match ready {
+        let ready = async {
+            // Whoever was told anything before has done it when it answers.
+            self.crew.roll().await;
+            health.wait_for(|health| matches!(health, Health::Ready(_) | Health::Stopped)).await
+        };
+        match tokio::time::timeout(timeout, ready).await {
             Ok(Ok(health)) if *health != Health::Stopped => Ok(()),
             Ok(_) => Err(CallError::Stopped),
             Err(_) => {

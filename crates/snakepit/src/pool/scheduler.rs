@@ -180,7 +180,10 @@ impl Scheduler {
     /// A worker takes no more calls. Gives those that were bound to it, for the others.
     pub(crate) fn retire(&mut self, index: usize) -> Vec<Call> {
         let Some(post) = self.posts.get_mut(index).and_then(Option::take) else { return Vec::new() };
-        self.askers.retain(|asker| *asker != index);
+        // Whoever has the index next lists itself.
+        for list in self.lists.iter_mut().chain([&mut self.askers]) {
+            list.retain(|listed| *listed != index);
+        }
         self.bound -= post.bound.len();
         post.bound.into_values().collect()
     }

@@ -122,6 +122,11 @@ impl RestartLog {
         Self { policy, workers, failures: VecDeque::new(), series: 0, pause_until: None, trial_at: None }
     }
 
+    /// Another policy, from now on.
+    pub(crate) fn adopt(&mut self, policy: Restarts) {
+        self.policy = policy;
+    }
+
     /// How many workers the pool is meant to have from now on.
     pub(crate) fn resize(&mut self, workers: usize) {
         self.workers = workers;

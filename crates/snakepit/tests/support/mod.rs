@@ -177,6 +177,42 @@ pub(crate) fn jitter(round: usize, most: u64) -> Duration {
     Duration::from_micros((round as u64).wrapping_mul(7919) % most)
 }
 
+/// Chance that can be had again: the same seed, the same numbers (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut number = self.0;
+        number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((number ^ (number >> 31)) % end as u64) as usize
+    }
+}
+
+/// A value of the environment that is a number, such as a seed or a length.
+pub(crate) fn number_from_env(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    Some(value.parse().unwrap_or_else(|error| panic!("{name}={value}: {error}")))
+}
+
+/// The workers of a pool that serve, by their processes, the lowest slot first.
+pub(crate) fn pids(pool: &snakepit::PoolRef) -> Vec<u32> {
+    let mut workers = pool.status().workers;
+    workers.sort_by_key(|worker| worker.slot);
+    workers.iter().filter_map(|worker| worker.pid).map(|pid| pid.as_raw() as u32).collect()
+}
+
+/// The value below which so many percent of the sorted ones are.
+pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> T {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
 /// The words of an error whose worker died.
 pub(crate) fn fault_of(error: &CallError) -> String {
     match error.autopsy() {

@@ -43,7 +43,7 @@ async fn measure(pool: Pool, command: &'static str, rounds: usize) -> Outcome<(f
         });
     }
     // Time to find out.
-    tokio::time::sleep(Duration::from_millis(400) * rounds.min(10) as u32).await;
+    tokio::time::sleep(Duration::from_secs(1) * rounds.min(10) as u32).await;
     let before = served.load(std::sync::atomic::Ordering::Relaxed);
     let (began, mut waits) = (Instant::now(), Samples::default());
     for _ in 0..20 * rounds {

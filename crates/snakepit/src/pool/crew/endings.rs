@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::life::Left;
 use super::reload::ReloadError;
 use super::roster::{News, Roster, SHORT_LIFE};
-use crate::adapter::Reason;
+use crate::adapter::{Reason, StartError};
 use crate::pool::{Health, PoolEvent};
 use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::Life;
@@ -29,12 +29,14 @@ impl Roster {
         if let Some(place) = place {
             self.slots.give_back(place);
         }
-        let Ok((_, left)) = left else {
-            self.starting.remove(&task);
-            return;
-        };
-        let failure = match left {
-            Left::NotStarted { generation, error } => {
+        let failure = match left.map(|(_, left)| left) {
+            Err(panic) => Some((self.strike(task, &panic), Life::Short)),
+            // Nobody wanted it any more.
+            Ok(Left::NotStarted { error: StartError::Stopped, .. }) => {
+                self.starting.remove(&task);
+                None
+            }
+            Ok(Left::NotStarted { generation, error }) => {
                 self.starting.remove(&task);
                 let said = error.to_string();
                 self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
@@ -48,12 +50,12 @@ impl Roster {
                 }
                 Some((said, Life::Short))
             }
-            Left::Ended { berth, ending } => {
+            Ok(Left::Ended { berth, ending }) => {
                 // Its index may belong to another one by now.
                 if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
                     self.serving.remove(&berth.post);
                 }
-                self.leaving.retain(|leaving| !Arc::ptr_eq(leaving, &berth));
+                self.leaving.retain(|leaving| !Arc::ptr_eq(&leaving.berth, &berth));
                 self.buried_calls += berth.calls_given();
                 let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
                 match ending {
@@ -64,6 +66,13 @@ impl Roster {
                     Ending::Untold { autopsy, answered } => {
                         let said = autopsy.to_string();
                         self.shared.announce(PoolEvent::WorkerDied { autopsy });
+                        // It got ready and no further: the others would go the same way.
+                        if !lived
+                            && berth.generation == self.generation.number
+                            && let Some(reload) = self.reload.take()
+                        {
+                            return self.abort_reload(reload, &said);
+                        }
                         Some((said, if lived || answered { Life::Served } else { Life::Short }))
                     }
                 }
@@ -77,6 +86,19 @@ impl Roster {
             self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
         }
         self.trouble = Some(reason);
+    }
+
+    /// The task of a worker panicked, which is its adapter's doing: whoever it was, it is off the books.
+    fn strike(&mut self, task: Id, panic: &JoinError) -> String {
+        self.starting.remove(&task);
+        self.leaving.retain(|member| member.task != task);
+        let lost = self.serving.extract_if(.., |_, member| member.task == task);
+        for (post, _) in lost.collect::<Vec<_>>() {
+            self.shared.retire(post);
+        }
+        let said = format!("a worker's adapter failed: {panic}");
+        self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
+        said
     }
 
     /// The place that a worker died of is not used for a while.
@@ -105,9 +127,10 @@ impl Roster {
         self.end_all();
         loop {
             tokio::select! {
-                Some(News::Serving(_, berth)) = news.recv() => {
+                // Whatever it is: a pattern that does not match would let nobody listen until somebody has ended.
+                Some(heard) = news.recv() => if let News::Serving(_, berth) = heard {
                     berth.order(Order::End(Reason::Stopped));
-                }
+                },
                 left = self.tasks.join_next() => if left.is_none() {
                     self.shared.health.send_replace(Health::Stopped);
                     return;
@@ -117,7 +140,7 @@ impl Roster {
     }
 
     fn end_all(&self) {
-        let all = self.serving.values().map(|member| &member.berth).chain(&self.leaving);
-        all.for_each(|berth| berth.order(Order::End(Reason::Stopped)));
+        let all = self.serving.values().chain(&self.leaving);
+        all.for_each(|member| member.berth.order(Order::End(Reason::Stopped)));
     }
 }

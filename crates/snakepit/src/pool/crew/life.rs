@@ -1,7 +1,10 @@
 //! One worker, from its start to its end.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -44,14 +47,11 @@ impl Birth {
     pub(super) async fn live(self) -> Left {
         let Self { shared, generation, news, .. } = &self;
         let began_at = Instant::now();
-        let post = shared.scheduler().reserve();
         let (id, handle, output) = match self.start().await {
             Ok(started) => started,
-            Err(error) => {
-                shared.scheduler().vacate(post);
-                return Left::NotStarted { generation: generation.number, error };
-            }
+            Err(error) => return Left::NotStarted { generation: generation.number, error },
         };
+        let post = shared.scheduler().reserve();
         shared.learn(handle.introduction());
         let config = &generation.config;
         let made = Made {
@@ -87,8 +87,13 @@ impl Birth {
         let spawner = if config.debug { spawner.with_terminal() } else { spawner };
         let process = spawner.process();
         let timeout = config.start_timeout;
+        // What it has started is ended below, also if it panics.
+        let start = async { config.adapter.start_worker(spawner).await };
+        let start = AssertUnwindSafe(start)
+            .catch_unwind()
+            .map(|started| started.unwrap_or_else(|panic| Err(panicked(&id, panic.as_ref()))));
         let started = tokio::select! {
-            started = tokio::time::timeout(timeout, config.adapter.start_worker(spawner)) => started,
+            started = tokio::time::timeout(timeout, start) => started,
             () = self.unwanted() => Ok(Err(StartError::Stopped)),
         };
         let failure = match started {
@@ -109,9 +114,13 @@ impl Birth {
         Err(failure)
     }
 
-    /// Until the pool stops.
+    /// Until the pool stops, or goes back to what it was before.
     async fn unwanted(&self) {
-        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+        let (mut stopping, mut dropped) = (self.stopping.clone(), self.generation.is_dropped.subscribe());
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            _ = dropped.wait_for(|dropped| *dropped) => {}
+        }
     }
 
     /// What a worker must pass before it serves.
@@ -125,7 +134,7 @@ impl Birth {
             for warm_up in &self.generation.config.warm_up {
                 self.warm_up(id, handle, output, warm_up).await?;
             }
-            if self.checked { self.check_health(id, handle).await } else { Ok(()) }
+            if self.checked { self.check_health(id, handle, output).await } else { Ok(()) }
         };
         tokio::select! {
             checked = checks => checked,
@@ -153,7 +162,12 @@ impl Birth {
         Err(StartError::WarmUp { worker, command, reason, output: output.last_lines() })
     }
 
-    async fn check_health(&self, id: &WorkerId, handle: &Arc<dyn Handle>) -> Result<(), StartError> {
+    async fn check_health(
+        &self,
+        id: &WorkerId,
+        handle: &Arc<dyn Handle>,
+        output: &Output,
+    ) -> Result<(), StartError> {
         let patience = self.generation.config.start_timeout;
         let answer = ask(handle, "snakepit.health", Encoded::empty_map(), patience).await;
         let reason = match answer {
@@ -163,10 +177,19 @@ impl Birth {
             Ok(_) => return Ok(()),
             // One that has no such command has no hook.
             Err(CallError::Remote(error)) if error.kind == "unknown_command" => return Ok(()),
+            Err(CallError::Cancelled) => how_it_ended(handle, output).await,
             Err(error) => error.to_string(),
         };
         Err(StartError::Unhealthy { worker: id.clone(), reason })
     }
+}
+
+fn panicked(worker: &WorkerId, panic: &(dyn Any + Send)) -> StartError {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said =
+        said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it does not say why");
+    let fault = format!("its adapter panicked: {said}");
+    StartError::Protocol { worker: worker.clone(), fault, output: Vec::new() }
 }
 
 /// A worker went away in a call: how its process ended, if that can be seen soon.

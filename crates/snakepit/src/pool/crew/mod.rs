@@ -13,7 +13,7 @@ mod telling;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::stats::Roll;
 use super::{Pool, Shared};
@@ -45,10 +45,18 @@ enum Directive {
 }
 
 /// One version of a pool's code and settings. Workers of an older one are replaced by a reload.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Generation {
     number: u64,
     config: Arc<Pool>,
+    /// Its reload failed: whoever still starts is not to serve.
+    is_dropped: watch::Sender<bool>,
+}
+
+impl Generation {
+    fn new(number: u64, config: Arc<Pool>) -> Arc<Self> {
+        Arc::new(Self { number, config, is_dropped: watch::Sender::new(false) })
+    }
 }
 
 impl Crew {

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::Generation;
 use super::roster::{Due, Roster};
 use crate::pool::{Pool, PoolEvent};
+use crate::supervision::sizing::Sizer;
 
 /// What a reload did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +75,8 @@ impl ReloadError {
 pub(super) struct Reload {
     /// What stays if it fails.
     pub(super) before: Arc<Generation>,
+    /// The size that it has changed, and who decided about it; none once it was set anew meanwhile.
+    pub(super) size_before: Option<(usize, Option<Sizer>)>,
     pub(super) replaced: usize,
     pub(super) reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
 }
@@ -90,35 +93,42 @@ impl Roster {
         }
         let before = Arc::clone(&self.generation);
         let config = pool.map_or_else(|| Arc::clone(&before.config), |pool| Arc::new(pool.settled()));
-        self.resize_from(&before.config, &config);
-        self.adopt(Arc::new(Generation { number: self.next_generation, config }));
+        let size_before = self.resize_from(&before.config, &config);
+        self.adopt(Generation::new(self.next_generation, config));
         self.next_generation += 1;
         for member in self.serving.values_mut() {
             member.due.get_or_insert(Due::Reload);
         }
-        self.reload = Some(Reload { before, replaced: 0, reply });
+        self.reload = Some(Reload { before, size_before, replaced: 0, reply });
     }
 
-    /// The size of other settings, where they differ: a number that was set by hand stays otherwise.
-    fn resize_from(&mut self, before: &Pool, now: &Pool) {
-        if before.sizing != now.sizing {
-            match now.sizing {
-                Some(sizing) => self.scale_by(sizing),
-                None => self.scale(now.workers),
-            }
-        } else if before.workers != now.workers {
-            self.scale(now.workers);
+    /// The size of other settings, where they differ: a number that was set by hand stays otherwise. Gives what was there
+    /// before, if it was changed.
+    fn resize_from(&mut self, before: &Pool, now: &Pool) -> Option<(usize, Option<Sizer>)> {
+        // Where the load decides, the number of workers says nothing.
+        if before.sizing == now.sizing && (now.sizing.is_some() || before.workers == now.workers) {
+            return None;
         }
+        let was = (self.target, self.sizer.take());
+        match now.sizing {
+            Some(sizing) => self.scale_by(sizing),
+            None => self.scale(now.workers),
+        }
+        Some(was)
     }
 
     fn adopt(&mut self, generation: Arc<Generation>) {
-        self.shared.adopt(&generation.config);
+        let config = &generation.config;
+        self.shared.adopt(config);
+        self.restarts.adopt(config.restarts);
+        self.slots.adopt(&config.taint, config.devices.iter().cloned());
         self.generation = generation;
     }
 
     pub(super) fn finish_reload(&mut self) {
         let is_old = |number: u64| number != self.generation.number;
-        let done = self.serving.len() >= self.target()
+        // It may be short of workers for other reasons, and for long, but somebody must have shown that they start.
+        let done = self.serving.len() >= self.target().min(1)
             && !self.serving.values().any(|member| is_old(member.berth.generation))
             && !self.starting.values().any(|number| is_old(*number));
         if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
@@ -130,10 +140,13 @@ impl Roster {
 
     /// The old ones stay, with the settings that they were started with.
     pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
-        let Reload { before, replaced, reply } = reload;
+        let Reload { before, size_before, replaced, reply } = reload;
         self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
-        let failed = Arc::clone(&self.generation.config);
-        self.resize_from(&failed, &before.config);
+        if let Some((target, sizer)) = size_before {
+            self.resize(target);
+            self.sizer = sizer;
+        }
+        self.generation.is_dropped.send_replace(true);
         self.adopt(before);
         for member in self.serving.values_mut() {
             member.due.take_if(|due| *due == Due::Reload);

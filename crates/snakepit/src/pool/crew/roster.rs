@@ -48,6 +48,8 @@ pub(super) enum News {
 /// A worker that serves.
 pub(super) struct Member {
     pub(super) berth: Arc<Berth>,
+    /// Who stays with it.
+    pub(super) task: Id,
     /// Why it is to be replaced, if it is.
     pub(super) due: Option<Due>,
     pub(super) term: Term,
@@ -92,6 +94,8 @@ pub(super) struct Roster {
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
     pub(super) looked_at: Instant,
+    /// When the next of those that are due may be replaced.
+    pub(super) next_replacement: Instant,
     /// Calls of those that are gone.
     pub(super) buried_calls: u64,
     pub(super) tasks: JoinSet<Left>,
@@ -102,7 +106,7 @@ pub(super) struct Roster {
     pub(super) slots: Slots,
     pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
-    pub(super) leaving: Vec<Arc<Berth>>,
+    pub(super) leaving: Vec<Member>,
     pub(super) reload: Option<Reload>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) restarts: RestartLog,
@@ -125,6 +129,7 @@ impl Roster {
             sizer,
             sized_at: Instant::now(),
             looked_at: Instant::now(),
+            next_replacement: Instant::now(),
             buried_calls: 0,
             asleep: config.lazy,
             next_generation: 2,
@@ -133,7 +138,7 @@ impl Roster {
             next_name: 1,
             news,
             tasks: JoinSet::new(),
-            generation: Arc::new(Generation { number: 1, config: Arc::clone(&config) }),
+            generation: Generation::new(1, Arc::clone(&config)),
             starting: HashMap::new(),
             places: HashMap::new(),
             slots: Slots::new(&config.taint, config.devices.iter().cloned()),
@@ -166,8 +171,14 @@ impl Roster {
             let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Directive::Scale(workers)) => self.scale(workers),
-                    Some(Directive::ScaleBy(sizing)) => self.scale_by(sizing),
+                    Some(Directive::Scale(workers)) => {
+                        self.keep_size();
+                        self.scale(workers);
+                    }
+                    Some(Directive::ScaleBy(sizing)) => {
+                        self.keep_size();
+                        self.scale_by(sizing);
+                    }
                     Some(Directive::Recycle(worker, reply)) => {
                         let _ = reply.send(self.recycle(worker.as_deref()));
                     }
@@ -225,14 +236,24 @@ impl Roster {
 
     /// How many are to serve while some of them are being replaced.
     pub(super) fn wanted(&self) -> usize {
-        let due = self.serving.values().filter(|member| member.due.is_some()).count();
-        self.target() + due.min(self.generation.config.replace_at_once)
+        let replaced = if Instant::now() < self.next_replacement {
+            0
+        } else {
+            self.due().min(self.generation.config.replace_at_once)
+        };
+        self.target() + replaced
+    }
+
+    fn due(&self) -> usize {
+        self.serving.values().filter(|member| member.due.is_some()).count()
     }
 
     /// Whoever answers, or lives on, shows that workers can be started.
     fn believe(&mut self) {
         for member in self.serving.values_mut().filter(|member| !member.proved) {
-            if member.berth.ready_at.elapsed() >= SHORT_LIFE || member.berth.has_answered() {
+            let proves = member.berth.ready_at.elapsed() >= SHORT_LIFE || member.berth.has_answered();
+            // In this order: the calls of one that has died count as answered, and before that it serves no more.
+            if proves && self.shared.scheduler().serves(&member.berth) {
                 member.proved = true;
                 if self.restarts.is_degraded() {
                     self.shared.announce(PoolEvent::Recovered);
@@ -248,7 +269,8 @@ impl Roster {
         if in_trouble && self.serving.values().any(|member| !member.proved) {
             return Some(Instant::now() + PROOF);
         }
-        self.pause_until.into_iter().chain(self.next_round()).min()
+        let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > Instant::now());
+        self.pause_until.into_iter().chain(replacement).chain(self.next_round()).min()
     }
 
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
@@ -322,7 +344,7 @@ impl Roster {
             self.shared.retire(post);
             member.berth.order(Order::Retire(member.due.map_or(Reason::Stopped, Due::reason)));
             self.shared.announce(PoolEvent::WorkerLeaves { worker: member.berth.id.to_string() });
-            self.leaving.push(member.berth);
+            self.leaving.push(member);
         }
     }
 
@@ -332,7 +354,13 @@ impl Roster {
         }
         self.target = workers;
         self.restarts.resize(workers);
-        self.shared.target.store(workers, Ordering::Release);
+    }
+
+    /// What is asked for now stays, also if a reload fails that asked for something else.
+    fn keep_size(&mut self) {
+        if let Some(reload) = &mut self.reload {
+            reload.size_before = None;
+        }
     }
 
     /// So many, whatever the load is.
@@ -366,19 +394,23 @@ impl Roster {
             News::Serving(task, berth) => {
                 self.starting.remove(&task);
                 let is_old = berth.generation != self.generation.number;
-                let due = (is_old && self.reload.is_some()).then_some(Due::Reload);
+                // Of a later one only if that was dropped when it was about to serve.
+                let is_dropped = berth.generation > self.generation.number;
+                let due = (is_old && self.reload.is_some() || is_dropped).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
+                // Starts take the CPU away from calls: a replacement leaves it to them for as long as its start took.
+                self.next_replacement = berth.ready_at + after;
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
                 let term = berth.term;
-                self.serving
-                    .insert(berth.post, Member { berth, due, term, notes: Notes::default(), proved: false });
+                let notes = Notes::default();
+                self.serving.insert(berth.post, Member { berth, task, due, term, notes, proved: false });
             }
             News::Seen(seen) => self.note(seen),
             News::Leaving(post) => {
                 if let Some(member) = self.serving.remove(&post) {
                     let worker = member.berth.id.to_string();
                     self.shared.announce(PoolEvent::WorkerLeaves { worker });
-                    self.leaving.push(member.berth);
+                    self.leaving.push(member);
                 }
             }
         }

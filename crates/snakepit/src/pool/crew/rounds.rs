@@ -133,9 +133,8 @@ impl Roster {
             + self
                 .serving
                 .values()
-                .map(|member| &member.berth)
                 .chain(&self.leaving)
-                .map(|berth| berth.calls_given())
+                .map(|member| member.berth.calls_given())
                 .sum::<u64>();
         let (queued, head_waits) = {
             let scheduler = self.shared.scheduler();

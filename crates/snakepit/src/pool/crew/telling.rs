@@ -7,13 +7,16 @@ use tokio::time::Instant;
 use super::roster::{Member, Roster};
 use crate::pool::Health;
 use crate::pool::stats::{Entry, Roll};
-use crate::worker::Berth;
 
 impl Roster {
     pub(super) fn tell_health(&mut self) {
         let health = if self.serving.len() >= self.target() {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
+            }
+            if !self.restarts.is_degraded() {
+                // What was wrong is over, and no reason for what comes.
+                self.trouble = None;
             }
             Health::Ready(self.target)
         } else if let Some(reason) = self.trouble.clone() {
@@ -40,10 +43,10 @@ impl Roster {
             reason: member.due.map(|due| due.to_string()),
             liveness: Some(member.notes.liveness),
         };
-        let leaves = |berth: &Arc<Berth>| Entry {
-            berth: Arc::clone(berth),
+        let leaves = |member: &Member| Entry {
+            berth: Arc::clone(&member.berth),
             state: "leaving",
-            reason: None,
+            reason: member.due.map(|due| due.to_string()),
             liveness: None,
         };
         Roll {

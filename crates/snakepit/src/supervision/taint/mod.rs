@@ -85,6 +85,8 @@ pub struct Tainted {
 #[derive(Debug)]
 struct Device {
     name: Arc<str>,
+    /// Whether new workers may have it; one that the settings no longer name is kept while workers run on it.
+    offered: bool,
     workers: usize,
     tainted: Option<Tainted>,
 }
@@ -102,25 +104,49 @@ pub(crate) struct Slots {
 impl Slots {
     /// A device that is named twice is still one.
     pub(crate) fn new(policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) -> Self {
-        let mut known: Vec<Device> = Vec::new();
+        let (taken, tainted) = (BTreeSet::new(), BTreeMap::new());
+        let mut slots = Self { lasts: policy.lasts, devices: Vec::new(), taken, tainted };
+        slots.adopt(policy, devices);
+        slots
+    }
+
+    /// Other settings. What is known of a device stays, for the settings may come back.
+    pub(crate) fn adopt(&mut self, policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) {
+        self.lasts = policy.lasts;
+        let mut before = std::mem::take(&mut self.devices);
         for name in devices {
-            if known.iter().all(|device| device.name != name) {
-                known.push(Device { name, workers: 0, tainted: None });
+            if self.devices.iter().all(|device| device.name != name) {
+                let known = before.iter().position(|device| device.name == name);
+                let (workers, tainted) = known.map_or((0, None), |index| {
+                    let known = before.swap_remove(index);
+                    (known.workers, known.tainted)
+                });
+                self.devices.push(Device { name, offered: true, workers, tainted });
             }
         }
-        Self { lasts: policy.lasts, devices: known, taken: BTreeSet::new(), tainted: BTreeMap::new() }
+        before.retain_mut(|device| {
+            device.offered = false;
+            device.workers > 0 || device.tainted.is_some()
+        });
+        self.devices.append(&mut before);
     }
 
     /// A place for one more worker: the smallest free number, and the device with the fewest workers, the first of equals.
     pub(crate) fn take(&mut self, now: Instant) -> Result<Place, AllTainted> {
         self.forget_old(now);
-        let usable = self.devices.iter_mut().filter(|device| device.tainted.is_none());
+        let usable = self.devices.iter_mut().filter(|device| device.offered && device.tainted.is_none());
         let device = match usable.min_by_key(|device| device.workers) {
             Some(device) => {
                 device.workers += 1;
                 Some(Arc::clone(&device.name))
             }
-            None => match self.devices.iter().filter_map(Device::tainted_until).min() {
+            None => match self
+                .devices
+                .iter()
+                .filter(|device| device.offered)
+                .filter_map(Device::tainted_until)
+                .min()
+            {
                 Some(until) => return Err(AllTainted { until }),
                 None => None,
             },

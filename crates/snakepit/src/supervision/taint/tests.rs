@@ -161,3 +161,30 @@ proptest! {
         prop_assert!(slots.take(now + seconds(60)).is_ok(), "every taint ends");
     }
 }
+
+#[test]
+fn other_settings_bring_other_devices_and_those_before_are_remembered() {
+    let (mut slots, now) = slots(&["cuda:0", "cuda:1"]);
+    let taken: Vec<_> = (0..3).map(|_| slots.take(now).expect("a place")).collect();
+    slots.taint(&taken[0], fault(), now);
+    slots.adopt(&Taint::default(), ["cuda:2".into()]);
+    let two = Some("cuda:2");
+    assert_eq!(
+        names(&[slots.take(now).expect("a place"), slots.take(now).expect("a place")]),
+        [(3, two), (4, two)]
+    );
+    slots.adopt(&Taint::default(), ["cuda:0".into(), "cuda:1".into()]);
+    assert_eq!(
+        slots.take(now).map(|it| it.device),
+        Ok(Some("cuda:1".into())),
+        "the other one is still tainted"
+    );
+    let later = now + seconds(60);
+    assert_eq!(
+        slots.take(later).map(|it| it.device),
+        Ok(Some("cuda:0".into())),
+        "the fewest run on it, but two"
+    );
+    slots.adopt(&Taint::default(), []);
+    assert_eq!(slots.take(later).map(|it| it.device), Ok(None));
+}
