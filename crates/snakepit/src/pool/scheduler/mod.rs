@@ -12,6 +12,8 @@
 //!   └────────────────────────── answer ◄────────────────────────────────┘
 //! ```
 
+mod lending;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -293,34 +295,6 @@ impl Scheduler {
         }
     }
 
-    /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.
-    pub(crate) fn asks(&mut self, berth: &Arc<Berth>, call: CallId) {
-        let Some(post) = self.own_post(berth) else { return };
-        match post.asking.iter_mut().find(|(asker, _)| *asker == call) {
-            Some((_, tools)) => *tools += 1,
-            None => post.asking.push((call, 1)),
-        }
-        self.list_asker(berth.post);
-    }
-
-    /// The tool has answered.
-    pub(crate) fn answered(&mut self, berth: &Arc<Berth>, call: CallId) {
-        let Some(post) = self.own_post(berth) else { return };
-        if let Some((_, tools)) = post.asking.iter_mut().find(|(asker, _)| *asker == call) {
-            *tools -= 1;
-        }
-        post.asking.retain(|(_, tools)| *tools > 0);
-    }
-
-    /// A post is listed once, however many of its calls wait for tools.
-    fn list_asker(&mut self, index: usize) {
-        let lends = self.lends(index);
-        let Some(post) = self.posts[index].as_mut() else { return };
-        if lends && !std::mem::replace(&mut post.listed_asking, true) {
-            self.askers.push_back(index);
-        }
-    }
-
     fn own_post(&mut self, berth: &Arc<Berth>) -> Option<&mut Post> {
         self.posts.get_mut(berth.post)?.as_mut().filter(|post| Arc::ptr_eq(&post.berth, berth))
     }
@@ -423,19 +397,6 @@ impl Scheduler {
             }
         }
         None
-    }
-
-    /// Whether a nested call may have the place of one that waits for a tool.
-    fn lends(&self, index: usize) -> bool {
-        let Some(post) = self.post(index) else { return false };
-        let asks = |call: &CallId| post.asking.iter().any(|(asker, _)| asker == call);
-        match (post.berth.concurrency, post.guests.last()) {
-            (1, None) => !post.asking.is_empty(),
-            // One thread: its calls stand on one another, and only the one on top counts. One below may have its answer,
-            // and cannot go on before those above it have ended.
-            (1, Some(top)) => asks(top),
-            _ => post.held + post.guests.len() < post.places + post.asking.len(),
-        }
     }
 
     fn has_free_place(&self, index: usize) -> bool {
