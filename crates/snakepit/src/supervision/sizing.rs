@@ -31,7 +31,7 @@ const SHRINKS_PER_TTL: u32 = 8;
 
 /// How a pool's size follows its load.
 ///
-/// The size stays between [`min_workers`](Self::min_workers) and [`max_workers`](Self::max_workers). It grows when the call
+/// The size stays between `min_workers` and `max_workers`. It grows when the call
 /// at the queue's head has waited for [`grow_after`](Self::grow_after), long before anything times out, and shrinks by those
 /// workers that have idled for [`idle_ttl`](Self::idle_ttl).
 #[derive(Clone, Copy, PartialEq, Debug)]
