@@ -147,7 +147,7 @@ async fn settled(pit: &Snakepit, pool: &PoolRef) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_host_nothing() {
     let _alone = ALONE.lock().await;
-    let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless())).await;
+    let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
     let path = pit.file("marks");
     settled(&pit, &pool).await;
@@ -195,7 +195,7 @@ async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_h
 async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_serve() {
     const WORKERS: usize = 4;
     let _alone = ALONE.lock().await;
-    let pit = Pit::start(worker("hostile.py").workers(WORKERS).restarts(tireless())).await;
+    let pit = Pit::start(worker("hostile.py").workers(WORKERS).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
     let mut times = Vec::new();
     for round in 0..rounds(25) {
@@ -234,7 +234,7 @@ async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_se
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_serves_again_after_a_death_about_as_soon_as_after_a_fresh_start() {
     let _alone = ALONE.lock().await;
-    let pit = Pit::start(worker("hostile.py").workers(1).restarts(tireless())).await;
+    let pit = Pit::start(worker("hostile.py").workers(1).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     for _ in 0..rounds(40).max(4) {

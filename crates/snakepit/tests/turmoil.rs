@@ -159,7 +159,8 @@ impl Fragile {
 
     fn pool(&self) -> Pool {
         let quick = Restarts::default().failures(4).longest_pause(Duration::from_millis(500));
-        Pool::python(self.python()).restarts(quick).queue_timeout(Duration::from_millis(300))
+        // The same call meets worker after worker, and is not to be refused for that.
+        Pool::python(self.python()).quarantine(None).restarts(quick).queue_timeout(Duration::from_millis(300))
     }
 
     fn becomes(&self, mood: &str) {
@@ -238,7 +239,8 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
             })
         };
         let callers: Vec<_> = (0..9).map(caller).collect();
-        let bad = Pool::python(fragile.python()).name("fragile").workers(3).restarts(tireless());
+        let bad =
+            Pool::python(fragile.python()).name("fragile").workers(3).quarantine(None).restarts(tireless());
         let error = soon("the reload", pool.reload_as(bad)).await.expect_err("they die");
         let ReloadError::Aborted { replaced, .. } = &error else { panic!("{error}") };
         assert!(*replaced <= 1, "{error}");
@@ -258,7 +260,7 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reloads_and_sizes_that_change_in_a_storm_come_to_their_end() {
-    let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless())).await;
+    let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
     let over = Arc::new(AtomicBool::new(false));
     let callers = load(&pit, &over);
