@@ -98,7 +98,8 @@ impl Adapter for WhimAdapter {
 
 impl Handle for Whim {
     fn process(&self) -> Option<&custody::Worker> {
-        self.whims.look.pass();
+        // The tasks of a thread that is held up go on elsewhere.
+        tokio::task::block_in_place(|| self.whims.look.pass());
         None
     }
 
