@@ -398,8 +398,8 @@ impl Roster {
                 let is_dropped = berth.generation > self.generation.number;
                 let due = (is_old && self.reload.is_some() || is_dropped).then_some(Due::Reload);
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
-                // Starts take the CPU away from calls: a replacement leaves it to them for as long as its start took.
-                self.next_replacement = berth.ready_at + after;
+                // Starts take the CPU away from calls: replacements take it for a third of the time at most.
+                self.next_replacement = berth.ready_at + 2 * after;
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
                 let term = berth.term;
                 let notes = Notes::default();
