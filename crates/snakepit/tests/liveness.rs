@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit::{CallError, PoolEvent, PoolEvents, PoolRef, Stuck, Value, WhenStuck, args};
-use support::{Pit, soon, worker};
+use support::{Pit, heard, soon, worker};
 
 /// Until the first worker is seen to do this.
 async fn seen(pool: &PoolRef, liveness: &str) {
@@ -19,14 +19,11 @@ async fn seen(pool: &PoolRef, liveness: &str) {
 }
 
 async fn stuck(events: &mut PoolEvents) -> Option<String> {
-    let stuck = async {
-        loop {
-            if let PoolEvent::WorkerStuck { stack, .. } = events.next().await.expect("the pool lives") {
-                return stack;
-            }
-        }
-    };
-    soon("a worker that is stuck", stuck).await
+    heard(events, |event| match event {
+        PoolEvent::WorkerStuck { stack, .. } => Some(stack),
+        _ => None,
+    })
+    .await
 }
 
 /// The GIL is held for 30 s, with and without the CPU: nobody is killed for that.

@@ -6,26 +6,20 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use snakepit::{PoolEvent, PoolEvents, PoolRef, Recycling, args};
-use support::{Pit, soon, until, worker};
+use support::{Pit, heard, soon, until, worker};
 
 /// The next reason for which a worker is replaced.
 async fn due(events: &mut PoolEvents) -> String {
-    let reason = async {
-        loop {
-            if let PoolEvent::WorkerDue { reason, .. } = events.next().await.expect("the pool lives") {
-                return reason.to_string();
-            }
-        }
-    };
-    soon("a worker that is due", reason).await
+    let reason = heard(events, |event| match event {
+        PoolEvent::WorkerDue { reason, .. } => Some(reason),
+        _ => None,
+    });
+    reason.await.to_string()
 }
 
 /// Until a worker that was replaced is gone.
 async fn ended(events: &mut PoolEvents) {
-    let ended = async {
-        while !matches!(events.next().await.expect("the pool lives"), PoolEvent::WorkerEnded { .. }) {}
-    };
-    soon("the end of a worker", ended).await;
+    heard(events, |event| matches!(event, PoolEvent::WorkerEnded { .. }).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

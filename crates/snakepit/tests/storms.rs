@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use snakepit::{CallError, PoolRef, Restarts, Snakepit, Value, args};
-use support::{Dice, Pit, kill, lines, number_from_env, percentile, pids, rounds, soon, until, worker};
+use support::{Pit, kill, lines, number_from_env, percentile, pids, rounds, soon, until, worker};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -145,7 +145,7 @@ async fn settled(pit: &Snakepit, pool: &PoolRef) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_host_nothing() {
+async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_host_nothing() {
     let _alone = ALONE.lock().await;
     let pit = Pit::start(worker("hostile.py").workers(4).restarts(tireless()).quarantine(None)).await;
     let pool = pit.pools()[0].clone();
@@ -154,7 +154,6 @@ async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_h
     let before = Holdings::now();
     let callers = Callers::start(&pit, &path, 12);
     let (began, length) = (Instant::now(), length());
-    let mut dice = Dice::new(4);
     let mut kills = 0;
     let mut thirds: [Vec<Holdings>; 3] = Default::default();
     while began.elapsed() < length {
@@ -164,13 +163,9 @@ async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_h
             let third = (began.elapsed().as_secs_f64() / length.as_secs_f64() * 3.0) as usize;
             thirds[third.min(2)].push(Holdings::now());
         }
-        // By chance and in turn.
         let serving = pids(&pool);
-        if !serving.is_empty() {
-            let chosen = if kills % 2 == 0 { dice.below(serving.len()) } else { kills / 2 % serving.len() };
-            kill(serving[chosen]);
-            kills += 1;
-        }
+        kills += serving.len();
+        serving.into_iter().for_each(kill);
     }
     let (answered, died) = callers.end(&path).await;
     let [first, second, third] = thirds.map(|third| Holdings::median(&third));
@@ -180,7 +175,7 @@ async fn a_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_the_h
     println!("{kills} kills in {length:?}: {answered} answered, {died} died with their worker");
     println!("before {before:?}\n  1/3 {first:?}\n  2/3 {second:?}\n  3/3 {third:?}\nafter {after:?}");
     assert!(died <= kills, "{died} calls failed of {kills} deaths");
-    assert!(answered > 20 * kills, "it served meanwhile");
+    assert!(answered > kills, "it served meanwhile");
     for (earlier, later) in [(first, second), (second, third)] {
         assert!(later.descriptors <= earlier.descriptors + 8, "{earlier:?} → {later:?}");
         assert!(later.tasks <= earlier.tasks + 12, "{earlier:?} → {later:?}");

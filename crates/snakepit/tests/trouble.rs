@@ -5,20 +5,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use snakepit::{CallError, Pool, PoolEvent, PoolEvents, PoolRef, Restarts, Taint, Value, args};
-use support::{Pit, python, soon, until, worker};
-
-/// Until an event is told that is of interest.
-async fn heard<T>(events: &mut PoolEvents, mut look: impl FnMut(PoolEvent) -> Option<T>) -> T {
-    let wanted = async {
-        loop {
-            if let Some(found) = look(events.next().await.expect("the pool lives")) {
-                return found;
-            }
-        }
-    };
-    soon("an event", wanted).await
-}
+use snakepit::{CallError, Pool, PoolEvent, PoolRef, Restarts, Taint, Value, args};
+use support::{Pit, heard, python, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_whose_workers_do_not_start_is_degraded_says_so_and_recovers_by_itself() {

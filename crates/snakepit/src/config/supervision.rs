@@ -1,12 +1,15 @@
 //! The keys about how a pool looks after itself.
 
+use std::num::NonZeroUsize;
+
 use serde::Deserialize;
 
-use super::units::{Size, Time};
+use super::tables::PoolKeys;
+use super::units::Time;
 use crate::{Breaker, Pool, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint, WhenStuck};
 
 /// Gives a setting to what is built, if it is said.
-fn set<B, T>(built: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {
+pub(super) fn set<B, T>(built: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {
     match value {
         Some(value) => setter(built, value),
         None => built,
@@ -88,32 +91,9 @@ enum ThenName {
     Replace,
 }
 
-/// All of them.
-pub(super) struct SupervisionKeys {
-    pub(super) min_workers: Option<usize>,
-    pub(super) max_workers: Option<usize>,
-    pub(super) grow_after: Option<Time>,
-    pub(super) adaptive_concurrency: Option<(usize, usize)>,
-    pub(super) max_requests: Option<u64>,
-    pub(super) ttl: Option<Time>,
-    pub(super) idle_ttl: Option<Time>,
-    pub(super) max_rss: Option<Size>,
-    pub(super) recycle_jitter: Option<f64>,
-    pub(super) replace_at_once: Option<usize>,
-    pub(super) lazy: Option<bool>,
-    pub(super) debug: Option<bool>,
-    pub(super) warm_up: Vec<WarmUpKeys>,
-    pub(super) devices: Option<Vec<String>>,
-    pub(super) restarts: Option<RestartKeys>,
-    pub(super) retry: Option<RetryKeys>,
-    pub(super) quarantine: Option<QuarantineKeys>,
-    pub(super) breaker: Option<BreakerKeys>,
-    pub(super) taint: Option<TaintKeys>,
-    pub(super) stuck: Option<StuckKeys>,
-}
-
-impl SupervisionKeys {
-    pub(super) fn apply(self, pool: Pool) -> Pool {
+impl PoolKeys {
+    /// Sets what is said about supervision.
+    pub(super) fn supervise(self, pool: Pool) -> Pool {
         let sizing = self.max_workers.map(|most| {
             let sizing = Sizing::between(self.min_workers.unwrap_or(1).min(most), most);
             let sizing = set(sizing, time(self.grow_after), Sizing::grow_after);
@@ -130,7 +110,7 @@ impl SupervisionKeys {
         let pool = set(pool, self.adaptive_concurrency, |pool, (fewest, most)| {
             pool.adaptive_concurrency(fewest..=most)
         });
-        let pool = set(pool, self.replace_at_once, Pool::replace_at_once);
+        let pool = set(pool, self.replace_at_once.map(NonZeroUsize::get), Pool::replace_at_once);
         let pool = set(pool, self.lazy, Pool::lazy);
         let pool = set(pool, self.debug, Pool::debug);
         let pool = set(pool, self.devices, Pool::devices);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::supervision::{
-    BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, SupervisionKeys, TaintKeys, WarmUpKeys,
+    BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
 use super::units::{Size, Time};
 use crate::adapter::python::is_file;
@@ -48,7 +48,7 @@ fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, P
 /// The keys of `[pool.NAME]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PoolKeys {
+pub(super) struct PoolKeys {
     worker: Option<PathBuf>,
     command: Option<Vec<String>>,
     adapter: Option<AdapterName>,
@@ -70,27 +70,27 @@ struct PoolKeys {
     #[serde(default)]
     cancel_grace: CancelKeys,
     max_frame: Option<Size>,
-    min_workers: Option<usize>,
-    max_workers: Option<usize>,
-    grow_after: Option<Time>,
-    adaptive_concurrency: Option<(usize, usize)>,
-    max_requests: Option<u64>,
-    ttl: Option<Time>,
-    idle_ttl: Option<Time>,
-    max_rss: Option<Size>,
-    recycle_jitter: Option<f64>,
-    replace_at_once: Option<NonZeroUsize>,
-    lazy: Option<bool>,
-    debug: Option<bool>,
+    pub(super) min_workers: Option<usize>,
+    pub(super) max_workers: Option<usize>,
+    pub(super) grow_after: Option<Time>,
+    pub(super) adaptive_concurrency: Option<(usize, usize)>,
+    pub(super) max_requests: Option<u64>,
+    pub(super) ttl: Option<Time>,
+    pub(super) idle_ttl: Option<Time>,
+    pub(super) max_rss: Option<Size>,
+    pub(super) recycle_jitter: Option<f64>,
+    pub(super) replace_at_once: Option<NonZeroUsize>,
+    pub(super) lazy: Option<bool>,
+    pub(super) debug: Option<bool>,
     #[serde(default)]
-    warm_up: Vec<WarmUpKeys>,
-    devices: Option<Vec<String>>,
-    restarts: Option<RestartKeys>,
-    retry: Option<RetryKeys>,
-    quarantine: Option<QuarantineKeys>,
-    breaker: Option<BreakerKeys>,
-    taint: Option<TaintKeys>,
-    stuck: Option<StuckKeys>,
+    pub(super) warm_up: Vec<WarmUpKeys>,
+    pub(super) devices: Option<Vec<String>>,
+    pub(super) restarts: Option<RestartKeys>,
+    pub(super) retry: Option<RetryKeys>,
+    pub(super) quarantine: Option<QuarantineKeys>,
+    pub(super) breaker: Option<BreakerKeys>,
+    pub(super) taint: Option<TaintKeys>,
+    pub(super) stuck: Option<StuckKeys>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -241,36 +241,7 @@ impl PoolKeys {
         let pool = set(pool, self.session_ttl.map(|it| it.0), Pool::session_ttl);
         let pool = set(pool, self.max_sessions, Pool::max_sessions);
         let pool = set(pool, self.max_frame.map(|it| it.0), Pool::max_frame);
-        let supervision = SupervisionKeys {
-            min_workers: self.min_workers,
-            max_workers: self.max_workers,
-            grow_after: self.grow_after,
-            adaptive_concurrency: self.adaptive_concurrency,
-            max_requests: self.max_requests,
-            ttl: self.ttl,
-            idle_ttl: self.idle_ttl,
-            max_rss: self.max_rss,
-            recycle_jitter: self.recycle_jitter,
-            replace_at_once: self.replace_at_once.map(NonZeroUsize::get),
-            lazy: self.lazy,
-            debug: self.debug,
-            warm_up: self.warm_up,
-            devices: self.devices,
-            restarts: self.restarts,
-            retry: self.retry,
-            quarantine: self.quarantine,
-            breaker: self.breaker,
-            taint: self.taint,
-            stuck: self.stuck,
-        };
-        supervision.apply(pool)
-    }
-}
-
-fn set<T>(pool: Pool, value: Option<T>, setter: impl FnOnce(Pool, T) -> Pool) -> Pool {
-    match value {
-        Some(value) => setter(pool, value),
-        None => pool,
+        self.supervise(pool)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::adapter::AtWork;
 use crate::custody;
 use crate::supervision::Tainted;
 use crate::supervision::liveness::Liveness;
+use crate::supervision::taint::name_of;
 use crate::worker::{Berth, Pss};
 
 /// How it stands with a pool.
@@ -197,10 +198,7 @@ impl PoolRef {
         let (health, reason) = self.shared.health.borrow().told();
         let now = Instant::now();
         let place = |tainted: Tainted| TaintedPlace {
-            place: match &tainted.device {
-                Some(device) => format!("device {device}"),
-                None => format!("slot {}", tainted.slot),
-            },
+            place: name_of(tainted.device.as_deref(), tainted.slot),
             fault: tainted.fault.to_string(),
             lasts: tainted.until.saturating_duration_since(now),
         };

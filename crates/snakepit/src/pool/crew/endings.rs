@@ -13,8 +13,8 @@ use crate::adapter::{Reason, StartError};
 use crate::pool::{Health, PoolEvent};
 use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::Life;
-use crate::supervision::taint::Place;
 use crate::supervision::taint::fault::fault_of;
+use crate::supervision::taint::{Place, name_of};
 use crate::worker::{Autopsy, Ending, Order};
 
 impl Roster {
@@ -105,10 +105,7 @@ impl Roster {
     fn look_for_taint(&mut self, place: &Place, autopsy: &Autopsy) {
         let policy = &self.generation.config.taint;
         let Some(fault) = fault_of(autopsy, &policy.patterns) else { return };
-        let shown = match &place.device {
-            Some(device) => format!("device {device}"),
-            None => format!("slot {}", place.slot),
-        };
+        let shown = name_of(place.device.as_deref(), place.slot);
         self.slots.taint(place, fault.clone(), Instant::now());
         self.shared.announce(PoolEvent::Tainted { place: shown, fault, lasts: policy.lasts });
     }

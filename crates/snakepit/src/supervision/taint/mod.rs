@@ -68,6 +68,14 @@ pub(crate) struct AllTainted {
     pub(crate) until: Instant,
 }
 
+/// What a place is called: its device if it has one.
+pub(crate) fn name_of(device: Option<&str>, slot: usize) -> String {
+    match device {
+        Some(device) => format!("device {device}"),
+        None => format!("slot {slot}"),
+    }
+}
+
 /// A place that is not used for a while.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
