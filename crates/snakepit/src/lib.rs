@@ -17,6 +17,7 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+pub mod lifecycle;
 mod pit;
 mod pool;
 mod supervision;
