@@ -137,8 +137,10 @@ fn write_events(path: &str) -> Result<(), String> {
     let file = File::options().create(true).append(true).open(path);
     let file = file.map_err(|error| format!("cannot write events to {path}: {error}"))?;
     telemetry::observe(move |event| {
-        if event.name().starts_with("snakepit.script.") {
-            let _ = (&file).write_all(format!("{}\n", event.to_json()).as_bytes());
+        if event.name().starts_with("snakepit.script.")
+            && let Ok(line) = serde_json::to_string(event)
+        {
+            let _ = (&file).write_all(format!("{line}\n").as_bytes());
         }
     });
     Ok(())

@@ -204,7 +204,7 @@ impl Shutdown {
         match self.exit {
             Exit::Return => {}
             Exit::Stop => exit::exit(self.status),
-            Exit::Halt => exit::exit_now(self.status),
+            Exit::Halt => custody::exit_now(self.status),
         }
     }
 }
@@ -212,7 +212,7 @@ impl Shutdown {
 /// Until a second signal says so.
 async fn stop_now() {
     match ShutdownCoordinator::get() {
-        Some(coordinator) => coordinator.reached(Stage::StopNow { signal: 0 }).await,
+        Some(coordinator) => drop(coordinator.reached(Stage::StopNow { signal: 0 }).await),
         None => std::future::pending().await,
     }
 }
@@ -260,9 +260,13 @@ pub(crate) fn rescue(engine: &Engine, run: &Run) {
 }
 
 impl Shutdown {
+    fn run_id(&self) -> Option<Arc<str>> {
+        self.run_id.map(|id| id.to_string().into())
+    }
+
     fn tell_start(&self) {
         telemetry::emit(Event::ScriptShutdownStart {
-            run_id: self.run_id.map(|id| id.to_string()),
+            run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
             stop_mode: self.stop_mode.as_str(),
@@ -273,7 +277,7 @@ impl Shutdown {
 
     fn tell_stop(&self, drained: bool, took: Duration) {
         telemetry::emit(Event::ScriptShutdownStop {
-            run_id: self.run_id.map(|id| id.to_string()),
+            run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
             stop_mode: self.stop_mode.as_str(),
@@ -286,7 +290,7 @@ impl Shutdown {
 
     fn tell_cleanup(&self, outcome: Cleaned, killed: usize, took: Duration) {
         telemetry::emit(Event::ScriptShutdownCleanup {
-            run_id: self.run_id.map(|id| id.to_string()),
+            run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
             stop_mode: self.stop_mode.as_str(),
@@ -300,7 +304,7 @@ impl Shutdown {
 
     fn tell_exit(&self) {
         telemetry::emit(Event::ScriptShutdownExit {
-            run_id: self.run_id.map(|id| id.to_string()),
+            run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
             stop_mode: self.stop_mode.as_str(),

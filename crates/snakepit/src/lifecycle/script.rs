@@ -258,7 +258,7 @@ impl Script {
         }
         telemetry::emit(Event::ScriptExitModeSelected {
             source: source.as_str(),
-            input,
+            input: input.into(),
             effective: mode.as_str(),
         });
         Ok((mode, stop_mode))

@@ -63,7 +63,7 @@ impl Answering {
 
     async fn reached(&self, stage: Stage) {
         match &self.0 {
-            Some(hold) => hold.coordinator.reached(stage).await,
+            Some(hold) => drop(hold.coordinator.reached(stage).await),
             None => std::future::pending().await,
         }
     }
