@@ -15,7 +15,10 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let worker = tokio::spawn(work(pit.clone()));
     println!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id());
     let status = pit.until_shutdown().await?;
-    println!("{} naps, and none was lost", worker.await??);
+    match worker.await? {
+        Ok(naps) => println!("{naps} naps, and none was lost"),
+        Err(error) => println!("cut short: {error}"),
+    }
     Ok(ExitCode::from(status))
 }
 
