@@ -20,6 +20,7 @@ mod config;
 mod pit;
 mod pool;
 mod supervision;
+pub mod telemetry;
 mod tool;
 mod transport;
 pub mod value;
