@@ -22,8 +22,14 @@ pub(super) fn wants(level: Level) -> bool {
 }
 
 /// Gives an event to everybody who wants it.
-pub(super) fn deliver(event: &Event, level: Level) {
-    for queue in locked(&QUEUES).iter().filter(|queue| queue.level >= level) {
+pub(super) fn deliver(event: Event, level: Level) {
+    let queues = locked(&QUEUES);
+    let mut wanting = queues.iter().filter(|queue| queue.level >= level).peekable();
+    while let Some(queue) = wanting.next() {
+        if wanting.peek().is_none() {
+            queue.push(event);
+            break;
+        }
         queue.push(event.clone());
     }
 }

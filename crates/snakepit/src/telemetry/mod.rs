@@ -45,7 +45,7 @@ pub(crate) fn emit(event: Event) {
         event.trace();
     }
     if hub::wants(level) {
-        hub::deliver(&event, level);
+        hub::deliver(event, level);
     }
 }
 
