@@ -121,6 +121,7 @@ impl Builder {
 
     async fn launch(mut self) -> Result<(Snakepit, Vec<(String, Started)>), EngineError> {
         self.check_names()?;
+        crate::telemetry::hear_custody();
         self.tools.add_session_store();
         let tools = Arc::new(self.tools);
         let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
