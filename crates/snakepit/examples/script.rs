@@ -155,6 +155,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         "m" => 60.0,
         _ => return Err(format!("{text} is no duration: write 2s, 500ms or 1m")),
     };
-    let number: f64 = text[..unit].parse().map_err(|_| format!("{text} is no duration: write 2s, 500ms or 1m"))?;
+    let number: f64 =
+        text[..unit].parse().map_err(|_| format!("{text} is no duration: write 2s, 500ms or 1m"))?;
     Duration::try_from_secs_f64(number * factor).map_err(|error| format!("{text} is no duration: {error}"))
 }

@@ -35,7 +35,9 @@ pub enum EngineError {
         reason: String,
     },
     /// A process-wide engine runs already.
-    #[error("the process-wide engine runs already: use Snakepit::global(), or start another one with start()")]
+    #[error(
+        "the process-wide engine runs already: use Snakepit::global(), or start another one with start()"
+    )]
     GlobalRuns,
     /// There is no runtime for it.
     #[error("cannot start a runtime")]

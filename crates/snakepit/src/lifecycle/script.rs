@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::signals::Answering;
 use super::failpoint::{Step, reach};
 use super::global::{self, Found};
 use super::mode::{ArgumentError, Exit, ExitMode, StopMode};
 use super::orchestrator::{CLEANUP_TIMEOUT, GRACE, Path, Shutdown};
 use super::selection::{EXIT_VARIABLE, HALT_VARIABLE, Inputs, Selection, is_truthy, select};
+use super::signals::Answering;
 use crate::call::CallError;
 use crate::pit::{Builder, EngineError, Snakepit};
 use crate::telemetry::{self, Event};
@@ -282,12 +282,7 @@ impl Script {
     }
 
     /// 3 and 4: Waits for the pools, and runs the function until it ends or a signal ends it.
-    async fn execute<T, E, F>(
-        &self,
-        place: &Place,
-        signals: &Answering,
-        function: F,
-    ) -> Outcome<T, E>
+    async fn execute<T, E, F>(&self, place: &Place, signals: &Answering, function: F) -> Outcome<T, E>
     where
         F: AsyncFnOnce(Snakepit) -> Result<T, E>,
     {

@@ -1,7 +1,7 @@
 //! How a script answers signals, from its first step to its last.
 
-use std::sync::mpsc::{self, SyncSender};
 use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use super::coordinator::{CallbackId, ShutdownCoordinator, Stage};
