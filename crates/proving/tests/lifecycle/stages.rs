@@ -132,6 +132,8 @@ fn a_trigger_by_hand_is_a_first_signal_without_a_number() {
         leaver.signal(Signal::INT);
         leaver.must_say(ON_STOP);
         leaver.must_answer("stage", "stop-now 2");
+        leaver.must_answer("trigger", "triggered");
+        leaver.must_answer("stage", "stop-now 2");
         leaver.signal(Signal::INT);
         leaver.must_end_with(130);
     });

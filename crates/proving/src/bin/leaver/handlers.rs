@@ -67,11 +67,14 @@ fn disposition(signal: i32) -> String {
 
 /// As a library does that the host links, and of which this one knows nothing.
 fn fork() {
-    // SAFETY: the copy makes one kind of system call and never returns.
+    // SAFETY: the copy makes two kinds of system calls and never returns.
     match unsafe { libc::fork() } {
         0 => loop {
-            // SAFETY: as above.
-            unsafe { libc::pause() };
+            // SAFETY: as above. A test that fails kills the original, and nobody else knows the copy.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::pause();
+            }
         },
         pid => {
             COPY.store(pid, Ordering::SeqCst);
