@@ -54,7 +54,7 @@ mod worker;
 pub use barrier::{StopReport, Survivor};
 pub use command::{Command, MAX_HANDED_FDS, Rlimit, Stdio, TerminalUse};
 pub use config::{Config, Containment, LedgerSync, Session, Tier};
-pub use event::{Event, Events, Level};
+pub use event::{Event, Events, Level, listen};
 pub use id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use listing::{ProcessEntry, RunEntry, ledger};
 pub use probe::{Probe, probe};

@@ -139,11 +139,11 @@ impl Run {
         let tier = choose_tier(config.containment)?;
         let path = config.state_dir.clone().map_or_else(default_state_dir, Ok)?;
         let state_dir = StateDir::open(&path)?;
-        let (sink, events) = EventSink::new();
+        let id = RunId::new();
+        let (sink, events) = EventSink::new(id);
         let reaped = reaper::reap(&state_dir, place, &config, None)?;
         reaper::announce(&reaped, &sink);
 
-        let id = RunId::new();
         let cgroup = match config.containment {
             Containment::Auto => Cgroup::create(id).ok(),
             Containment::Namespace | Containment::Shim | Containment::Group => None,
