@@ -171,10 +171,7 @@ async fn publish_autopsy(berth: &Berth, reason: &Reason, stack: Option<String>) 
     };
     let autopsy = Arc::new(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
     // Before anybody hears of the death, so that who calls again because of it finds it in the book.
-    match reason {
-        Reason::Died | Reason::Broken(_) | Reason::Stuck(_) => berth.accuse(&autopsy),
-        Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => berth.acquit(),
-    }
+    berth.judge(reason, &autopsy);
     berth.set_autopsy(autopsy);
 }
 
