@@ -325,8 +325,8 @@ impl Roster {
         }
     }
 
-    /// Lets those go that are too many: first those that are due, then those of another generation, then those with the
-    /// least work.
+    /// Lets those go that are too many: first those that are due, then those of another generation, then those that are
+    /// stopped, then those with the least work.
     fn trim(&mut self) {
         let now = Instant::now();
         while self.serving.len() > self.target {
@@ -335,7 +335,7 @@ impl Roster {
                 let is_current = member.berth.generation == self.generation.number;
                 // Those that have idled longest are the coldest.
                 let idle_since = Reverse(member.idle_for(now));
-                (member.due.is_none(), is_current, scheduler.held_by(**post), idle_since)
+                (member.due.is_none(), is_current, !member.is_halted(), scheduler.held_by(**post), idle_since)
             });
             let Some(post) = first.map(|(post, _)| *post) else { return };
             drop(scheduler);
