@@ -19,6 +19,8 @@ mod call;
 mod config;
 mod engine;
 pub mod lifecycle;
+#[cfg(feature = "mailbox")]
+pub mod mailbox;
 mod pit;
 mod pool;
 mod supervision;

@@ -1,0 +1,60 @@
+//! What can go wrong with a mailbox.
+
+use std::sync::Arc;
+
+/// Why a mailbox did not do it. Nothing of it was done, unless it says otherwise.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MailboxError {
+    /// The lease is over: it lapsed, was given back, acknowledged, or there was none. Nothing was changed.
+    #[error("receipt expired")]
+    ReceiptExpired,
+    /// The mailbox was closed.
+    #[error("the mailbox {0} is closed")]
+    Closed(String),
+    /// An option is out of its range.
+    #[error("{option} is {value}, and must be {range}")]
+    OutOfRange {
+        /// Which.
+        option: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What it can be.
+        range: String,
+    },
+    /// A body cannot be written, or read, as what it should be.
+    #[error("the body cannot be {verb} as {kind}: {reason}")]
+    Body {
+        /// `read` or `written`.
+        verb: &'static str,
+        /// The type.
+        kind: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// The message does not say who waits for a reply.
+    #[error("the message names no mailbox to reply to: send it with reply_to")]
+    NoReplyTo,
+    /// Nobody knows the mailbox that waits for a reply.
+    #[error("there is no mailbox {0} to reply to")]
+    UnknownReplyTo(String),
+    /// Somebody else holds what is needed for too long.
+    #[error("the mailbox is busy: {0}")]
+    Busy(String),
+    /// The backend failed. Whether it was done is not known.
+    #[error("the mailbox failed: {reason}")]
+    Backend {
+        /// What happened, for a person.
+        reason: String,
+        /// The backend's own error.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+}
+
+impl MailboxError {
+    /// Whether the same may work a little later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Backend { .. })
+    }
+}

@@ -1,0 +1,182 @@
+//! A message as its receiver holds it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Extension, Mailbox, MailboxError, Send};
+
+/// The name of a message, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct MessageId(pub(crate) uuid::Uuid);
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
+    }
+}
+
+/// The right to one lease of one message, never given out twice. As a text it can be carried to another process.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Receipt(pub(crate) Right);
+
+/// What a receipt is to its backend.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Right {
+    /// Of a backend that numbers messages and leases; both numbers only rise.
+    Numbers { message: u64, lease: u64 },
+    /// Whatever another backend gives out.
+    Text(Arc<str>),
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Right::Numbers { message, lease } => write!(f, "{message}.{lease}"),
+            Right::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<&str> for Receipt {
+    /// Any text is a receipt; whether it is good for anything, the mailbox says.
+    fn from(text: &str) -> Self {
+        let numbers = text.split_once('.').and_then(|(message, lease)| {
+            Some(Right::Numbers { message: message.parse().ok()?, lease: lease.parse().ok()? })
+        });
+        Self(numbers.unwrap_or_else(|| Right::Text(text.into())))
+    }
+}
+
+/// A message that was received, or looked at.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Message {
+    /// Its name.
+    pub id: MessageId,
+    /// What was sent, byte for byte.
+    pub body: Vec<u8>,
+    /// The right to it; none if it was only looked at.
+    pub receipt: Option<Receipt>,
+    /// How often it was delivered, this time included.
+    pub delivery_count: u32,
+    /// When it was sent, by the wall clock, for people.
+    pub enqueued_at: SystemTime,
+    /// Its priority.
+    pub priority: i8,
+    /// The mailbox that waits for a reply.
+    pub reply_to: Option<String>,
+    /// Whatever else belongs to it.
+    pub attributes: BTreeMap<String, String>,
+    /// The W3C trace context that it belongs to.
+    pub trace: Option<String>,
+    /// Where it came from.
+    pub mailbox: Arc<dyn Mailbox>,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("id", &self.id)
+            .field("receipt", &self.receipt)
+            .field("delivery_count", &self.delivery_count)
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Message {
+    /// Its body as a value; JSON, as [`body`] writes it.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, MailboxError> {
+        serde_json::from_slice(&self.body).map_err(|error| MailboxError::Body {
+            verb: "read",
+            kind: std::any::type_name::<T>(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn right(&self) -> Result<&Receipt, MailboxError> {
+        self.receipt.as_ref().ok_or(MailboxError::ReceiptExpired)
+    }
+
+    /// It is done.
+    pub async fn ack(&self) -> Result<(), MailboxError> {
+        self.mailbox.ack(self.right()?).await
+    }
+
+    /// Gives it back, to be received again after `visibility`.
+    pub async fn nack(&self, visibility: Duration) -> Result<(), MailboxError> {
+        self.mailbox.nack(self.right()?, visibility).await
+    }
+
+    /// Lets its lease last for at least `visibility` from now.
+    pub async fn extend(&self, visibility: Duration) -> Result<(), MailboxError> {
+        self.mailbox.extend(self.right()?, visibility, Extension::AtLeast).await
+    }
+
+    /// Gives it up.
+    pub async fn bury(&self, reason: DeadReason) -> Result<(), MailboxError> {
+        self.mailbox.bury(self.right()?, reason).await
+    }
+
+    /// Answers it, and with that it is done.
+    pub async fn reply<T: Serialize + ?Sized>(&self, value: &T) -> Result<MessageId, MailboxError> {
+        self.mailbox.reply(self.right()?, body(value)?, Send::new()).await
+    }
+}
+
+/// A value as the body of a message.
+pub fn body<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, MailboxError> {
+    serde_json::to_vec(value).map_err(|error| MailboxError::Body {
+        verb: "written",
+        kind: std::any::type_name::<T>(),
+        reason: error.to_string(),
+    })
+}
+
+/// Why a message was given up.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+#[non_exhaustive]
+pub enum DeadReason {
+    /// It was delivered as often as is allowed, and never acknowledged.
+    Deliveries,
+    /// Its time to live was over.
+    Expired,
+    /// Its body is not what it should be.
+    Undecodable {
+        /// Why not.
+        error: String,
+    },
+    /// Whoever handled it gave it up.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// A message that was given up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// As it was, without a receipt.
+    pub message: Message,
+    /// Why.
+    pub reason: DeadReason,
+    /// When, by the wall clock, for people.
+    pub died_at: SystemTime,
+}

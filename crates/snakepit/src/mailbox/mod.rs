@@ -1,0 +1,132 @@
+//! Mailboxes: messages that are leased, acknowledged, given back, or buried; never lost, never accepted twice.
+//!
+//! [`Mailbox`] is what a backend is; [`MemoryMailbox`] is one, and with the feature `sqlite` [`SqliteMailbox`]. Everything
+//! that is the same for all of them is here: what can be asked for ([`options`]), what comes back ([`Message`]), when a message
+//! is given up ([`DeadLetterPolicy`]), and bodies of a type ([`Typed`]).
+//!
+//! ```text
+//! send ─► delayed ─► visible ─► leased ─► acknowledged
+//!                       ▲          │
+//!                       └── nack, lease over      limit reached, too old, buried ─► dead ─► redrive
+//! ```
+
+mod error;
+mod message;
+mod options;
+mod policy;
+
+pub use error::MailboxError;
+pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
+pub use options::{Extension, check_visibility, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send};
+pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+
+use futures_util::future::BoxFuture;
+
+/// What an operation of a mailbox is, until it is done.
+pub type Pending<'a, T> = BoxFuture<'a, Result<T, MailboxError>>;
+
+/// How many messages a mailbox has, by what may happen to them next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Count {
+    /// Can be received now.
+    pub visible: u64,
+    /// Are with receivers.
+    pub in_flight: u64,
+    /// Cannot be received yet.
+    pub delayed: u64,
+    /// Were given up.
+    pub dead: u64,
+}
+
+/// What a backend can and cannot do. What it cannot do names its reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// A message that was sent survives the end of the process.
+    pub outlives_process: Result<(), &'static str>,
+    /// A message that was sent survives a power cut.
+    pub outlives_power_cut: Result<(), &'static str>,
+    /// Several processes can use it at the same time.
+    pub shared: Result<(), &'static str>,
+    /// First deliveries of one priority come in the order of their sends.
+    pub ordered: Result<(), &'static str>,
+    /// Messages of a higher priority come first.
+    pub priorities: Result<(), &'static str>,
+    /// A reply and the ack of what it answers are one step, if both mailboxes are in one place.
+    pub atomic_reply: Result<(), &'static str>,
+}
+
+/// A mailbox: messages of bytes, each leased to one receiver at a time. All of its handles see the same messages.
+///
+/// Operations with a receipt answer [`MailboxError::ReceiptExpired`] once its lease is over, and change nothing then.
+pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
+    /// Its name, to which others reply.
+    fn name(&self) -> &str;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Puts a message in. When it is done, the message is as durable as the backend makes it. A message whose dedup key was
+    /// used not long ago is not put in; the id is that of the first.
+    fn send(&self, body: Vec<u8>, options: Send) -> Pending<'_, MessageId>;
+
+    /// Puts several messages in, all of them or none.
+    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>>;
+
+    /// Leases messages: those at hand, at least one if it waits and one comes in time.
+    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>>;
+
+    /// The message is done.
+    fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()>;
+
+    /// Several messages are done. Receipts that have expired are left out; says how many were not.
+    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize>;
+
+    /// Gives the message back, to be received again after `visibility`.
+    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: std::time::Duration) -> Pending<'a, ()>;
+
+    /// Gives several back at once. Receipts that have expired are left out; says how many were not.
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration) -> Pending<'a, usize>;
+
+    /// Lets the lease last for at least `visibility` from now, or exactly as long.
+    fn extend<'a>(
+        &'a self,
+        receipt: &'a Receipt,
+        visibility: std::time::Duration,
+        extension: Extension,
+    ) -> Pending<'a, ()>;
+
+    /// Moves the message to the dead letters, in one step with the end of its lease.
+    fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()>;
+
+    /// Sends a reply to the mailbox that the message names and acknowledges the message: in one step where both are in one
+    /// place ([`Capabilities::atomic_reply`]), else the reply first.
+    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId>;
+
+    /// The next messages that could be received, without leasing them.
+    fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>>;
+
+    /// How many messages there are.
+    fn count(&self) -> Pending<'_, Count>;
+
+    /// Removes all messages but the dead ones, also those in flight; says how many.
+    fn purge(&self) -> Pending<'_, u64>;
+
+    /// The dead letters, the oldest first.
+    fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>>;
+
+    /// Puts dead letters back as if they had just been sent, those with these ids or all; says how many.
+    fn redrive<'a>(&'a self, ids: Option<&'a [MessageId]>) -> Pending<'a, u64>;
+
+    /// Removes all dead letters; says how many.
+    fn purge_dead_letters(&self) -> Pending<'_, u64>;
+
+    /// Takes no more messages and gives none out: whoever waits in a receive gets [`MailboxError::Closed`]. Receipts keep
+    /// working, so that what is under way can be finished.
+    fn close(&self);
+
+    /// Whether it was closed.
+    fn is_closed(&self) -> bool;
+
+    /// Whether it works, and if not, why, for a person.
+    fn health(&self) -> Pending<'_, ()>;
+}

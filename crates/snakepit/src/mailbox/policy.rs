@@ -1,0 +1,74 @@
+//! When a message is given up, and how long one that came back waits.
+
+use std::time::Duration;
+
+/// When messages become dead letters.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct DeadLetterPolicy {
+    /// After so many deliveries, counted when they are made; at least 1.
+    pub max_deliveries: u32,
+    /// Names of errors that bury a message at once.
+    pub include: Vec<String>,
+    /// Names of errors that never do by themselves, whatever `include` says.
+    pub exclude: Vec<String>,
+    /// How long one that failed waits before it is received again.
+    pub backoff: Backoff,
+}
+
+impl Default for DeadLetterPolicy {
+    fn default() -> Self {
+        Self { max_deliveries: 5, include: Vec::new(), exclude: Vec::new(), backoff: Backoff::default() }
+    }
+}
+
+/// What becomes of a message whose handling failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AfterFailure {
+    /// It comes again after this.
+    Again(Duration),
+    /// It is buried.
+    Bury,
+}
+
+impl DeadLetterPolicy {
+    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries`. `chance` is
+    /// between 0 and 1.
+    pub fn after_failure(&self, error: &str, deliveries: u32, chance: f64) -> AfterFailure {
+        let named = |list: &[String]| list.iter().any(|name| name == error);
+        let at_once = named(&self.include) && !named(&self.exclude);
+        if at_once || deliveries >= self.max_deliveries {
+            AfterFailure::Bury
+        } else {
+            AfterFailure::Again(self.backoff.pause(deliveries, chance))
+        }
+    }
+}
+
+/// Pauses that double, spread by chance.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Duration,
+    /// No pause is longer.
+    pub longest: Duration,
+    /// Which part of a pause is left to chance, 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), longest: Duration::from_mins(5), jitter: 0.25 }
+    }
+}
+
+impl Backoff {
+    /// The pause after so many deliveries; `chance` is between 0 and 1.
+    pub fn pause(&self, deliveries: u32, chance: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(deliveries.saturating_sub(1));
+        let whole = self.first.saturating_mul(doubled).min(self.longest);
+        let spread = self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
+        whole.mul_f64(1.0 - spread)
+    }
+}
