@@ -334,7 +334,9 @@ impl Snakepit {
     ///
     /// For hosts that end in a way of their own. It needs no runtime, blocks, is bounded, and does no harm if it is repeated.
     pub fn cleanup() -> Vec<(RunId, StopReport)> {
-        Engine::all().iter().for_each(|engine| engine.give_up());
+        for engine in Engine::all() {
+            engine.give_up();
+        }
         custody::end_all(custody::Config::default().grace())
     }
 

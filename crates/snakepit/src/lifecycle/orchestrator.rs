@@ -142,7 +142,9 @@ impl Shutdown {
         // d
         reach(Step::Cleanup);
         self.clean_up(targets).await;
-        self.engines.iter().for_each(|engine| engine.closed());
+        for engine in &self.engines {
+            engine.closed();
+        }
         // e
         reach(Step::Exit);
         self.cut_short();
@@ -157,7 +159,9 @@ impl Shutdown {
         let stop = join_all(engines.iter().map(|engine| engine.stop(self.grace)));
         let hasten = async {
             stop_now().await;
-            engines.iter().for_each(|engine| engine.end_now());
+            for engine in engines {
+                engine.end_now();
+            }
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
