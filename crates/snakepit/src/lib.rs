@@ -17,6 +17,7 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+mod logging;
 mod pit;
 mod pool;
 mod supervision;
@@ -39,6 +40,7 @@ pub use call::{
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Level;
 
 use crate::adapter::StartError;
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Run, WorkerId};
+use crate::logging::Logging;
 use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
 use crate::tool::{ToolContext, Tools};
 use crate::worker::OomTeller;
@@ -55,6 +57,7 @@ pub struct Builder {
     pools: Vec<Pool>,
     tools: Tools,
     custody: custody::Config,
+    logging: Logging,
 }
 
 impl Builder {
@@ -67,6 +70,12 @@ impl Builder {
     /// How processes are kept.
     pub fn custody(mut self, config: custody::Config) -> Self {
         self.custody = config;
+        self
+    }
+
+    /// How much it says: by default warnings only, and nothing of what workers print unless a call fails.
+    pub fn logging(mut self, logging: Logging) -> Self {
+        self.logging = logging;
         self
     }
 
@@ -117,6 +126,8 @@ impl Builder {
         self.check_names()?;
         self.tools.add_session_store();
         let tools = Arc::new(self.tools);
+        let logging = self.logging;
+        logging.begin();
         let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
             let config = self.custody;
             let opened = tokio::task::spawn_blocking(move || {
@@ -131,7 +142,7 @@ impl Builder {
         let runtime = tokio::runtime::Handle::current();
         let mut shared = Vec::new();
         for pool in self.pools {
-            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone());
+            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone(), logging);
             if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;
                 return Err(EngineError::Start { pool: pool.name.to_string(), source });
@@ -146,7 +157,10 @@ impl Builder {
             firsts.push((shared.name.to_string(), first));
             pools.push(PoolRef { shared: Arc::clone(shared), crew, pools: Arc::clone(&directory) });
         }
-        Ok((Snakepit(Arc::new(Engine { pools, directory, run })), firsts))
+        if logging.allows(Level::INFO) {
+            tracing::info!(pools = pools.len(), "the engine starts");
+        }
+        Ok((Snakepit(Arc::new(Engine { pools, directory, run, logging })), firsts))
     }
 
     fn check_names(&self) -> Result<(), EngineError> {
@@ -192,6 +206,7 @@ struct Engine {
     pools: Vec<PoolRef>,
     directory: Arc<Directory>,
     run: Option<Run>,
+    logging: Logging,
 }
 
 impl std::fmt::Debug for Snakepit {
@@ -285,10 +300,18 @@ impl Snakepit {
         for pool in pools {
             pool.shared.close();
         }
-        if !grace.is_zero() && tokio::time::timeout(grace, self.finished()).await.is_err() {
+        let logging = self.0.logging;
+        if !grace.is_zero()
+            && tokio::time::timeout(grace, self.finished()).await.is_err()
+            && logging.allows(Level::WARN)
+        {
             tracing::warn!(?grace, "calls were cut short: they did not finish in time");
         }
         futures_util::future::join_all(pools.iter().map(|pool| pool.crew.stop())).await;
         stop_run(self.0.run.clone()).await;
+        if logging.allows(Level::INFO) {
+            tracing::info!(pools = pools.len(), "the engine has stopped");
+        }
+        logging.flush().await;
     }
 }
