@@ -17,10 +17,13 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+mod engine;
+pub mod lifecycle;
 mod logging;
 mod pit;
 mod pool;
 mod supervision;
+pub mod telemetry;
 mod tool;
 mod transport;
 pub mod value;
@@ -40,6 +43,7 @@ pub use call::{
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{

@@ -33,15 +33,18 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    fn admits(self, level: Level) -> bool {
-        let needed = match level {
+    fn of(level: Level) -> Self {
+        match level {
             Level::ERROR => Self::Error,
             Level::WARN => Self::Warning,
             Level::INFO => Self::Info,
             Level::DEBUG => Self::Debug,
             Level::TRACE => Self::Trace,
-        };
-        self >= needed
+        }
+    }
+
+    fn admits(self, level: Level) -> bool {
+        self >= Self::of(level)
     }
 }
 
@@ -114,34 +117,35 @@ impl Logging {
 
     /// An engine starts that is to speak so.
     pub(crate) fn begin(self) {
-        LOUDEST.fetch_max(self.level() as u8, Ordering::Relaxed);
+        LOUDEST.fetch_max(rank(self.level()), Ordering::Relaxed);
         #[cfg(feature = "console")]
         if !self.library_mode {
             console::install();
         }
     }
-
-    /// Until what was said is written, if we write it; not for long.
-    #[cfg_attr(
-        not(feature = "console"),
-        expect(clippy::unused_async, reason = "without it nothing is written")
-    )]
-    pub(crate) async fn flush(self) {
-        #[cfg(feature = "console")]
-        if !self.library_mode {
-            console::flush().await;
-        }
-    }
 }
 
-/// The level of the engine that speaks most, of those that were started in this process.
-static LOUDEST: AtomicU8 = AtomicU8::new(LogLevel::Off as u8);
+/// The rank of the engine that speaks most, of those that were started in this process; 0 before the first.
+static LOUDEST: AtomicU8 = AtomicU8::new(0);
+
+fn rank(level: LogLevel) -> u8 {
+    level as u8 + 1
+}
 
 /// Whether any engine says events of this level: for places that do not know whose they are.
 pub(crate) fn somebody_says(level: Level) -> bool {
-    let loudest = LOUDEST.load(Ordering::Relaxed);
-    let levels = [LogLevel::Error, LogLevel::Warning, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
-    levels.into_iter().any(|it| it as u8 == loudest && it.admits(level))
+    let loudest = match LOUDEST.load(Ordering::Relaxed) {
+        0 => rank(Logging::default().level()),
+        rank => rank,
+    };
+    loudest >= rank(LogLevel::of(level))
+}
+
+/// Until what was said is written, if it is us who write it; not for long.
+#[cfg_attr(not(feature = "console"), expect(clippy::unused_async, reason = "then nothing is written by us"))]
+pub(crate) async fn flush() {
+    #[cfg(feature = "console")]
+    console::flush().await;
 }
 
 #[cfg(test)]
