@@ -305,3 +305,20 @@ async fn with_the_level_off_even_failures_are_not_heard() {
     pit.end().await;
     assert!(ear.all().is_empty(), "{:#?}", ear.all());
 }
+
+/// Without the feature nobody is asked, and nothing is written.
+#[tokio::test(flavor = "current_thread")]
+async fn a_subscriber_is_installed_only_for_a_program_of_its_own_that_has_the_feature() {
+    let pit = start(Logging::default()).await;
+    assert!(!tracing::dispatcher::has_been_set());
+    pit.end().await;
+    {
+        let (_ear, _guard) = Ear::listen();
+        let pit = start(Logging::default().library_mode(false)).await;
+        assert!(!tracing::dispatcher::has_been_set(), "the host has one");
+        pit.end().await;
+    }
+    let pit = start(Logging::default().library_mode(false)).await;
+    assert_eq!(tracing::dispatcher::has_been_set(), cfg!(feature = "console"));
+    pit.end().await;
+}

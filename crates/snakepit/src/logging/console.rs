@@ -1,7 +1,7 @@
 //! A subscriber for a host that has none: one line per event on standard error.
 //!
 //! Whoever speaks never waits for whoever reads: lines go into a bounded queue, and a thread of their own writes them.
-//! When nobody reads, lines are dropped and counted.
+//! When nobody reads, lines are left out and counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,14 +17,14 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
 use super::{OUTPUT, somebody_says};
 
-/// The most bytes that wait to be written.
-const ROOM: usize = 256 * 1024;
+/// The most bytes that wait to be written: a burst of a worker that prints a lot.
+const ROOM: usize = 4 * 1024 * 1024;
 /// How long an engine that stops waits for its last lines to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Installs it, unless there is one.
 pub(super) fn install() {
-    if !tracing::dispatcher::get_default(|current| current.is::<NoSubscriber>()) {
+    if !tracing::dispatcher::get_default(tracing::Dispatch::is::<NoSubscriber>) {
         return;
     }
     let ours = dynamic_filter_fn(|metadata, _| {
@@ -108,7 +108,7 @@ impl Console {
             write(&line);
             if dropped > 0 {
                 write(
-                    format!("snakepit: {dropped} lines were left out, because nobody read them\n").as_bytes(),
+                    format!("snakepit: {dropped} lines were left out: nobody read them in time\n").as_bytes(),
                 );
             }
             self.written.send_modify(|written| *written += 1);
@@ -154,5 +154,22 @@ impl io::Write for Lines {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_left_out_is_counted() {
+        let console =
+            Console { queue: Mutex::default(), bell: Condvar::new(), written: watch::Sender::new(0) };
+        let line = vec![b'x'; ROOM / 4];
+        for _ in 0..6 {
+            console.say(&line);
+        }
+        let queue = console.queue();
+        assert_eq!((queue.lines.len(), queue.bytes, queue.said, queue.dropped), (4, ROOM, 4, 2));
     }
 }
