@@ -254,9 +254,11 @@ fn owned_if_started_auto_is_stop_with_no_halt_and_else_none() {
 #[test]
 fn owned_never_leaves_the_engine_and_the_end_of_the_process_takes_it_along() {
     let ended = script(&["--stop-mode", "never"]);
-    assert_eq!(ended.steps(), ["start", "cleanup", "exit"]);
+    // Then main ends, and its runtime with the engine in it.
+    assert_eq!(ended.steps(), ["start", "cleanup", "exit", "start", "cleanup", "exit"]);
     assert_eq!(ended.field("shutdown.cleanup", "outcome"), "nothing");
-    assert_eq!(ended.status(), 0);
+    assert_eq!(ended.events.last().map(|event| event["path"].clone()), Some("drop".into()));
+    assert_eq!((ended.status(), ended.runs), (0, 0));
 }
 
 #[test]

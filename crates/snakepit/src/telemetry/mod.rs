@@ -30,7 +30,7 @@ use tracing::level_filters::LevelFilter;
 pub use catalog::{CATALOG, Event};
 pub use define::{Entry, FieldEntry, Level};
 pub use field::FieldValue;
-pub use hub::{Subscription, subscribe, subscribe_to};
+pub use hub::{Subscription, observe, subscribe, subscribe_to};
 pub(crate) use of_custody::hear_custody;
 
 use crate::logging::somebody_says;
