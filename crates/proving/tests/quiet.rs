@@ -10,7 +10,7 @@ use snakepit_proving::{Deadline, Process};
 use tempfile::TempDir;
 
 /// A life takes a second or two.
-const IN_TIME: Duration = Duration::from_secs(60);
+const IN_TIME: Duration = Duration::from_mins(1);
 
 struct Life {
     home: TempDir,
