@@ -16,7 +16,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     println!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id());
     let status = pit.until_shutdown().await?;
     match worker.await? {
-        Ok(naps) => println!("{naps} naps, and none was lost"),
+        Ok(naps) => println!("naps: {naps}, and none was lost"),
         Err(error) => println!("cut short: {error}"),
     }
     Ok(ExitCode::from(status))

@@ -1,8 +1,5 @@
 //! Each row of the tables of docs/lifecycle.md, run as a user would: the example `script` as a process of its own.
 
-#[expect(dead_code, reason = "each test file uses its part")]
-mod support;
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
