@@ -21,6 +21,7 @@ pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
 use crate::custody::{self, Run, RunId, StopReport};
 use crate::engine::Engine;
+use crate::logging;
 use crate::telemetry::{self, Event};
 
 /// How long calls that are under way may take, unless it is said otherwise.
@@ -148,7 +149,7 @@ impl Shutdown {
         // e
         reach(Step::Exit);
         self.cut_short();
-        self.leave();
+        self.leave().await;
         Ended { status: self.status, drained }
     }
 
@@ -203,8 +204,9 @@ impl Shutdown {
     }
 
     /// e: Leaves the process as it was asked for. Nothing is written from here on.
-    fn leave(&self) {
+    async fn leave(&self) {
         self.tell_exit();
+        logging::flush().await;
         match self.exit {
             Exit::Return => {}
             Exit::Stop => exit::exit(self.status),
