@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::ticket::{End, Ticket};
-use super::waiting::{Phase, Waiting, after, lost};
+use super::waiting::{Phase, Waiting, after};
 use super::{Call, CallError, Extras, Input};
 use crate::pool::{Fate, Limit, QueueKey};
 use crate::supervision::NoRetry;
@@ -86,7 +86,7 @@ impl Waiting {
 
     async fn make_again(&mut self, berth: &Arc<Berth>) -> Result<(), CallError> {
         self.phase = Phase::Over;
-        let error = lost(&self.pool, self.id, &self.command.name, berth).await;
+        let error = self.lost(berth).await;
         let Some(mut again) = self.again.take() else { return Err(error) };
         let made = self.try_again(&again).await;
         again.last = Some(error.clone());

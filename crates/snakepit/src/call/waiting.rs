@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::again::Again;
 use super::ticket::{End, Progress, Ticket};
-use super::{Call, CallError, CallId, Extras, Input, Portion};
+use super::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, Account, Command, Fate, Limit, QueueKey, Whereabouts, Wish};
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
@@ -356,13 +356,30 @@ impl Waiting {
                     None => error,
                 };
                 self.settle(Fate::of(&error));
+                if error.remote().is_some_and(RemoteError::has_run) {
+                    self.tell_output();
+                }
                 Err(error)
             }
             End::Lost { berth, .. } => {
                 self.settle(Fate::Died);
-                Err(lost(&self.pool, self.id, &self.command.name, &berth).await)
+                Err(self.lost(&berth).await)
             }
         }
+    }
+
+    /// It failed: what its worker printed may say why.
+    pub(super) fn tell_output(&self) {
+        if let Some(berth) = self.ticket.berth() {
+            berth.output.tell(self.ticket.printed(), self.id, &self.command.name, "failed");
+        }
+    }
+
+    /// The error of a call whose worker is gone.
+    pub(super) async fn lost(&self, berth: &Berth) -> CallError {
+        let error = lost(&self.pool, self.id, &self.command.name, berth).await;
+        berth.output.tell(self.ticket.printed(), self.id, &self.command.name, "lost");
+        error
     }
 }
 
@@ -406,7 +423,11 @@ impl TimeIsUp {
             Some(berth) if !self.ticket.has_ended() => berth.handle.stacks().await,
             _ => None,
         };
-        let output = berth.map_or_else(Vec::new, |berth| berth.output.last_lines());
+        let output = berth.map_or_else(Vec::new, |berth| {
+            berth.output.catch_up();
+            berth.output.tell(self.ticket.printed(), self.call, &self.command, "timed out");
+            berth.output.last_lines()
+        });
         let degraded = self.pool.degraded();
         CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }
         // Dropped here, it is given up.
@@ -433,8 +454,7 @@ pub(crate) fn after(began: Instant, time: Duration) -> Instant {
     began + time.min(LATE)
 }
 
-/// The error of a call whose worker is gone.
-pub(super) async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
+async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
     let autopsy = tokio::time::timeout(AUTOPSY_PATIENCE, berth.autopsy()).await.ok().flatten();
     let autopsy = match autopsy {
         Some(autopsy) => Box::new((*autopsy).clone()),

@@ -51,6 +51,7 @@ pub use stats::{CallAtWork, CommandGrowth, PoolStats, TaintedPlace, WorkerStats}
 
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{CallError, CallId, Input};
+use crate::logging::Logging;
 use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) oom: OomTeller,
+    /// How much its engine says.
+    pub(crate) logging: Logging,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
     admission: admission::Admission,
@@ -118,6 +121,7 @@ impl Shared {
         tools: Arc<Tools>,
         runtime: tokio::runtime::Handle,
         oom: OomTeller,
+        logging: Logging,
     ) -> Arc<Self> {
         let config = config.settled();
         Arc::new(Self {
@@ -126,6 +130,7 @@ impl Shared {
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
             oom,
+            logging,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
             admission: admission::Admission::new(&config),
