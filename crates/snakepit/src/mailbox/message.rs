@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -68,8 +69,8 @@ impl From<&str> for Receipt {
 pub struct Message {
     /// Its name.
     pub id: MessageId,
-    /// What was sent, byte for byte.
-    pub body: Vec<u8>,
+    /// What was sent, byte for byte. Copies of the message share it.
+    pub body: Bytes,
     /// The right to it; none if it was only looked at.
     pub receipt: Option<Receipt>,
     /// How often it was delivered, this time included.

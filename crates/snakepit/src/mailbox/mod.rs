@@ -17,7 +17,7 @@ mod policy;
 
 pub use error::MailboxError;
 pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
-pub use options::{Extension, check_visibility, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send};
+pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
 pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
 
 use futures_util::future::BoxFuture;
@@ -81,11 +81,13 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Several messages are done. Receipts that have expired are left out; says how many were not.
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize>;
 
-    /// Gives the message back, to be received again after `visibility`.
+    /// Gives the message back, to be received again after `visibility`, in its old place. One that was delivered as often as is
+    /// allowed is a dead letter at once, and so is one whose lease lapses: whoever looks next finds it there.
     fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: std::time::Duration) -> Pending<'a, ()>;
 
     /// Gives several back at once. Receipts that have expired are left out; says how many were not.
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration) -> Pending<'a, usize>;
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration)
+    -> Pending<'a, usize>;
 
     /// Lets the lease last for at least `visibility` from now, or exactly as long.
     fn extend<'a>(
@@ -108,13 +110,14 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// How many messages there are.
     fn count(&self) -> Pending<'_, Count>;
 
-    /// Removes all messages but the dead ones, also those in flight; says how many.
+    /// Removes all messages but the dead ones, also those in flight; says how many. Dedup keys stay known.
     fn purge(&self) -> Pending<'_, u64>;
 
     /// The dead letters, the oldest first.
     fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>>;
 
-    /// Puts dead letters back as if they had just been sent, those with these ids or all; says how many.
+    /// Puts dead letters back as if they had just been sent, those with these ids or all; says how many. Deliveries are counted
+    /// from none again, and a time to live begins anew.
     fn redrive<'a>(&'a self, ids: Option<&'a [MessageId]>) -> Pending<'a, u64>;
 
     /// Removes all dead letters; says how many.

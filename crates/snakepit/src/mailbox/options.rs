@@ -28,7 +28,8 @@ pub struct Send {
     pub dedup_key: Option<String>,
     /// Whatever else belongs to it.
     pub attributes: BTreeMap<String, String>,
-    /// It is a dead letter once this has passed and nobody has received it.
+    /// It is a dead letter once this has passed, but not while somebody holds it: then it can still be acknowledged, and is a
+    /// dead letter when it comes back.
     pub time_to_live: Option<Duration>,
     /// The W3C trace context (`traceparent`) that it belongs to.
     pub trace: Option<String>,
@@ -70,7 +71,7 @@ impl Send {
         self
     }
 
-    /// A dead letter once this has passed and nobody has received it.
+    /// A dead letter once this has passed, but not while somebody holds it.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::MailboxError;
+
 /// When messages become dead letters.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -32,6 +34,47 @@ pub enum AfterFailure {
 }
 
 impl DeadLetterPolicy {
+    /// After five deliveries, whatever the errors are.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// After so many deliveries; at least 1.
+    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
+        self.max_deliveries = deliveries;
+        self
+    }
+
+    /// An error of this name buries a message at once.
+    pub fn include(mut self, error: impl Into<String>) -> Self {
+        self.include.push(error.into());
+        self
+    }
+
+    /// An error of this name never does by itself.
+    pub fn exclude(mut self, error: impl Into<String>) -> Self {
+        self.exclude.push(error.into());
+        self
+    }
+
+    /// How long one that failed waits before it is received again.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Every backend asks this first.
+    pub fn check(&self) -> Result<(), MailboxError> {
+        if self.max_deliveries > 0 {
+            return Ok(());
+        }
+        Err(MailboxError::OutOfRange {
+            option: "max_deliveries",
+            value: self.max_deliveries.to_string(),
+            range: "at least 1".into(),
+        })
+    }
+
     /// What becomes of a message that failed with an error of this name at its delivery number `deliveries`. `chance` is
     /// between 0 and 1.
     pub fn after_failure(&self, error: &str, deliveries: u32, chance: f64) -> AfterFailure {
