@@ -11,14 +11,18 @@
 //! ```
 
 mod error;
+mod memory;
 mod message;
 mod options;
 mod policy;
+mod typed;
 
 pub use error::MailboxError;
+pub use memory::{MemoryMailbox, PostOffice};
 pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
 pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
 pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+pub use typed::{Typed, TypedMessage};
 
 use futures_util::future::BoxFuture;
 

@@ -8,7 +8,7 @@ use super::error::MailboxError;
 /// The most messages of one receive.
 pub const MAX_MESSAGES: usize = 10;
 /// The longest lease, delay or time to live: twelve hours.
-pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
+pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// The longest wait of one receive.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
 /// For how long a dedup key is remembered.
@@ -111,7 +111,7 @@ pub struct Receive {
 
 impl Default for Receive {
     fn default() -> Self {
-        Self { max_messages: 1, visibility_timeout: Duration::from_secs(300), wait: Duration::ZERO }
+        Self { max_messages: 1, visibility_timeout: Duration::from_mins(5), wait: Duration::ZERO }
     }
 }
 

@@ -1,0 +1,88 @@
+//! A message as the memory keeps it, and the names that messages get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::mailbox::{Mailbox, Message, MessageId, Receipt, Send};
+
+/// What was sent, and what became of it so far.
+pub(super) struct Letter {
+    pub(super) id: MessageId,
+    pub(super) body: Bytes,
+    pub(super) deliveries: u32,
+    pub(super) priority: i8,
+    sent: SystemTime,
+    pub(super) time_to_live: Option<Duration>,
+    /// Most messages have none of it, and are smaller for that.
+    rest: Option<Box<Rest>>,
+}
+
+struct Rest {
+    reply_to: Option<String>,
+    attributes: BTreeMap<String, String>,
+    trace: Option<String>,
+}
+
+impl Letter {
+    pub(super) fn new(id: MessageId, body: Vec<u8>, options: Send, sent: SystemTime) -> Self {
+        let Send { reply_to, attributes, trace, priority, time_to_live, delay: _, dedup_key: _ } = options;
+        let is_plain = reply_to.is_none() && trace.is_none() && attributes.is_empty();
+        let rest = (!is_plain).then(|| Box::new(Rest { reply_to, attributes, trace }));
+        Self { id, body: body.into(), deliveries: 0, priority, sent, time_to_live, rest }
+    }
+
+    pub(super) fn reply_to(&self) -> Option<&str> {
+        self.rest.as_ref()?.reply_to.as_deref()
+    }
+
+    /// As it is given out.
+    pub(super) fn message(&self, receipt: Option<Receipt>, mailbox: &Arc<dyn Mailbox>) -> Message {
+        let rest = self.rest.as_deref();
+        Message {
+            id: self.id,
+            body: self.body.clone(),
+            receipt,
+            delivery_count: self.deliveries,
+            enqueued_at: self.sent,
+            priority: self.priority,
+            reply_to: rest.and_then(|rest| rest.reply_to.clone()),
+            attributes: rest.map(|rest| rest.attributes.clone()).unwrap_or_default(),
+            trace: rest.and_then(|rest| rest.trace.clone()),
+            mailbox: Arc::clone(mailbox),
+        }
+    }
+}
+
+/// Gives out ids: UUIDs of version 7, of the time, a counter, and the mailbox's own random bits. One that asks the system for
+/// random bits each time would take longer than all else that happens to a message.
+pub(super) struct Ids {
+    random: u128,
+    counter: u32,
+}
+
+const RANDOM_BITS: u32 = 46;
+
+impl Ids {
+    pub(super) fn new() -> Self {
+        Self { random: random() & ((1 << RANDOM_BITS) - 1), counter: 0 }
+    }
+
+    pub(super) fn next(&mut self, now: SystemTime) -> MessageId {
+        self.counter = self.counter.wrapping_add(1);
+        let millis = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let counter = u128::from(self.counter);
+        let high = (millis << 80) | (7 << 76) | ((counter >> 16 & 0xfff) << 64);
+        let low = (0b10 << 62) | ((counter & 0xffff) << RANDOM_BITS) | self.random;
+        MessageId(uuid::Uuid::from_u128(high | low))
+    }
+}
+
+/// Its lower 62 bits are random.
+pub(super) fn random() -> u128 {
+    // The upper ones of version 7 are the time; two of them give enough of the rest.
+    let (one, other) = (uuid::Uuid::now_v7().as_u128(), uuid::Uuid::now_v7().as_u128());
+    (one & 0xffff_ffff) << 30 | (other & 0x3fff_ffff)
+}

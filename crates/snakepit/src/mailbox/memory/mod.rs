@@ -1,0 +1,339 @@
+//! A mailbox in the memory of its process: the fastest, and gone with it.
+//!
+//! Owns the clock, the lock and those who wait. What happens to messages is in [`store`]: `lanes` says who is next, `timers`
+//! what is due, `dedup` what was sent before, and `letter` is a message at rest.
+//!
+//! Nobody looks again and again: a receiver sleeps until it is woken by a send or until the next lease, delay or time to live
+//! is over, and works out by itself when that is.
+
+mod dedup;
+mod lanes;
+mod letter;
+mod office;
+mod store;
+mod timers;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+pub use office::PostOffice;
+use store::{Ring, Store, after};
+
+use super::{
+    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
+    MessageId, Pending, Receipt, Receive, Send, check_visibility,
+};
+
+/// A mailbox in memory. Clones are the same mailbox; those of one [`PostOffice`] find each other by name.
+#[derive(Clone)]
+pub struct MemoryMailbox {
+    queue: Arc<Queue>,
+    office: PostOffice,
+}
+
+/// What all handles of one mailbox share.
+struct Queue {
+    name: String,
+    policy: DeadLetterPolicy,
+    /// Times are counted from here.
+    start: Instant,
+    store: Mutex<Store>,
+    bell: Notify,
+}
+
+impl Queue {
+    fn with_checked_policy(name: String, policy: DeadLetterPolicy) -> Self {
+        let store = Mutex::new(Store::new(policy.max_deliveries));
+        Self { name, policy, start: Instant::now(), store, bell: Notify::new() }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn instant(&self, time: u64) -> Instant {
+        self.start + Duration::from_nanos(time)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, ring: Ring) {
+        match ring {
+            Ring::Nobody => {}
+            Ring::One => self.bell.notify_one(),
+            // Whoever is about to wait has registered before it looked, and is woken, too.
+            Ring::All => self.bell.notify_waiters(),
+        }
+    }
+
+    /// Does something under the lock, and wakes whom it concerns.
+    fn with<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
+        let mut store = self.lock();
+        // The time is read under the lock, so that it never goes back from one operation to the next.
+        let done = act(&mut store, self.now());
+        let ring = store.take_ring();
+        drop(store);
+        self.wake(ring);
+        done
+    }
+
+    /// Like [`Queue::with`], for those who look at messages: what was due happens first.
+    fn settled<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
+        self.with(|store, now| {
+            store.settle(now);
+            act(store, now)
+        })
+    }
+
+    fn check_open(&self, store: &Store) -> Result<(), MailboxError> {
+        if store.is_closed { Err(MailboxError::Closed(self.name.clone())) } else { Ok(()) }
+    }
+}
+
+/// What a receiver found when it looked.
+enum Look {
+    Messages(Vec<Message>),
+    /// Nothing; look again then, at the latest.
+    Until(Option<u64>),
+}
+
+impl MemoryMailbox {
+    /// A mailbox of this name in a post office of its own.
+    pub fn new(name: impl Into<String>) -> Self {
+        PostOffice::new().mailbox(name)
+    }
+
+    /// The same, with its own rules for dead letters.
+    pub fn with_policy(name: impl Into<String>, policy: DeadLetterPolicy) -> Result<Self, MailboxError> {
+        PostOffice::new().mailbox_with(name, policy)
+    }
+
+    /// When its messages are given up.
+    pub fn policy(&self) -> &DeadLetterPolicy {
+        &self.queue.policy
+    }
+
+    /// The post office in which its replies are delivered.
+    pub fn office(&self) -> &PostOffice {
+        &self.office
+    }
+
+    fn shared(&self) -> Arc<dyn Mailbox> {
+        Arc::new(self.clone())
+    }
+
+    fn look(&self, options: &Receive) -> Result<Look, MailboxError> {
+        self.queue.settled(|store, now| {
+            self.queue.check_open(store)?;
+            let due = after(now, options.visibility_timeout);
+            let messages = store.receive(options.max_messages, due, || self.shared());
+            Ok(if messages.is_empty() { Look::Until(store.next_due()) } else { Look::Messages(messages) })
+        })
+    }
+
+    async fn receive_in_time(&self, options: Receive) -> Result<Vec<Message>, MailboxError> {
+        options.check()?;
+        // Most often there is something, or the caller does not wait: then nobody has to be told that it does.
+        if let Look::Messages(messages) = self.look(&options)? {
+            return Ok(messages);
+        }
+        if options.wait.is_zero() {
+            return Ok(Vec::new());
+        }
+        let until = after(self.queue.now(), options.wait);
+        loop {
+            let bell = self.queue.bell.notified();
+            tokio::pin!(bell);
+            // Before it looks, so that nothing that comes in between is missed.
+            bell.as_mut().enable();
+            let due = match self.look(&options)? {
+                Look::Messages(messages) => return Ok(messages),
+                Look::Until(due) => due.map_or(until, |due| due.min(until)),
+            };
+            if self.queue.now() >= until {
+                return Ok(Vec::new());
+            }
+            tokio::select! {
+                () = bell => {}
+                () = sleep_until(self.queue.instant(due)) => {}
+            }
+        }
+    }
+
+    fn send_now(&self, messages: Vec<(Vec<u8>, Send)>) -> Result<Vec<MessageId>, MailboxError> {
+        messages.iter().try_for_each(|(_, options)| options.check())?;
+        self.queue.with(|store, now| {
+            self.queue.check_open(store)?;
+            let wall = SystemTime::now();
+            Ok(messages.into_iter().map(|(body, options)| store.send(body, options, now, wall)).collect())
+        })
+    }
+
+    fn reply_now(&self, receipt: &Receipt, body: Vec<u8>, options: Send) -> Result<MessageId, MailboxError> {
+        options.check()?;
+        let name = self.queue.with(|store, now| store.reply_to(receipt, now).map(str::to_owned))?;
+        let target = self.office.find(&name).ok_or(MailboxError::UnknownReplyTo(name))?;
+        let wall = SystemTime::now();
+        if Arc::ptr_eq(&target, &self.queue) {
+            return self.queue.with(|store, now| {
+                self.queue.check_open(store)?;
+                store.ack(receipt, now)?;
+                Ok(store.send(body, options, now, wall))
+            });
+        }
+        // Two who reply to each other take the locks in the same order.
+        let (mut mine, mut theirs);
+        if Arc::as_ptr(&self.queue) < Arc::as_ptr(&target) {
+            mine = self.queue.lock();
+            theirs = target.lock();
+        } else {
+            theirs = target.lock();
+            mine = self.queue.lock();
+        }
+        target.check_open(&theirs)?;
+        mine.ack(receipt, self.queue.now())?;
+        let id = theirs.send(body, options, target.now(), wall);
+        let rings = (mine.take_ring(), theirs.take_ring());
+        drop((mine, theirs));
+        self.queue.wake(rings.0);
+        target.wake(rings.1);
+        Ok(id)
+    }
+}
+
+impl fmt::Debug for MemoryMailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryMailbox").field("name", &self.queue.name).finish_non_exhaustive()
+    }
+}
+
+impl Mailbox for MemoryMailbox {
+    fn name(&self) -> &str {
+        &self.queue.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        const MEMORY: Result<(), &str> = Err("it is in the memory of its process");
+        Capabilities {
+            outlives_process: MEMORY,
+            outlives_power_cut: MEMORY,
+            shared: MEMORY,
+            ordered: Ok(()),
+            priorities: Ok(()),
+            atomic_reply: Ok(()),
+        }
+    }
+
+    fn send(&self, body: Vec<u8>, options: Send) -> Pending<'_, MessageId> {
+        Box::pin(async move {
+            options.check()?;
+            self.queue.with(|store, now| {
+                self.queue.check_open(store)?;
+                Ok(store.send(body, options, now, SystemTime::now()))
+            })
+        })
+    }
+
+    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>> {
+        Box::pin(async move { self.send_now(messages) })
+    }
+
+    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
+        Box::pin(self.receive_in_time(options))
+    }
+
+    fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
+        Box::pin(async move { self.queue.with(|store, now| store.ack(receipt, now)) })
+    }
+
+    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        Box::pin(async move {
+            Ok(self
+                .queue
+                .with(|store, now| receipts.iter().filter(|receipt| store.ack(receipt, now).is_ok()).count()))
+        })
+    }
+
+    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+        Box::pin(async move {
+            check_visibility(visibility)?;
+            self.queue.with(|store, now| store.nack(receipt, visibility, now))
+        })
+    }
+
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+        Box::pin(async move {
+            check_visibility(visibility)?;
+            Ok(self.queue.with(|store, now| {
+                receipts.iter().filter(|receipt| store.nack(receipt, visibility, now).is_ok()).count()
+            }))
+        })
+    }
+
+    fn extend<'a>(
+        &'a self,
+        receipt: &'a Receipt,
+        visibility: Duration,
+        extension: Extension,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            check_visibility(visibility)?;
+            self.queue.with(|store, now| store.extend(receipt, visibility, extension, now))
+        })
+    }
+
+    fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()> {
+        Box::pin(async move { self.queue.with(|store, now| store.bury(receipt, reason, now)) })
+    }
+
+    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+        Box::pin(async move { self.reply_now(receipt, body, options) })
+    }
+
+    fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.peek(max_messages, &self.shared()))) })
+    }
+
+    fn count(&self) -> Pending<'_, Count> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.count())) })
+    }
+
+    fn purge(&self) -> Pending<'_, u64> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.purge())) })
+    }
+
+    fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>> {
+        Box::pin(async move {
+            Ok(self.queue.settled(|store, _| store.dead_letters(max_messages, &self.shared())))
+        })
+    }
+
+    fn redrive<'a>(&'a self, ids: Option<&'a [MessageId]>) -> Pending<'a, u64> {
+        Box::pin(async move { Ok(self.queue.settled(|store, now| store.redrive(ids, now))) })
+    }
+
+    fn purge_dead_letters(&self) -> Pending<'_, u64> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.purge_dead_letters())) })
+    }
+
+    fn close(&self) {
+        self.queue.with(|store, _| {
+            store.is_closed = true;
+            store.ring(Ring::All);
+        });
+    }
+
+    fn is_closed(&self) -> bool {
+        self.queue.lock().is_closed
+    }
+
+    fn health(&self) -> Pending<'_, ()> {
+        Box::pin(async move { self.queue.check_open(&self.queue.lock()) })
+    }
+}

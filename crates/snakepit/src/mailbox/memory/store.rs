@@ -1,0 +1,397 @@
+//! The messages of one mailbox and all that can happen to them. Knows no clock and nobody who waits: whoever calls says what
+//! time it is, and asks afterwards whom to wake ([`Store::take_ring`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::dedup::Dedup;
+use super::lanes::Lanes;
+use super::letter::{Ids, Letter, random};
+use super::timers::{Timer, Timers};
+use crate::mailbox::message::Right;
+use crate::mailbox::{
+    Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Send,
+};
+
+/// A time that never comes.
+const NEVER: u64 = u64::MAX;
+
+/// A time from now, in nanoseconds.
+pub(super) fn after(now: u64, time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).map_or(NEVER, |nanos| now.saturating_add(nanos))
+}
+
+/// Whom to wake.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Ring {
+    #[default]
+    Nobody,
+    /// There is something to receive; whoever takes some and leaves some wakes the next.
+    One,
+    /// Something is due earlier than those who wait believe, or the mailbox was closed.
+    All,
+}
+
+pub(super) struct Store {
+    /// A receipt names a slot, so that nothing has to be searched.
+    slots: Vec<Option<Held>>,
+    free: Vec<u32>,
+    lanes: Lanes,
+    timers: Timers,
+    dead: VecDeque<Dead>,
+    dedup: Dedup,
+    ids: Ids,
+    /// The last number that was given to a send, a lease or a delay. They start somewhere, so that a receipt of another mailbox,
+    /// or of one that had this name in an earlier process, is good for nothing here.
+    numbers: u64,
+    count: Count,
+    limit: u32,
+    ring: Ring,
+    pub(super) is_closed: bool,
+}
+
+/// A message that is not dead.
+struct Held {
+    letter: Letter,
+    /// Its place among all sends.
+    sequence: u64,
+    /// The number of its lease or delay.
+    stage: u64,
+    place: Place,
+    /// When its lease or delay ends.
+    due: u64,
+    /// When its time to live does.
+    expires: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Delayed,
+    Visible,
+    Leased,
+}
+
+struct Dead {
+    letter: Letter,
+    reason: DeadReason,
+    died: SystemTime,
+}
+
+fn is_visible(slots: &[Option<Held>], (sequence, slot): (u64, u32)) -> bool {
+    matches!(&slots[slot as usize], Some(held) if held.sequence == sequence && held.place == Place::Visible)
+}
+
+fn matters(slots: &[Option<Held>], timer: &Timer) -> bool {
+    slots[timer.slot as usize].as_ref().is_some_and(|held| match held.place {
+        Place::Delayed | Place::Leased if held.stage == timer.about => true,
+        Place::Delayed | Place::Visible | Place::Leased => held.sequence == timer.about,
+    })
+}
+
+impl Store {
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            lanes: Lanes::default(),
+            timers: Timers::default(),
+            dead: VecDeque::new(),
+            dedup: Dedup::default(),
+            ids: Ids::new(),
+            numbers: random() as u64,
+            count: Count::default(),
+            limit,
+            ring: Ring::Nobody,
+            is_closed: false,
+        }
+    }
+
+    /// Whom to wake for what has happened since this was last asked.
+    pub(super) fn take_ring(&mut self) -> Ring {
+        std::mem::take(&mut self.ring)
+    }
+
+    pub(super) fn ring(&mut self, ring: Ring) {
+        self.ring = self.ring.max(ring);
+    }
+
+    /// When something happens by itself.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn add_timer(&mut self, at: u64, about: u64, slot: u32) {
+        if at != NEVER && self.timers.add(Timer { at, about, slot }) {
+            self.ring(Ring::All);
+        }
+    }
+
+    pub(super) fn send(&mut self, body: Vec<u8>, mut options: Send, now: u64, wall: SystemTime) -> MessageId {
+        let key = options.dedup_key.take();
+        if let Some(id) = key.as_ref().and_then(|key| self.dedup.find(key, now)) {
+            return id;
+        }
+        let id = self.ids.next(wall);
+        if let Some(key) = key {
+            self.dedup.note(key, id, now);
+        }
+        let delay = options.delay;
+        self.put(Letter::new(id, body, options, wall), delay, now);
+        id
+    }
+
+    /// Behind all others of its priority.
+    fn put(&mut self, letter: Letter, delay: Duration, now: u64) {
+        let (sequence, priority) = (self.number(), letter.priority);
+        let expires = letter.time_to_live.map_or(NEVER, |time| after(now, time));
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        let mut held = Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires };
+        if delay.is_zero() {
+            self.lanes.append(priority, sequence, slot);
+            self.count.visible += 1;
+            self.ring(Ring::One);
+        } else {
+            held.place = Place::Delayed;
+            held.stage = self.number();
+            held.due = after(now, delay);
+            self.count.delayed += 1;
+            self.add_timer(held.due, held.stage, slot);
+        }
+        self.slots[slot as usize] = Some(held);
+        self.add_timer(expires, sequence, slot);
+    }
+
+    /// Does what was due before now: every operation that looks at messages begins with it.
+    pub(super) fn settle(&mut self, now: u64) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            if !matters(&self.slots, &timer) {
+                self.timers.drop_stale();
+                continue;
+            }
+            let Some(held) = &self.slots[timer.slot as usize] else { continue };
+            if held.stage == timer.about && held.place != Place::Visible {
+                if held.due > timer.at {
+                    // The lease was extended since.
+                    self.add_timer(held.due, timer.about, timer.slot);
+                } else {
+                    self.come_back(timer.slot, Duration::ZERO, timer.at);
+                }
+            } else if held.place != Place::Leased {
+                self.die(timer.slot, DeadReason::Expired);
+            }
+        }
+    }
+
+    /// A lease or a delay is over: the message can be received again after `pause`, unless it is given up.
+    fn come_back(&mut self, slot: u32, pause: Duration, now: u64) {
+        let stage = self.number();
+        let Some(held) = &mut self.slots[slot as usize] else { return };
+        if held.place == Place::Leased && held.letter.deliveries >= self.limit {
+            return self.die(slot, DeadReason::Deliveries);
+        }
+        if held.expires <= now {
+            return self.die(slot, DeadReason::Expired);
+        }
+        *place_count(&mut self.count, held.place) -= 1;
+        if pause.is_zero() {
+            held.place = Place::Visible;
+            held.due = NEVER;
+            self.lanes.restore(held.letter.priority, held.sequence, slot);
+            self.count.visible += 1;
+            self.ring(Ring::One);
+        } else {
+            held.place = Place::Delayed;
+            held.stage = stage;
+            held.due = after(now, pause);
+            let due = held.due;
+            self.count.delayed += 1;
+            self.add_timer(due, stage, slot);
+        }
+    }
+
+    /// Takes the message out, wherever it is.
+    fn remove(&mut self, slot: u32) -> Option<Letter> {
+        let held = self.slots[slot as usize].take()?;
+        self.free.push(slot);
+        *place_count(&mut self.count, held.place) -= 1;
+        let slots = &self.slots;
+        if held.place == Place::Visible {
+            self.lanes.note_gone(held.letter.priority, |entry| is_visible(slots, entry));
+        }
+        let timers = usize::from(held.due != NEVER) + usize::from(held.expires != NEVER);
+        self.timers.note_stale(timers, |timer| matters(slots, timer));
+        Some(held.letter)
+    }
+
+    fn die(&mut self, slot: u32, reason: DeadReason) {
+        if let Some(letter) = self.remove(slot) {
+            self.dead.push_back(Dead { letter, reason, died: SystemTime::now() });
+            self.count.dead += 1;
+        }
+    }
+
+    /// Leases up to `most` messages until `due`.
+    pub(super) fn receive(
+        &mut self,
+        most: usize,
+        due: u64,
+        mailbox: impl Fn() -> Arc<dyn Mailbox>,
+    ) -> Vec<Message> {
+        let most = most.min(self.count.visible as usize);
+        if most == 0 {
+            return Vec::new();
+        }
+        let mailbox = mailbox();
+        let mut messages = Vec::with_capacity(most);
+        while messages.len() < most {
+            let slots = &self.slots;
+            let Some((_, slot)) = self.lanes.pop(|entry| is_visible(slots, entry)) else { break };
+            let lease = self.number();
+            let Some(held) = &mut self.slots[slot as usize] else { break };
+            held.place = Place::Leased;
+            held.stage = lease;
+            held.due = due;
+            held.letter.deliveries += 1;
+            let receipt = Receipt(Right::Numbers { message: u64::from(slot), lease });
+            messages.push(held.letter.message(Some(receipt), &mailbox));
+            self.count.visible -= 1;
+            self.count.in_flight += 1;
+            self.add_timer(due, lease, slot);
+        }
+        if self.count.visible > 0 {
+            self.ring(Ring::One);
+        }
+        messages
+    }
+
+    /// The slot of the message that the receipt is a right to, if it is one now.
+    fn leased(&self, receipt: &Receipt, now: u64) -> Result<u32, MailboxError> {
+        let Right::Numbers { message, lease } = receipt.0 else { return Err(MailboxError::ReceiptExpired) };
+        let slot = usize::try_from(message).ok().and_then(|slot| self.slots.get(slot)?.as_ref());
+        match slot {
+            Some(held) if held.place == Place::Leased && held.stage == lease && now < held.due => {
+                Ok(message as u32)
+            }
+            _ => Err(MailboxError::ReceiptExpired),
+        }
+    }
+
+    pub(super) fn ack(&mut self, receipt: &Receipt, now: u64) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        self.remove(slot);
+        Ok(())
+    }
+
+    pub(super) fn nack(&mut self, receipt: &Receipt, pause: Duration, now: u64) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        self.come_back(slot, pause, now);
+        let slots = &self.slots;
+        self.timers.note_stale(1, |timer| matters(slots, timer));
+        Ok(())
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        receipt: &Receipt,
+        time: Duration,
+        extension: Extension,
+        now: u64,
+    ) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        let Some(held) = &mut self.slots[slot as usize] else { return Err(MailboxError::ReceiptExpired) };
+        let due = after(now, time);
+        if due > held.due {
+            // The timer is looked at when it is due, and put off then.
+            held.due = due;
+        } else if extension == Extension::Exactly && due < held.due {
+            held.due = due;
+            let lease = held.stage;
+            self.add_timer(due, lease, slot);
+        }
+        Ok(())
+    }
+
+    pub(super) fn bury(
+        &mut self,
+        receipt: &Receipt,
+        reason: DeadReason,
+        now: u64,
+    ) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        self.die(slot, reason);
+        Ok(())
+    }
+
+    /// Who waits for a reply to the message.
+    pub(super) fn reply_to(&self, receipt: &Receipt, now: u64) -> Result<&str, MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        let name = self.slots[slot as usize].as_ref().and_then(|held| held.letter.reply_to());
+        name.ok_or(MailboxError::NoReplyTo)
+    }
+
+    pub(super) fn peek(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {
+        let slots = &self.slots;
+        let next = self.lanes.next(most, |entry| is_visible(slots, entry)).into_iter();
+        next.filter_map(|slot| Some(slots[slot as usize].as_ref()?.letter.message(None, mailbox))).collect()
+    }
+
+    pub(super) fn count(&self) -> Count {
+        self.count
+    }
+
+    pub(super) fn purge(&mut self) -> u64 {
+        let Count { visible, in_flight, delayed, dead } = self.count;
+        self.slots.clear();
+        self.free.clear();
+        self.lanes.clear();
+        self.timers.clear();
+        self.count = Count { dead, ..Count::default() };
+        visible + in_flight + delayed
+    }
+
+    pub(super) fn dead_letters(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<DeadLetter> {
+        let letter = |dead: &Dead| DeadLetter {
+            message: dead.letter.message(None, mailbox),
+            reason: dead.reason.clone(),
+            died_at: dead.died,
+        };
+        self.dead.iter().take(most).map(letter).collect()
+    }
+
+    pub(super) fn redrive(&mut self, ids: Option<&[MessageId]>, now: u64) -> u64 {
+        let chosen: Option<std::collections::HashSet<&MessageId>> = ids.map(|ids| ids.iter().collect());
+        let before = self.dead.len();
+        for mut dead in std::mem::take(&mut self.dead) {
+            if chosen.as_ref().is_none_or(|chosen| chosen.contains(&dead.letter.id)) {
+                dead.letter.deliveries = 0;
+                self.put(dead.letter, Duration::ZERO, now);
+            } else {
+                self.dead.push_back(dead);
+            }
+        }
+        self.count.dead = self.dead.len() as u64;
+        (before - self.dead.len()) as u64
+    }
+
+    pub(super) fn purge_dead_letters(&mut self) -> u64 {
+        self.dead.clear();
+        std::mem::take(&mut self.count.dead)
+    }
+}
+
+fn place_count(count: &mut Count, place: Place) -> &mut u64 {
+    match place {
+        Place::Delayed => &mut count.delayed,
+        Place::Visible => &mut count.visible,
+        Place::Leased => &mut count.in_flight,
+    }
+}
