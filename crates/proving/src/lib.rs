@@ -16,6 +16,7 @@ pub mod host;
 pub mod immutable;
 pub mod innocent;
 pub mod ledger;
+pub mod mailbox;
 pub mod pidfd;
 pub mod private_mount;
 pub mod pty;

@@ -1,0 +1,266 @@
+//! Receipts: whose they are, until when, and that nothing happens afterwards. What other mailboxes get wrong has a check each
+//! that begins with its number, `m1` to `m6`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use snakepit::mailbox::{DeadReason, Extension, MailboxError, Message, Receipt, Receive, Send, Typed};
+
+use super::desk::{Desk, assert_expired, bodies};
+use super::{Held, Verdict};
+use crate::mailbox::Fixture;
+
+/// Tries everything that a receipt is good for.
+async fn assert_good_for_nothing(desk: &Desk<'_>, message: &Message) {
+    let receipt = message.receipt.clone().expect("a receipt");
+    let mailbox = &desk.mailbox;
+    let before = desk.count().await;
+    assert_expired(&mailbox.ack(&receipt).await);
+    assert_expired(&mailbox.nack(&receipt, Duration::ZERO).await);
+    assert_expired(&mailbox.extend(&receipt, desk.units(50), Extension::AtLeast).await);
+    assert_expired(&mailbox.extend(&receipt, desk.units(50), Extension::Exactly).await);
+    assert_expired(&mailbox.bury(&receipt, DeadReason::Failed { error: "no".into() }).await);
+    assert_expired(&mailbox.reply(&receipt, Vec::new(), Send::new()).await);
+    let several = std::slice::from_ref(&receipt);
+    assert_eq!(mailbox.ack_all(several).await.expect("acks"), 0);
+    assert_eq!(mailbox.nack_all(several, Duration::ZERO).await.expect("nacks"), 0);
+    assert_eq!(desk.count().await, before, "an expired receipt has changed something");
+}
+
+pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    for attempt in 0..6 {
+        let desk = Desk::new(fixture).await;
+        desk.send_with("a", Send::new().reply_to(desk.mailbox.name())).await;
+        let message = desk.receive_one(1).await;
+        let receipt = message.receipt.clone().expect("a receipt");
+        desk.pass(1).await;
+        // The first one who touches the mailbox after the lapse is the late one, in each of its ways.
+        match attempt {
+            0 => assert_expired(&message.ack().await),
+            1 => assert_expired(&message.nack(Duration::ZERO).await),
+            2 => assert_expired(&message.extend(desk.units(50)).await),
+            3 => assert_expired(&message.bury(DeadReason::Expired).await),
+            4 => assert_expired(&message.reply("late").await),
+            _ => assert_eq!(desk.mailbox.ack_all(&[receipt]).await.expect("acks"), 0),
+        }
+        desk.assert_count([1, 0, 0, 0]).await;
+    }
+    Held
+}
+
+pub(super) async fn m2_a_receive_never_waits_to_fill_its_batch(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    desk.send("b").await;
+    let began = tokio::time::Instant::now();
+    let options = Receive::new().max_messages(10).wait(desk.long_wait());
+    let messages = desk.mailbox.receive(options).await.expect("it can be received");
+    assert_eq!(bodies(&messages), ["a", "b"]);
+    assert!(began.elapsed() < desk.long_wait() / 2, "it waited for more");
+    let waiting = desk.waiting(10).await;
+    desk.send("c").await;
+    assert_eq!(bodies(&desk.woken(waiting).await.expect("a message")), ["c"]);
+    Held
+}
+
+pub(super) async fn m3_a_closed_mailbox_takes_and_gives_nothing(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("before").await;
+    desk.mailbox.close();
+    assert!(desk.mailbox.is_closed());
+    let name = desk.mailbox.name().to_owned();
+    let is_closed =
+        |error: Option<MailboxError>| matches!(error, Some(MailboxError::Closed(of)) if of == name);
+    assert!(is_closed(desk.mailbox.send(b"after".to_vec(), Send::new()).await.err()));
+    assert!(is_closed(desk.mailbox.send_all(vec![(b"after".to_vec(), Send::new())]).await.err()));
+    assert!(is_closed(desk.mailbox.receive(Receive::new()).await.err()));
+    assert!(is_closed(desk.mailbox.receive(Receive::new().wait(desk.long_wait())).await.err()));
+    desk.mailbox.close();
+    desk.assert_count([1, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn what_is_under_way_can_be_finished_after_a_close(fixture: &dyn Fixture) -> Verdict {
+    let (desk, answers) = (Desk::new(fixture).await, Desk::new(fixture).await);
+    for body in ["ack", "nack", "extend", "bury", "reply"] {
+        desk.send_with(body, Send::new().reply_to(answers.mailbox.name())).await;
+    }
+    let messages = desk.receive(10, 50).await;
+    desk.mailbox.close();
+    messages[0].ack().await.expect("an ack");
+    messages[1].nack(Duration::ZERO).await.expect("a nack");
+    messages[2].extend(desk.units(60)).await.expect("it is extended");
+    messages[3].bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
+    messages[4].reply("done").await.expect("it is answered");
+    desk.assert_count([1, 1, 0, 1]).await;
+    answers.assert_count([1, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn a_reply_to_a_closed_mailbox_leaves_the_message_leased(fixture: &dyn Fixture) -> Verdict {
+    let (desk, answers) = (Desk::new(fixture).await, Desk::new(fixture).await);
+    desk.send_with("a", Send::new().reply_to(answers.mailbox.name())).await;
+    let message = desk.receive_one(50).await;
+    answers.mailbox.close();
+    if let Err(error) = message.reply("too late").await {
+        assert!(matches!(error, MailboxError::Closed(_)), "{error:?}");
+        message.ack().await.expect("it is still leased");
+    } else {
+        // A mailbox that several processes share is closed for one of them only.
+        assert!(desk.mailbox.capabilities().shared.is_ok(), "it was closed for all");
+    }
+    Held
+}
+
+pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let numbers: Typed<u32> = Typed::over(Arc::clone(&desk.mailbox));
+    numbers.send(&1, Send::new()).await.expect("it is sent");
+    desk.send("no number").await;
+    desk.mailbox.send(vec![0xff, 0xfe], Send::new()).await.expect("it is sent");
+    numbers.send(&2, Send::new()).await.expect("it is sent");
+    let options = Receive::new().max_messages(10).visibility_timeout(desk.units(50));
+    let received = numbers.receive(options).await.expect("it can be received");
+    assert!(received.iter().map(|message| message.value).eq([1, 2]));
+    received[0].ack().await.expect("an ack");
+    assert_eq!(&received[1].body[..], b"2");
+    desk.assert_count([0, 1, 0, 2]).await;
+    for letter in desk.dead_letters().await {
+        assert!(
+            matches!(&letter.reason, DeadReason::Undecodable { error } if !error.is_empty()),
+            "{letter:?}"
+        );
+    }
+    assert_eq!(&desk.dead_letters().await[0].message.body[..], b"no number");
+    Held
+}
+
+pub(super) async fn a_typed_receive_goes_on_behind_what_cannot_be_read(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let numbers: Typed<u32> = Typed::over(Arc::clone(&desk.mailbox));
+    for _ in 0..3 {
+        desk.send("no number").await;
+    }
+    numbers.send(&7, Send::new()).await.expect("it is sent");
+    let one = numbers.receive(Receive::new()).await.expect("it can be received");
+    assert!(one.iter().map(|message| message.value).eq([7]));
+    desk.assert_count([0, 1, 0, 3]).await;
+    desk.send("no number").await;
+    assert_eq!(numbers.receive(Receive::new()).await.expect("it can be received").len(), 0);
+    Held
+}
+
+pub(super) async fn m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    let desk = Desk::limited(fixture, 3).await;
+    let poison = desk.send("poison").await;
+    for delivery in 1..=3 {
+        // Nobody says a word about it afterwards, as if dead.
+        let message = desk.receive_one(1).await;
+        assert_eq!((message.id, message.delivery_count), (poison, delivery));
+        drop(message);
+        desk.pass(1).await;
+    }
+    desk.send("innocent").await;
+    assert_eq!(bodies(&desk.receive(10, 50).await), ["innocent"]);
+    let letter = desk.dead_letter().await;
+    assert_eq!((letter.message.id, letter.reason), (poison, DeadReason::Deliveries));
+    assert_eq!(letter.message.delivery_count, 3);
+    Held
+}
+
+pub(super) async fn m6_a_message_is_moved_to_the_dead_letters_not_copied(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 2).await;
+    let buried = desk.send("buried").await;
+    let message = desk.receive_one(1).await;
+    message.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
+    // The same thing again, in each of its ways, moves nothing.
+    assert_good_for_nothing(&desk, &message).await;
+    desk.pass(1).await;
+    assert_eq!(desk.receive(10, 1).await.len(), 0);
+    assert_eq!(desk.dead_letter().await.message.id, buried);
+    desk.mailbox.purge_dead_letters().await.expect("a purge");
+
+    let exhausted = desk.send("exhausted").await;
+    let first = desk.receive_one(50).await;
+    first.nack(Duration::ZERO).await.expect("a nack");
+    let last = desk.receive_one(50).await;
+    last.nack(Duration::ZERO).await.expect("a nack");
+    assert_good_for_nothing(&desk, &first).await;
+    assert_good_for_nothing(&desk, &last).await;
+    assert_eq!(desk.dead_letter().await.message.id, exhausted);
+    desk.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn an_older_receipt_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send_with("a", Send::new().reply_to(desk.mailbox.name())).await;
+    let lapsed = desk.receive_one(1).await;
+    desk.pass(1).await;
+    let given_back = desk.receive_one(50).await;
+    assert_good_for_nothing(&desk, &lapsed).await;
+    given_back.nack(Duration::ZERO).await.expect("a nack");
+    let latest = desk.receive_one(50).await;
+    assert_good_for_nothing(&desk, &lapsed).await;
+    assert_good_for_nothing(&desk, &given_back).await;
+    latest.ack().await.expect("the latest receipt holds");
+    assert_good_for_nothing(&desk, &latest).await;
+    Held
+}
+
+pub(super) async fn a_receipt_is_never_given_out_twice(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 100).await;
+    let mut seen = HashSet::new();
+    for round in 0..10 {
+        desk.send("a").await;
+        desk.send("b").await;
+        for message in desk.receive(10, 50).await {
+            let receipt = message.receipt.clone().expect("a receipt");
+            assert!(seen.insert(receipt.clone()), "{receipt} was given out before");
+            match round % 5 {
+                0 => message.ack().await.expect("an ack"),
+                1 => message.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried"),
+                _ => message.nack(Duration::ZERO).await.expect("a nack"),
+            }
+        }
+        match round {
+            4 => drop(desk.mailbox.purge().await.expect("a purge")),
+            7 => drop(desk.mailbox.redrive(None).await.expect("a redrive")),
+            _ => {}
+        }
+    }
+    Held
+}
+
+pub(super) async fn a_receipt_of_another_mailbox_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+    let (one, other) = (Desk::new(fixture).await, Desk::new(fixture).await);
+    one.send("a").await;
+    other.send("b").await;
+    let (message, foreign) = (one.receive_one(50).await, other.receive_one(50).await);
+    assert_good_for_nothing(&one, &foreign).await;
+    assert_good_for_nothing(&other, &message).await;
+    message.ack().await.expect("an ack");
+    foreign.ack().await.expect("an ack");
+    Held
+}
+
+pub(super) async fn a_receipt_that_was_made_up_is_good_for_nothing(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(50).await;
+    let real = message.receipt.clone().expect("a receipt").to_string();
+    let texts =
+        ["", ".", "0.0", "1.1", "nonsense", "18446744073709551615.18446744073709551615", "-1.-1", "'; --"];
+    for text in
+        texts.into_iter().map(str::to_owned).chain([format!("{real}0"), format!("1{real}"), real + " "])
+    {
+        assert_expired(&desk.mailbox.ack(&Receipt::from(text.as_str())).await);
+    }
+    message.ack().await.expect("the real one holds");
+    Held
+}

@@ -1,0 +1,120 @@
+//! What is out of range is refused, and never clamped; the ends of each range are in it.
+
+use std::time::Duration;
+
+use snakepit::mailbox::{DeadLetterPolicy, Extension, Receive, Send};
+
+use super::desk::{Desk, assert_expired, assert_out_of_range};
+use super::{Held, Verdict};
+use crate::mailbox::Fixture;
+use crate::random;
+
+const TWELVE_HOURS: Duration = Duration::from_hours(12);
+const TOO_LONG: Duration = Duration::from_millis(43_200_001);
+
+pub(super) async fn a_receive_takes_1_to_10_messages(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for messages in [0, 11, usize::MAX] {
+        let outcome = desk.mailbox.receive(Receive::new().max_messages(messages)).await;
+        assert_out_of_range(&outcome, "max_messages");
+    }
+    for messages in [1, 10] {
+        desk.mailbox.receive(Receive::new().max_messages(messages)).await.expect("in range");
+    }
+    Held
+}
+
+pub(super) async fn a_lease_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    for time in [TOO_LONG, Duration::MAX] {
+        let outcome = desk.mailbox.receive(Receive::new().visibility_timeout(time)).await;
+        assert_out_of_range(&outcome, "visibility_timeout");
+    }
+    let zero =
+        desk.mailbox.receive(Receive::new().visibility_timeout(Duration::ZERO)).await.expect("in range");
+    assert_expired(&zero[0].ack().await);
+    let most = desk.mailbox.receive(Receive::new().visibility_timeout(TWELVE_HOURS)).await.expect("in range");
+    most[0].ack().await.expect("it is leased");
+    Held
+}
+
+pub(super) async fn a_receive_waits_0_s_to_20_s(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for wait in [Duration::from_millis(20_001), Duration::MAX] {
+        assert_out_of_range(&desk.mailbox.receive(Receive::new().wait(wait)).await, "wait");
+    }
+    desk.send("a").await;
+    let most = desk.mailbox.receive(Receive::new().wait(Duration::from_secs(20))).await;
+    assert_eq!(most.expect("in range").len(), 1);
+    Held
+}
+
+pub(super) async fn a_nack_pauses_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(100).await;
+    let receipt = message.receipt.clone().expect("a receipt");
+    assert_out_of_range(&desk.mailbox.nack(&receipt, TOO_LONG).await, "visibility_timeout");
+    assert_out_of_range(
+        &desk.mailbox.nack_all(std::slice::from_ref(&receipt), TOO_LONG).await,
+        "visibility_timeout",
+    );
+    desk.assert_count([0, 1, 0, 0]).await;
+    desk.mailbox.nack(&receipt, TWELVE_HOURS).await.expect("in range");
+    desk.assert_count([0, 0, 1, 0]).await;
+    Held
+}
+
+pub(super) async fn an_extension_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(100).await;
+    let receipt = message.receipt.clone().expect("a receipt");
+    for extension in [Extension::AtLeast, Extension::Exactly] {
+        let outcome = desk.mailbox.extend(&receipt, TOO_LONG, extension).await;
+        assert_out_of_range(&outcome, "visibility_timeout");
+        desk.mailbox.extend(&receipt, TWELVE_HOURS, extension).await.expect("in range");
+    }
+    message.ack().await.expect("it is leased");
+    Held
+}
+
+pub(super) async fn a_delay_lasts_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for delay in [TOO_LONG, Duration::MAX] {
+        let outcome = desk.mailbox.send(Vec::new(), Send::new().delay(delay)).await;
+        assert_out_of_range(&outcome, "delay");
+    }
+    desk.assert_count([0, 0, 0, 0]).await;
+    desk.send_with("a", Send::new().delay(TWELVE_HOURS)).await;
+    desk.assert_count([0, 0, 1, 0]).await;
+    Held
+}
+
+pub(super) async fn a_time_to_live_is_more_than_nothing(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let outcome = desk.mailbox.send(Vec::new(), Send::new().time_to_live(Duration::ZERO)).await;
+    assert_out_of_range(&outcome, "time_to_live");
+    desk.assert_count([0, 0, 0, 0]).await;
+    desk.send_with("a", Send::new().time_to_live(Duration::MAX)).await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn priorities_are_all_of_an_i8(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for priority in [i8::MIN, -1, 0, 1, i8::MAX] {
+        desk.send_with("a", Send::new().priority(priority)).await;
+    }
+    let mut seen: Vec<i8> = desk.receive(10, 10).await.iter().map(|message| message.priority).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [i8::MIN, -1, 0, 1, i8::MAX]);
+    Held
+}
+
+pub(super) async fn a_message_is_delivered_at_least_once(fixture: &dyn Fixture) -> Verdict {
+    let none = fixture.open(&random::word(), DeadLetterPolicy::new().max_deliveries(0)).await;
+    assert_out_of_range(&none, "max_deliveries");
+    Held
+}

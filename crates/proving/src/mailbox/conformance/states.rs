@@ -1,0 +1,263 @@
+//! Every row of the diagram: where a message can be, and what brings it from one place to the next.
+
+use std::time::Duration;
+
+use snakepit::mailbox::{DeadReason, Send};
+
+use super::desk::{Desk, assert_expired};
+use super::{Held, Verdict, needs_time};
+use crate::mailbox::Fixture;
+
+pub(super) async fn a_send_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn a_send_with_a_delay_makes_it_visible_later(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send_with("a", Send::new().delay(desk.units(4))).await;
+    desk.assert_count([0, 0, 1, 0]).await;
+    assert_eq!(desk.receive(10, 10).await.len(), 0);
+    desk.pass(4).await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    assert_eq!(desk.receive_one(10).await.delivery_count, 1);
+    Held
+}
+
+pub(super) async fn a_receive_leases_it(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    desk.receive_one(10).await;
+    desk.assert_count([0, 1, 0, 0]).await;
+    assert_eq!(desk.receive(10, 10).await.len(), 0);
+    Held
+}
+
+pub(super) async fn an_ack_ends_it(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(2).await;
+    message.ack().await.expect("an ack");
+    desk.assert_count([0, 0, 0, 0]).await;
+    desk.pass(3).await;
+    desk.assert_count([0, 0, 0, 0]).await;
+    assert_expired(&message.ack().await);
+    Held
+}
+
+pub(super) async fn a_nack_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(10).await;
+    message.nack(Duration::ZERO).await.expect("a nack");
+    desk.assert_count([1, 0, 0, 0]).await;
+    assert_expired(&message.ack().await);
+    let again = desk.receive_one(10).await;
+    assert_eq!((again.id, again.delivery_count), (message.id, 2));
+    Held
+}
+
+pub(super) async fn a_nack_with_a_pause_makes_it_visible_later(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(10).await;
+    message.nack(desk.units(4)).await.expect("a nack");
+    desk.assert_count([0, 0, 1, 0]).await;
+    assert_expired(&message.ack().await);
+    assert_eq!(desk.receive(10, 10).await.len(), 0);
+    desk.pass(4).await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    assert_eq!(desk.receive_one(10).await.delivery_count, 2);
+    Held
+}
+
+pub(super) async fn a_lapsed_lease_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let id = desk.send("a").await;
+    desk.receive_one(3).await;
+    desk.pass(3).await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    let again = desk.receive_one(10).await;
+    assert_eq!((again.id, again.delivery_count), (id, 2));
+    Held
+}
+
+pub(super) async fn a_lease_of_no_time_lapses_at_once(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(0).await;
+    assert_expired(&message.ack().await);
+    assert_eq!(desk.receive_one(10).await.delivery_count, 2);
+    Held
+}
+
+pub(super) async fn a_bury_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let id = desk.send("a").await;
+    let message = desk.receive_one(2).await;
+    let reason = DeadReason::Failed { error: "no use".into() };
+    message.bury(reason.clone()).await.expect("it is buried");
+    desk.assert_count([0, 0, 0, 1]).await;
+    let letter = desk.dead_letter().await;
+    assert_eq!((letter.message.id, &letter.message.body[..]), (id, &b"a"[..]));
+    assert_eq!((letter.reason, letter.message.delivery_count), (reason, 1));
+    desk.pass(3).await;
+    desk.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_nack_of_its_last_delivery_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 2).await;
+    desk.send("a").await;
+    desk.receive_one(50).await.nack(Duration::ZERO).await.expect("a nack");
+    let last = desk.receive_one(50).await;
+    // There is nothing to wait for.
+    last.nack(desk.units(50)).await.expect("a nack");
+    desk.assert_count([0, 0, 0, 1]).await;
+    let letter = desk.dead_letter().await;
+    assert_eq!((letter.reason, letter.message.delivery_count), (DeadReason::Deliveries, 2));
+    assert_expired(&last.ack().await);
+    Held
+}
+
+pub(super) async fn a_lapse_of_its_last_lease_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 1).await;
+    desk.send("a").await;
+    let last = desk.receive_one(3).await;
+    desk.assert_count([0, 1, 0, 0]).await;
+    desk.pass(3).await;
+    desk.assert_count([0, 0, 0, 1]).await;
+    assert_eq!(desk.dead_letter().await.reason, DeadReason::Deliveries);
+    assert_expired(&last.ack().await);
+    assert_eq!(desk.receive(10, 3).await.len(), 0);
+    Held
+}
+
+pub(super) async fn its_last_delivery_can_be_acknowledged(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 1).await;
+    desk.send("a").await;
+    desk.receive_one(50).await.ack().await.expect("an ack");
+    desk.assert_count([0, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn the_end_of_its_time_to_live_makes_it_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let id = desk.send_with("a", Send::new().time_to_live(desk.units(4))).await;
+    desk.assert_count([1, 0, 0, 0]).await;
+    desk.pass(4).await;
+    assert_eq!(desk.receive(10, 10).await.len(), 0);
+    desk.assert_count([0, 0, 0, 1]).await;
+    let letter = desk.dead_letter().await;
+    assert_eq!(
+        (letter.message.id, letter.reason, letter.message.delivery_count),
+        (id, DeadReason::Expired, 0)
+    );
+    Held
+}
+
+pub(super) async fn the_end_of_its_time_to_live_ends_a_delay(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send_with("a", Send::new().time_to_live(desk.units(2)).delay(desk.units(50))).await;
+    desk.pass(2).await;
+    desk.assert_count([0, 0, 0, 1]).await;
+    assert_eq!(desk.dead_letter().await.reason, DeadReason::Expired);
+    Held
+}
+
+pub(super) async fn a_message_that_is_held_outlives_its_time(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send_with("a", Send::new().time_to_live(desk.units(4))).await;
+    let message = desk.receive_one(50).await;
+    desk.pass(5).await;
+    desk.assert_count([0, 1, 0, 0]).await;
+    message.ack().await.expect("it is still leased");
+    desk.assert_count([0, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn a_message_that_comes_back_too_late_is_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let options = Send::new().time_to_live(desk.units(4));
+    desk.send_with("given back", options.clone()).await;
+    desk.send_with("lapsed", options).await;
+    let messages = desk.receive(10, 6).await;
+    desk.pass(5).await;
+    messages[0].nack(Duration::ZERO).await.expect("a nack");
+    desk.assert_count([0, 1, 0, 1]).await;
+    desk.pass(2).await;
+    desk.assert_count([0, 0, 0, 2]).await;
+    assert!(desk.dead_letters().await.iter().all(|letter| letter.reason == DeadReason::Expired));
+    Held
+}
+
+pub(super) async fn a_redrive_makes_it_new(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 1).await;
+    let id = desk.send_with("a", Send::new().time_to_live(desk.units(50))).await;
+    let before = desk.receive_one(50).await;
+    before.nack(Duration::ZERO).await.expect("a nack");
+    assert_eq!(desk.mailbox.redrive(None).await.expect("a redrive"), 1);
+    desk.assert_count([1, 0, 0, 0]).await;
+    let again = desk.receive_one(50).await;
+    assert_eq!((again.id, again.delivery_count, &again.body[..]), (id, 1, &b"a"[..]));
+    assert_ne!(again.receipt, before.receipt);
+    assert_expired(&before.ack().await);
+    again.nack(Duration::ZERO).await.expect("a nack");
+    desk.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_redrive_lets_it_live_for_its_time_again(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send_with("a", Send::new().time_to_live(desk.units(4))).await;
+    desk.pass(4).await;
+    assert_eq!(desk.mailbox.redrive(None).await.expect("a redrive"), 1);
+    desk.assert_count([1, 0, 0, 0]).await;
+    desk.pass(4).await;
+    desk.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_dedup_key_is_taken_once(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let keyed = Send::new().dedup_key("order 7");
+    let first = desk.send_with("a", keyed.clone()).await;
+    assert_eq!(desk.send_with("b", keyed.clone()).await, first);
+    let other = desk.send_with("c", Send::new().dedup_key("order 8")).await;
+    assert_ne!(other, first);
+    desk.assert_count([2, 0, 0, 0]).await;
+    for message in desk.receive(10, 50).await {
+        message.ack().await.expect("an ack");
+    }
+    assert_eq!(desk.send_with("d", keyed.clone()).await, first);
+    assert_eq!(desk.mailbox.purge().await.expect("a purge"), 0);
+    let batch = vec![(b"e".to_vec(), keyed), (b"f".to_vec(), Send::new().dedup_key("order 8"))];
+    assert_eq!(desk.mailbox.send_all(batch).await.expect("they are known"), [first, other]);
+    desk.assert_count([0, 0, 0, 0]).await;
+    Held
+}
+
+pub(super) async fn a_dedup_key_counts_within_a_batch(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let batch =
+        vec![(b"a".to_vec(), Send::new().dedup_key("k")), (b"b".to_vec(), Send::new().dedup_key("k"))];
+    let ids = desk.mailbox.send_all(batch).await.expect("they are sent");
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(&desk.receive_one(10).await.body[..], b"a");
+    Held
+}
+
+pub(super) async fn a_dedup_key_is_forgotten_after_five_minutes(fixture: &dyn Fixture) -> Verdict {
+    let window = Duration::from_mins(5);
+    needs_time!(fixture, window);
+    let desk = Desk::new(fixture).await;
+    let first = desk.send_with("a", Send::new().dedup_key("k")).await;
+    fixture.pass(window.checked_sub(desk.units(1)).expect("less than the window")).await;
+    assert_eq!(desk.send_with("b", Send::new().dedup_key("k")).await, first);
+    desk.pass(1).await;
+    assert_ne!(desk.send_with("c", Send::new().dedup_key("k")).await, first);
+    desk.assert_count([2, 0, 0, 0]).await;
+    Held
+}

@@ -1,0 +1,10 @@
+//! What every backend of mailboxes must pass: one suite of named checks, and one checker of what concurrent clients saw.
+//!
+//! Knows backends only through [`Fixture`]: whoever adds one writes that, and runs
+//! [`mailbox_conformance!`](crate::mailbox_conformance), [`load`] and [`model`] with it.
+
+pub mod conformance;
+pub mod fixture;
+
+pub use conformance::{CHECKS, Check, Verdict};
+pub use fixture::Fixture;
