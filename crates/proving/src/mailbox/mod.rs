@@ -5,6 +5,8 @@
 
 pub mod conformance;
 pub mod fixture;
+pub mod jump;
 
 pub use conformance::{CHECKS, Check, Verdict};
 pub use fixture::Fixture;
+pub use jump::JumpClock;

@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use super::clock::{Micros, micros};
 use super::failpoint::{Step, reach};
 use super::failure::Failure;
+use super::open::Gates;
 use super::order::{Answer, Ask, Grave, Lease, Received, Stored, expired};
 use super::schema::state::{DEAD, DELAYED, LEASED, READY};
 use crate::mailbox::options::DEDUP_WINDOW;
@@ -23,6 +24,7 @@ pub(super) struct Desk<'a> {
     now: Micros,
     wall: Micros,
     ids: &'a mut dyn FnMut() -> MessageId,
+    gates: &'a Gates,
     /// Queues in which everything that was due has been done.
     settled: Vec<(i64, u32)>,
     /// Queues in which there may be something to receive, or something is due earlier than was thought.
@@ -42,8 +44,9 @@ impl<'a> Desk<'a> {
         now: Micros,
         wall: Micros,
         ids: &'a mut dyn FnMut() -> MessageId,
+        gates: &'a Gates,
     ) -> Self {
-        Self { connection, now, wall, ids, settled: Vec::new(), stirred: Vec::new() }
+        Self { connection, now, wall, ids, gates, settled: Vec::new(), stirred: Vec::new() }
     }
 
     pub(super) fn stir(&mut self, queue: i64) {
@@ -395,6 +398,9 @@ impl<'a> Desk<'a> {
             .sql("SELECT number FROM queue WHERE name = ?1")?
             .query_row([&name], |row| row.get(0))
             .optional()?;
+        if self.gates.is_closed(&name) {
+            return Err(MailboxError::Closed(name).into());
+        }
         let queue = queue.ok_or(MailboxError::UnknownReplyTo(name))?;
         let id = self.send(queue, body, options)?;
         self.ack(at, lease)?;

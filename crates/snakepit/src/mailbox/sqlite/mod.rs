@@ -24,12 +24,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 pub use clock::{BootClock, Clock};
 use inbox::{Inbox, Order, deserted};
-use open::Office;
 pub use open::SqliteOptions;
+use open::{Gate, Office};
 use order::{Answer, Ask, Lease, expired};
 use site::beside;
 
@@ -41,14 +41,14 @@ use super::{
 /// The queue of a file for which none is named.
 pub const DEFAULT_QUEUE: &str = "main";
 
-/// A mailbox in a SQLite file. Clones are the same mailbox; [`close`](Mailbox::close) closes it for them, and not for others who
-/// have opened the same file.
+/// A mailbox in a SQLite file. [`close`](Mailbox::close) closes it for all handles of this process, and for no other process;
+/// whoever opens it anew has it open.
 #[derive(Clone)]
 pub struct SqliteMailbox {
     queue: Arc<str>,
     policy: Arc<DeadLetterPolicy>,
     office: Arc<Office>,
-    is_closed: watch::Sender<bool>,
+    gate: Gate,
 }
 
 impl fmt::Debug for SqliteMailbox {
@@ -130,7 +130,7 @@ impl SqliteMailbox {
 
     async fn receive_in_time(&self, options: Receive) -> Result<Vec<Message>, MailboxError> {
         options.check()?;
-        let mut is_closed = self.is_closed.subscribe();
+        let mut is_closed = self.gate.subscribe();
         let closed = async move { is_closed.wait_for(|is_closed| *is_closed).await.is_ok() };
         tokio::select! {
             biased;
@@ -283,11 +283,11 @@ impl Mailbox for SqliteMailbox {
     }
 
     fn close(&self) {
-        self.is_closed.send_replace(true);
+        self.gate.send_replace(true);
     }
 
     fn is_closed(&self) -> bool {
-        *self.is_closed.borrow()
+        *self.gate.borrow()
     }
 
     fn health(&self) -> Pending<'_, ()> {

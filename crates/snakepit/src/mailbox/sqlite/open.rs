@@ -97,12 +97,10 @@ impl SqliteOptions {
         self.policy.check()?;
         let path = Site::locate(path.as_ref())?;
         let site = Site { path, clock: self.clock, patience: self.busy_timeout, vfs: self.vfs };
-        Ok(SqliteMailbox {
-            office: Office::of(site, &self.queue)?,
-            queue: self.queue.into(),
-            policy: Arc::new(self.policy),
-            is_closed: watch::Sender::new(false),
-        })
+        let office = Office::of(site, &self.queue)?;
+        let queue: Arc<str> = self.queue.into();
+        let gate = office.gates.open(&queue);
+        Ok(SqliteMailbox { queue, policy: Arc::new(self.policy), office, gate })
     }
 }
 
@@ -111,6 +109,36 @@ pub(super) struct Office {
     site: Arc<Site>,
     inode: Option<Inode>,
     inbox: Arc<Inbox>,
+    gates: Arc<Gates>,
+}
+
+/// Says whether a queue was closed here.
+pub(super) type Gate = Arc<watch::Sender<bool>>;
+
+/// The queues of a file that are open in this process. Those who open the same one close it together.
+#[derive(Default)]
+pub(super) struct Gates {
+    gates: Mutex<HashMap<Arc<str>, Weak<watch::Sender<bool>>>>,
+}
+
+impl Gates {
+    /// Whoever opens a closed one gets a new one.
+    fn open(&self, queue: &Arc<str>) -> Gate {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let known = gates.get(queue).and_then(Weak::upgrade).filter(|gate| !*gate.borrow());
+        known.unwrap_or_else(|| {
+            let gate = Arc::new(watch::Sender::new(false));
+            gates.insert(Arc::clone(queue), Arc::downgrade(&gate));
+            gate
+        })
+    }
+
+    /// Whether it was closed here. What nobody here has opened is not.
+    pub(super) fn is_closed(&self, queue: &str) -> bool {
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.get(queue).and_then(Weak::upgrade).is_some_and(|gate| *gate.borrow())
+    }
 }
 
 impl Drop for Office {
@@ -149,9 +177,10 @@ impl Office {
             source: Some(Arc::new(error)),
         };
         let inbox = Arc::new(Inbox::new().map_err(failed)?);
-        let writer = Writer::new(Arc::clone(&site), Arc::clone(&inbox), connection);
+        let gates = Arc::new(Gates::default());
+        let writer = Writer::new(Arc::clone(&site), Arc::clone(&inbox), Arc::clone(&gates), connection);
         std::thread::Builder::new().name("mailbox".into()).spawn(move || writer.run()).map_err(failed)?;
-        let office = Arc::new(Self { site, inode, inbox });
+        let office = Arc::new(Self { site, inode, inbox, gates });
         offices.insert(office.site.path.clone(), Arc::downgrade(&office));
         Ok(office)
     }

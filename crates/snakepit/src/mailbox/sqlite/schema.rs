@@ -62,6 +62,9 @@ CREATE TABLE message (
     body BLOB
 ) STRICT;
 
+-- Numbers start somewhere, so that a receipt of another file, or of one that had this name before, is good for nothing here.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('message', random() & 0xffffffffff);
+
 CREATE INDEX ready ON message (queue, priority DESC, number) WHERE state = 0;
 CREATE INDEX timed ON message (queue, due, state) WHERE due IS NOT NULL;
 CREATE INDEX mortal ON message (queue, expires) WHERE expires IS NOT NULL AND state < 2;

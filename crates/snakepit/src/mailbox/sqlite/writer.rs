@@ -14,6 +14,7 @@ use super::desk::{Desk, Place};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
+use super::open::Gates;
 use super::order::{Answer, Ask};
 use super::parked::Parked;
 use super::site::{Inode, Site};
@@ -39,6 +40,7 @@ pub(super) struct Writer {
     version: Option<i64>,
     looked: Micros,
     ids: Ids,
+    gates: Arc<Gates>,
 }
 
 /// So that callers learn of a writer that has ended, however it did.
@@ -51,7 +53,7 @@ impl Drop for Deserter {
 }
 
 impl Writer {
-    pub(super) fn new(site: Arc<Site>, inbox: Arc<Inbox>, connection: Connection) -> Self {
+    pub(super) fn new(site: Arc<Site>, inbox: Arc<Inbox>, gates: Arc<Gates>, connection: Connection) -> Self {
         Self {
             bell: Bell::of(&site.path),
             inode: site.inode(),
@@ -62,6 +64,7 @@ impl Writer {
             version: None,
             looked: 0,
             ids: Ids::new(),
+            gates,
             inbox,
             site,
         }
@@ -211,7 +214,7 @@ impl Writer {
     }
 
     fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<()> {
-        let Self { connection: Some(connection), queues, parked, ids, site, bell, .. } = self else {
+        let Self { connection: Some(connection), queues, parked, ids, site, bell, gates, .. } = self else {
             return Ok(());
         };
         reach(Step::Begin);
@@ -220,7 +223,7 @@ impl Writer {
         // Read under the lock, so that it never goes back from one transaction to the next, whoever makes it.
         let (now, wall) = (micros(site.clock.since_boot()), site.clock.wall());
         let mut next_id = || ids.next(wall);
-        let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id);
+        let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id, gates);
         while let Some(order) = group.orders.pop_front() {
             let at = Place { queue: queue_number(connection, queues, &order.queue)?, limit: order.limit };
             let result = if order.is_given_up() {
