@@ -8,6 +8,7 @@
 //! Every step is bounded, and each may be taken again: a second shutdown of an engine waits for the first, or hastens it, and
 //! finds nothing to do afterwards.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use super::failpoint::{Step, reach};
 pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
 use crate::custody::{self, Run, RunId, StopReport};
-use crate::engine::Engine;
+use crate::engine::{Engine, Phase};
 use crate::telemetry::{self, Event};
 
 /// How long calls that are under way may take, unless it is said otherwise.
@@ -30,7 +31,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(30);
 pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long workers without a call may take to end, beyond what is said to end them. It only bounds a mistake.
-const ENDING: Duration = Duration::from_secs(30);
+pub(crate) const ENDING: Duration = Duration::from_secs(30);
 
 /// Who asked for the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +131,7 @@ impl Shutdown {
 
     /// Does it, step by step. Returns only if the process is to go on.
     pub(crate) async fn conduct(mut self) -> Ended {
+        let unfinished = Unfinished::new(self.engines.clone(), self.path, self.grace);
         // a
         reach(Step::Start);
         self.tell_start();
@@ -143,6 +145,7 @@ impl Shutdown {
         reach(Step::Cleanup);
         self.clean_up(targets).await;
         self.engines.iter().for_each(|engine| engine.closed());
+        unfinished.is_finished();
         // e
         reach(Step::Exit);
         self.cut_short();
@@ -161,7 +164,7 @@ impl Shutdown {
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
-            stopped = tokio::time::timeout(self.grace + ENDING, stop) => stopped,
+            stopped = tokio::time::timeout(self.grace.saturating_add(ENDING), stop) => stopped,
             () = hasten => return false,
         };
         let drained = stopped.is_ok_and(|all| all.into_iter().all(|drained| drained));
@@ -209,6 +212,68 @@ impl Shutdown {
     }
 }
 
+/// Engines whose end has begun: it goes on, also if who waits for it does not wait any longer.
+pub(crate) struct Unfinished {
+    engines: Vec<Arc<Engine>>,
+    path: Path,
+    grace: Duration,
+}
+
+impl Unfinished {
+    fn new(engines: Vec<Arc<Engine>>, path: Path, grace: Duration) -> Self {
+        for engine in &engines {
+            let _ = engine.claim_end();
+        }
+        Self { engines, path, grace }
+    }
+
+    fn is_finished(mut self) {
+        self.engines.clear();
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for engine in self.engines.drain(..).filter(|engine| engine.is_own()) {
+            if std::thread::panicking() {
+                engine.end_apart();
+            } else if engine.phase() != Phase::Closed {
+                engine.go_on_ending(self.path, self.grace);
+            }
+        }
+    }
+}
+
+/// The engines of a script whose function still runs: ended if nobody waits for the script any longer.
+pub(super) struct Deserted(Vec<Arc<Engine>>);
+
+impl Deserted {
+    pub(super) fn unless_kept(engines: Vec<Arc<Engine>>) -> Self {
+        Self(engines)
+    }
+
+    pub(super) fn is_kept(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Deserted {
+    fn drop(&mut self) {
+        for engine in self.0.drain(..).filter(|engine| engine.is_own() && engine.phase() != Phase::Closed) {
+            engine.begin_end(Path::Drop, Duration::ZERO);
+        }
+    }
+}
+
+/// Does what must not change how a process ends: a log that cannot be written to may panic.
+pub(crate) fn undisturbed(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}
+
+fn tell(event: Event) {
+    undisturbed(|| telemetry::emit(event));
+}
+
 /// Until a second signal says so.
 async fn stop_now() {
     match ShutdownCoordinator::get() {
@@ -237,14 +302,14 @@ impl Target {
 }
 
 /// Ends the processes of an engine when nobody is left to stop it in order: its runtime is being dropped. Blocks, bounded.
-pub(crate) fn rescue(engine: &Engine, run: &Run) {
+pub(crate) fn rescue(engine: &Engine) {
     let shutdown = Shutdown {
         path: Path::Drop,
         exit: Exit::Return,
         stop_mode: StopMode::Always,
         owned: true,
         status: 0,
-        run_id: Some(run.id()),
+        run_id: engine.run_id(),
         if_cut_short: None,
         engines: Vec::new(),
         grace: Duration::ZERO,
@@ -253,9 +318,13 @@ pub(crate) fn rescue(engine: &Engine, run: &Run) {
     let began = Instant::now();
     shutdown.tell_start();
     engine.close();
-    let report = run.stop();
-    let outcome = if report.is_clean() { Cleaned::Clean } else { Cleaned::Timeout };
-    shutdown.tell_cleanup(outcome, report.killed, began.elapsed());
+    let report = engine.run().map(Run::stop);
+    let (outcome, killed) = match &report {
+        Some(report) if report.is_clean() => (Cleaned::Clean, report.killed),
+        Some(report) => (Cleaned::Timeout, report.killed),
+        None => (Cleaned::Nothing, 0),
+    };
+    shutdown.tell_cleanup(outcome, killed, began.elapsed());
     shutdown.tell_exit();
 }
 
@@ -265,7 +334,7 @@ impl Shutdown {
     }
 
     fn tell_start(&self) {
-        telemetry::emit(Event::ScriptShutdownStart {
+        tell(Event::ScriptShutdownStart {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -276,7 +345,7 @@ impl Shutdown {
     }
 
     fn tell_stop(&self, drained: bool, took: Duration) {
-        telemetry::emit(Event::ScriptShutdownStop {
+        tell(Event::ScriptShutdownStop {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -289,7 +358,7 @@ impl Shutdown {
     }
 
     fn tell_cleanup(&self, outcome: Cleaned, killed: usize, took: Duration) {
-        telemetry::emit(Event::ScriptShutdownCleanup {
+        tell(Event::ScriptShutdownCleanup {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -303,7 +372,7 @@ impl Shutdown {
     }
 
     fn tell_exit(&self) {
-        telemetry::emit(Event::ScriptShutdownExit {
+        tell(Event::ScriptShutdownExit {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),

@@ -82,6 +82,11 @@ impl Pit {
         files.join(name).to_string_lossy().into_owned()
     }
 
+    /// Its state directory.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     /// Stops it, and proves that nothing is left.
     pub(crate) async fn end(self) {
         self.pit.stop().await;
