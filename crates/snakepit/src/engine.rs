@@ -171,10 +171,15 @@ impl Engine {
             for pool in &self.pools {
                 pool.shared.finished().await;
             }
-            if self.pools.iter().all(|pool| pool.shared.is_done()) {
+            if self.is_done() {
                 return;
             }
         }
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_done(&self) -> bool {
+        self.pools.iter().all(|pool| pool.shared.is_done())
     }
 
     /// Drains and ends all workers; says whether everything that was under way could finish. Whoever asks while that is

@@ -1,7 +1,6 @@
 //! The examples under the wrappers that people run programs with: they end in time with the right status, write nothing on
 //! the way out, and leave nothing.
 
-#[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::os::unix::process::ExitStatusExt;

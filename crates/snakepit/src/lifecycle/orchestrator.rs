@@ -144,11 +144,13 @@ impl Shutdown {
         // d
         reach(Step::Cleanup);
         self.clean_up(targets).await;
-        self.engines.iter().for_each(|engine| engine.closed());
-        unfinished.is_finished();
         // e
         reach(Step::Exit);
         self.cut_short();
+        self.tell_exit();
+        // Who waits for the end has heard of all of it.
+        self.engines.iter().for_each(|engine| engine.closed());
+        unfinished.is_finished();
         self.leave();
         Ended { status: self.status, drained }
     }
@@ -203,7 +205,6 @@ impl Shutdown {
 
     /// e: Leaves the process as it was asked for. Nothing is written from here on.
     fn leave(&self) {
-        self.tell_exit();
         match self.exit {
             Exit::Return => {}
             Exit::Stop => exit::exit(self.status),

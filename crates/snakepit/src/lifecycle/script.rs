@@ -31,6 +31,9 @@ const NO_HALT_VARIABLE: &str = "SNAKEPIT_NO_HALT";
 /// How long the pools may take to get ready, unless it is said otherwise.
 const AWAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// How long a function may go on after a signal, once the last call that was under way is answered.
+const SETTLING: Duration = Duration::from_millis(500);
+
 /// Why a script has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -386,9 +389,13 @@ impl Script {
     /// After the first signal: until what is in flight has ended; a function that has asked to be told gets the whole grace.
     async fn patience(&self, pit: &Snakepit, signals: &Answering) {
         let patience = async {
+            let waits_for_an_answer = !pit.engine().is_done();
             pit.engine().finished().await;
             if pit.engine().is_heeded() {
                 std::future::pending::<()>().await;
+            } else if waits_for_an_answer {
+                // The last answer is on its way to the function, and may be all that it waits for.
+                let _ = tokio::time::timeout(SETTLING, std::future::pending::<()>()).await;
             }
         };
         tokio::select! {
