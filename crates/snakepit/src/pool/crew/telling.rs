@@ -7,12 +7,15 @@ use tokio::time::Instant;
 use super::roster::{Member, Roster};
 use crate::pool::Health;
 use crate::pool::stats::{Entry, Roll};
+use crate::telemetry::{Event, Level, emit_with};
 
 impl Roster {
     pub(super) fn tell_health(&mut self) {
         let health = if self.serving.len() >= self.target() {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
+                let (pool, workers) = (&self.shared.name, self.serving.len());
+                emit_with(Level::Info, || Event::PoolReady { pool: Arc::clone(pool), workers });
             }
             if !self.restarts.is_degraded() {
                 // What was wrong is over, and no reason for what comes.
