@@ -134,7 +134,9 @@ impl Sessions {
             table.by_age.clear();
             let ends = |(id, session): (&Arc<str>, &Session)| (session.visited + ttl, Arc::clone(id));
             let ends: Vec<_> = table.sessions.iter().map(ends).collect();
-            ends.into_iter().for_each(|(when, id)| table.look_again(when, id));
+            for (when, id) in ends {
+                table.look_again(when, id);
+            }
         }
     }
 

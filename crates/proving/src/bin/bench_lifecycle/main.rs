@@ -123,7 +123,8 @@ fn row(what: &str, ours: &Samples, floor: &Samples, target: f64) -> (String, boo
     };
     let ratio = ours.median() / floor.median();
     let verdict = if ratio <= target { "met" } else { "MISS" };
-    let line = format!("| {what} | {} | {} | {ratio:.2} × | ≤ {target} ×: {verdict} |", show(ours), show(floor));
+    let line =
+        format!("| {what} | {} | {} | {ratio:.2} × | ≤ {target} ×: {verdict} |", show(ours), show(floor));
     (line, ratio <= target)
 }
 
