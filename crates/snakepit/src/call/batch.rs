@@ -96,6 +96,7 @@ impl Call {
             slot: None,
             queued_at,
             returns: 0,
+            is_over: false,
             batch: None,
         }
     }

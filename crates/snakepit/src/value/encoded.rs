@@ -24,14 +24,14 @@ pub struct Encoded {
     verified: bool,
 }
 
-/// The byte strings beside a head.
+/// The byte strings beside a head. Behind a pointer: few values have any, and all values are moved often.
 #[derive(Clone)]
 pub(super) enum Bodies {
     None,
     /// As they came in a frame.
-    Joined(Bytes),
+    Joined(Arc<Bytes>),
     /// As they were encoded here, each in the memory where it was found.
-    Parts(Arc<[Part]>),
+    Parts(Arc<Vec<Part>>),
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub(super) struct Part {
 
 impl Bodies {
     pub(super) fn from_parts(parts: Vec<Part>) -> Self {
-        if parts.is_empty() { Self::None } else { Self::Parts(parts.into()) }
+        if parts.is_empty() { Self::None } else { Self::Parts(Arc::new(parts)) }
     }
 
     fn len(&self) -> usize {
@@ -56,7 +56,7 @@ impl Bodies {
     fn get(&self, offset: u32, len: u32) -> Option<(&Bytes, std::ops::Range<usize>)> {
         let (bytes, start) = match self {
             Self::None => return None,
-            Self::Joined(bytes) => (bytes, offset as usize),
+            Self::Joined(bytes) => (&**bytes, offset as usize),
             Self::Parts(parts) => {
                 let behind = parts.partition_point(|it| it.offset <= offset);
                 let part = &parts[behind.checked_sub(1)?];
@@ -111,7 +111,7 @@ impl Encoded {
         let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
         let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
         let end = end.ok_or_else(cut_short)?;
-        let bodies = Bodies::Joined(payload.slice(end..));
+        let bodies = Bodies::Joined(Arc::new(payload.slice(end..)));
         Ok(Self { head: payload.slice(4..end), bodies, verified: false })
     }
 
@@ -184,8 +184,8 @@ impl Encoded {
     pub fn bodies(&self) -> impl Iterator<Item = &Bytes> {
         let (joined, parts) = match &self.bodies {
             Bodies::None => (None, [].as_slice()),
-            Bodies::Joined(bytes) => (Some(bytes), [].as_slice()),
-            Bodies::Parts(parts) => (None, &**parts),
+            Bodies::Joined(bytes) => (Some(&**bytes), [].as_slice()),
+            Bodies::Parts(parts) => (None, parts.as_slice()),
         };
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
     }
