@@ -76,6 +76,9 @@ thread_local! {
 /// Heads up to this length are copied out of the scratch memory, longer ones take their memory with them.
 const LARGEST_COPY: usize = 4096;
 
+/// Room for so many entries of a list is made at once; more only for entries that are really there.
+const FIRST_ENTRIES: usize = 256;
+
 impl Encoded {
     /// Encodes a value.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
@@ -149,6 +152,29 @@ impl Encoded {
             Token::Array(entries) => Ok(entries),
             _ => Err(ValueError::malformed("it should be a list")),
         }
+    }
+
+    /// The entries of a list of pairs `[flag, value]`, each made into what `make` says. Not through serde: this is done
+    /// for each call of a batch.
+    pub(crate) fn flagged<T>(
+        &self,
+        mut make: impl FnMut(bool, Self) -> Result<T, ValueError>,
+    ) -> Result<Vec<T>, ValueError> {
+        let mut reader = Reader::new(&self.head);
+        let Token::Array(entries) = reader.token()? else {
+            return Err(ValueError::malformed("it should be a list"));
+        };
+        let mut made = Vec::with_capacity(entries.min(FIRST_ENTRIES));
+        for index in 0..entries {
+            let (Token::Array(2), Token::Bool(flag)) = (reader.token()?, reader.token()?) else {
+                return Err(ValueError::malformed("it should be [flag, value]").at_index(index));
+            };
+            let value = reader.rest;
+            reader.skip()?;
+            let value = self.part(&value[..value.len() - reader.rest.len()]);
+            made.push(make(flag, value).map_err(|error| error.at_index(index))?);
+        }
+        if reader.rest.is_empty() { Ok(made) } else { Err(ValueError::malformed("bytes follow the list")) }
     }
 
     /// How many bytes [`write_to`](Self::write_to) writes.
