@@ -1,5 +1,6 @@
 //! What custody tells about itself: a typed stream, bounded, never in the way.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -173,20 +174,36 @@ impl Iterator for Events {
     }
 }
 
+/// Who hears of the events of all runs of this process.
+static LISTENER: OnceLock<fn(RunId, &Event)> = OnceLock::new();
+
+/// Has the events of all runs of this process told to a function, beside [`crate::Run::events`]; false if another one
+/// listens already.
+///
+/// It is called by the thread in which the event happens, before anybody who waits for the same thing goes on. So what
+/// it hears is in order, and it must not block.
+pub fn listen(listener: fn(RunId, &Event)) -> bool {
+    LISTENER.set(listener).is_ok()
+}
+
 /// The writing end: never blocks, counts what nobody was there to read.
 #[derive(Debug)]
 pub(crate) struct EventSink {
+    run: RunId,
     sender: SyncSender<Event>,
     lost: AtomicU64,
 }
 
 impl EventSink {
-    pub(crate) fn new() -> (Self, Events) {
+    pub(crate) fn new(run: RunId) -> (Self, Events) {
         let (sender, receiver) = sync_channel(CAPACITY);
-        (Self { sender, lost: AtomicU64::new(0) }, Events(receiver))
+        (Self { run, sender, lost: AtomicU64::new(0) }, Events(receiver))
     }
 
     pub(crate) fn emit(&self, event: Event) {
+        if let Some(listener) = LISTENER.get() {
+            listener(self.run, &event);
+        }
         match self.sender.try_send(event) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(_)) => {

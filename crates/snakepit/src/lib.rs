@@ -17,9 +17,12 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+mod engine;
+pub mod lifecycle;
 mod pit;
 mod pool;
 mod supervision;
+pub mod telemetry;
 mod tool;
 mod transport;
 pub mod value;
@@ -39,6 +42,7 @@ pub use call::{
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,

@@ -1,4 +1,4 @@
-//! What happens in a pool, for those who want to hear of it. Everything here is also written to the log.
+//! What happens in a pool, for those who want to hear of it. Everything here is told to [`crate::telemetry`], too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -148,21 +148,6 @@ impl PoolEvent {
             Self::ReloadAborted { .. } => "snakepit.pool.reload_aborted",
         }
     }
-
-    /// Whether somebody should look.
-    fn is_trouble(&self) -> bool {
-        matches!(
-            self,
-            Self::WorkerNotStarted { .. }
-                | Self::WorkerDied { .. }
-                | Self::WorkerStuck { .. }
-                | Self::Tainted { .. }
-                | Self::Degraded { .. }
-                | Self::Quarantined { .. }
-                | Self::CircuitOpened { .. }
-                | Self::ReloadAborted { .. }
-        )
-    }
 }
 
 impl fmt::Display for PoolEvent {
@@ -248,12 +233,7 @@ impl Announcer {
 
 impl Shared {
     pub(crate) fn announce(&self, event: PoolEvent) {
-        let (pool, name) = (&self.name, event.name());
-        if event.is_trouble() {
-            tracing::warn!(%pool, event = name, "{event}");
-        } else {
-            tracing::debug!(%pool, event = name, "{event}");
-        }
+        event.tell(&self.name);
         let _ = self.events.0.send(event);
     }
 }

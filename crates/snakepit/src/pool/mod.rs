@@ -179,6 +179,17 @@ impl Shared {
         }
     }
 
+    /// A worker's process was stopped, or goes on: whether it gets calls, and how it stands with the pool, depends on that.
+    pub(crate) fn note_halt(&self, berth: &Arc<Berth>) {
+        if berth.halted_since().is_some() {
+            self.scheduler().pause(berth);
+        } else {
+            self.scheduler().resume(berth);
+            self.feed(berth.post);
+        }
+        self.attention.notify_one();
+    }
+
     /// Tells a worker that a session it has served is over.
     pub(crate) fn tell_session_end(self: &Arc<Self>, berth: &Arc<Berth>, session: &str) {
         let args = BTreeMap::from([("session", session)]);

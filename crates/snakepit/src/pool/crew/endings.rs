@@ -15,6 +15,7 @@ use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::Life;
 use crate::supervision::taint::fault::fault_of;
 use crate::supervision::taint::{Place, name_of};
+use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{Autopsy, Ending, Order};
 
 impl Roster {
@@ -130,6 +131,8 @@ impl Roster {
                 },
                 left = self.tasks.join_next() => if left.is_none() {
                     self.shared.health.send_replace(Health::Stopped);
+                    let pool = &self.shared.name;
+                    emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
                     return;
                 },
             }

@@ -107,6 +107,11 @@ impl Crew {
         told.await.unwrap_or(Err(ReloadError::Stopped))
     }
 
+    /// As [`Crew::stop`], without waiting for it.
+    pub(crate) fn give_up(&self) {
+        let _ = self.orders.send(Directive::Stop(oneshot::channel().0));
+    }
+
     /// Ends every worker.
     pub(crate) async fn stop(&self) {
         let (done, gone) = oneshot::channel();

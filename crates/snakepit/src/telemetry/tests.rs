@@ -1,0 +1,134 @@
+//! The catalog is one list, and subscriptions are bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+
+/// Events of its own, so that tests in the same process do not meet.
+fn sign(number: u64) -> Event {
+    Event::CallRetried { pool: "p".into(), command: "c".into(), attempt: number as u32 }
+}
+
+#[test]
+fn names_are_unique_and_well_formed() {
+    let mut names: Vec<&str> = CATALOG.iter().map(|entry| entry.name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for entry in CATALOG {
+        let well_formed = |c: char| c.is_ascii_lowercase() || c == '.' || c == '_';
+        assert!(entry.name.starts_with("snakepit.") && entry.name.chars().all(well_formed), "{}", entry.name);
+        assert!(entry.when.ends_with('.'), "{}: {}", entry.name, entry.when);
+    }
+}
+
+#[test]
+fn an_event_knows_its_name_its_level_and_its_fields() {
+    let event =
+        Event::CleanupSuccess { run: "r".into(), workers: 3, killed: 1, took: Duration::from_millis(1500) };
+    assert_eq!((event.name(), event.level()), ("snakepit.cleanup.success", Level::Warn));
+    assert_eq!(
+        event.fields(),
+        [
+            ("run", FieldValue::Text("r")),
+            ("workers", FieldValue::Integer(3)),
+            ("killed", FieldValue::Integer(1)),
+            ("took", FieldValue::Duration(Duration::from_millis(1500))),
+        ]
+    );
+    let clean = Event::CleanupSuccess { run: "r".into(), workers: 3, killed: 0, took: Duration::ZERO };
+    assert_eq!(clean.level(), Level::Debug);
+}
+
+#[test]
+fn an_event_is_one_line_of_json() {
+    let event = Event::ScriptShutdownStop {
+        run_id: None,
+        path: "signal",
+        exit_mode: "none",
+        stop_mode: "always",
+        owned: true,
+        status: 0,
+        took: Duration::from_millis(250),
+        drained: true,
+    };
+    assert_eq!(
+        serde_json::to_string(&event).expect("a line"),
+        r#"{"event":"snakepit.script.shutdown.stop","level":"info","run_id":null,"path":"signal","exit_mode":"none","stop_mode":"always","owned":true,"status":0,"took":0.25,"drained":true}"#
+    );
+}
+
+#[test]
+fn a_listener_that_does_not_read_loses_the_oldest_and_knows_how_many() {
+    let mut slow = subscribe();
+    for number in 0..5000 {
+        emit(sign(number));
+    }
+    assert_eq!(slow.lost(), 5000 - 4096);
+    let first = slow.next_within(Duration::ZERO).expect("an event");
+    assert_eq!(first.fields()[2].1, FieldValue::Integer(5000 - 4096));
+    assert_eq!(slow.drain().len(), 4095);
+    assert!(slow.next_within(Duration::from_millis(1)).is_none());
+}
+
+#[test]
+fn whoever_listens_to_warnings_hears_nothing_else() {
+    assert!(!hub::wants(Level::Warn), "nobody listens yet");
+    let mut events = subscribe_to(Level::Warn);
+    assert!(hub::wants(Level::Warn) && !hub::wants(Level::Info));
+    emit(sign(1));
+    emit(Event::KeeperLost { run: "r".into(), workers: 1 });
+    let heard = events.drain();
+    assert_eq!(heard.iter().map(Event::name).collect::<Vec<_>>(), ["snakepit.keeper.lost"]);
+    drop(events);
+    assert!(!hub::wants(Level::Warn), "nobody listens any more");
+}
+
+#[test]
+fn a_thread_without_a_runtime_waits_for_the_next_event() {
+    let mut events = subscribe();
+    let waiting = std::thread::spawn(move || events.next_within(Duration::from_secs(20)));
+    emit(sign(7));
+    let event = waiting.join().expect("no panic").expect("an event");
+    assert_eq!(event.fields()[2].1, FieldValue::Integer(7));
+}
+
+#[tokio::test]
+async fn a_task_waits_for_the_next_event() {
+    let mut events = subscribe();
+    let waiting = tokio::spawn(async move { events.next().await });
+    tokio::task::yield_now().await;
+    emit(sign(8));
+    let event = tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("in time");
+    assert_eq!(event.expect("no panic").fields()[2].1, FieldValue::Integer(8));
+}
+
+#[test]
+fn the_names_of_a_pools_events_are_those_of_the_catalog() {
+    use crate::pool::{CircuitScope, PoolEvent};
+    let (worker, reason) = (String::from("w"), Arc::<str>::from("r"));
+    let scope = CircuitScope::Pool;
+    let all = [
+        PoolEvent::WorkerReady { worker: worker.clone(), after: Duration::ZERO },
+        PoolEvent::WorkerNotStarted { reason: Arc::clone(&reason) },
+        PoolEvent::WorkerDue { worker: worker.clone(), reason: Arc::clone(&reason) },
+        PoolEvent::WorkerLeaves { worker: worker.clone() },
+        PoolEvent::WorkerEnded { worker: worker.clone() },
+        PoolEvent::WorkerStuck { worker, time: Duration::ZERO, stack: None },
+        PoolEvent::Resized { from: 1, to: 2 },
+        PoolEvent::Degraded { reason: Arc::clone(&reason) },
+        PoolEvent::Quarantined { command: Arc::clone(&reason), deaths: 1 },
+        PoolEvent::CircuitOpened { scope: scope.clone() },
+        PoolEvent::CircuitHalfOpen { scope: scope.clone() },
+        PoolEvent::CircuitClosed { scope },
+        PoolEvent::Retried { command: Arc::clone(&reason), attempt: 2 },
+        PoolEvent::Recovered,
+        PoolEvent::Reloaded { generation: 1 },
+        PoolEvent::ReloadAborted { reason },
+    ];
+    for event in all {
+        assert_eq!(event.name(), event.event("p".into()).name());
+    }
+}
