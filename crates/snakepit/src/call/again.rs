@@ -76,10 +76,7 @@ impl Waiting {
     /// As [`Waiting::conclude`]; none if the call was lost and is under way again.
     pub(crate) async fn conclude_or_again(&mut self, end: End) -> Result<Option<Encoded>, CallError> {
         match end {
-            End::Lost { berth, .. } if self.again.is_some() => {
-                // Rare, and large: not a part of every call's future.
-                Box::pin(self.make_again(&berth)).await.map(|()| None)
-            }
+            End::Lost { berth, .. } if self.again.is_some() => self.make_again(&berth).await.map(|()| None),
             end => self.conclude(end).await.map(Some),
         }
     }
@@ -129,6 +126,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of

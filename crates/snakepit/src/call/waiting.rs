@@ -117,9 +117,9 @@ impl Waiting {
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        if length > pool.config().max_frame {
-            let message =
-                format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
+        let most = pool.bounds.max_frame();
+        if length > most {
+            let message = format!("they are {length} bytes long, and max_frame is {most}");
             let source = ValueError::unsendable(message);
             let error = CallError::Arguments { command: plan.command.name.to_string(), source };
             return Err(refused(&pool, &plan.command, account, error));
@@ -141,6 +141,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         if let Err(error) = submit(&pool, call) {
@@ -188,12 +189,14 @@ impl Waiting {
                 end
             });
             match end.await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -204,12 +207,14 @@ impl Waiting {
         let mut timer = pin!(self.timer());
         loop {
             match poll_fn(|context| self.poll(timer.as_mut(), context, Ticket::poll_end)).await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -342,14 +347,17 @@ impl Waiting {
         }
     }
 
+    fn answered(&mut self, value: Encoded) -> Encoded {
+        self.phase = Phase::Over;
+        self.settle(Fate::Ok);
+        value
+    }
+
     /// What an end means to the caller.
     pub(crate) async fn conclude(&mut self, end: End) -> Result<Encoded, CallError> {
         self.phase = Phase::Over;
         match end {
-            End::Value(value) => {
-                self.settle(Fate::Ok);
-                Ok(value)
-            }
+            End::Value(value) => Ok(self.answered(value)),
             End::Failed(error) => {
                 let error = match &self.again {
                     Some(again) => again.explain(error),
