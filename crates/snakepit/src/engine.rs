@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tracing::Level;
 
+use crate::call::waiting::after;
 use crate::custody::{Run, RunId};
 use crate::lifecycle::orchestrator;
 use crate::logging::somebody_says;
@@ -132,7 +133,7 @@ impl Engine {
     /// being done may hasten it, and waits for it.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
         self.close();
-        self.hasten(Instant::now() + grace);
+        self.hasten(after(Instant::now(), grace));
         let mut stopped = self.stopped.lock().await;
         if let Some(drained) = *stopped {
             return drained;

@@ -56,13 +56,17 @@ async fn the_life_of_an_engine_is_told_in_order() {
         "snakepit.worker.spawn",
         "snakepit.worker.ready",
         "snakepit.pool.ready",
+        "snakepit.script.shutdown.start",
         "snakepit.worker.exit",
         "snakepit.pool.stopped",
+        "snakepit.script.shutdown.stop",
         "snakepit.cleanup.start",
         "snakepit.cleanup.success",
+        "snakepit.script.shutdown.cleanup",
+        "snakepit.script.shutdown.exit",
     ];
     assert!(told.map(at).is_sorted(), "{:?}", names(&heard));
-    assert_eq!(at("snakepit.cleanup.success"), heard.len() - 1, "nothing comes after it");
+    assert_eq!(at("snakepit.script.shutdown.exit"), heard.len() - 1, "nothing comes after it");
     let spawned = json(&heard[at("snakepit.worker.spawn")]);
     assert_eq!(spawned["run"], run);
     assert!(spawned["pid"].as_u64().is_some_and(|pid| pid > 1), "{spawned}");

@@ -166,7 +166,7 @@ impl Shutdown {
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
-            stopped = tokio::time::timeout(self.grace + ENDING, stop) => stopped,
+            stopped = tokio::time::timeout(self.grace.saturating_add(ENDING), stop) => stopped,
             () = hasten => return false,
         };
         let drained = stopped.is_ok_and(|all| all.into_iter().all(|drained| drained));
