@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
+use tracing::Level;
 
 use crate::custody::{Run, RunId};
 use crate::lifecycle::orchestrator;
+use crate::logging::somebody_says;
 use crate::pool::{Directory, PoolRef};
 
 /// How far an engine is.
@@ -140,7 +142,7 @@ impl Engine {
             () = self.finished() => true,
             () = self.out_of_time() => false,
         };
-        if !drained && !grace.is_zero() {
+        if !drained && !grace.is_zero() && somebody_says(Level::WARN) {
             tracing::warn!(?grace, "calls were cut short: they did not finish in time");
         }
         join_all(self.pools.iter().map(|pool| pool.crew.stop())).await;

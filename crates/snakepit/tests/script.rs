@@ -58,6 +58,7 @@ fn script(arguments: &[&str]) -> Ended {
     script_with(arguments, &[])
 }
 
+#[expect(clippy::disallowed_methods, reason = "the script is a host of its own")]
 fn script_with(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     let dir = TempDir::new().expect("a directory");
     let (events, state) = (dir.path().join("events"), dir.path().join("state"));

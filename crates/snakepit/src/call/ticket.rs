@@ -54,6 +54,8 @@ enum Outcome {
 #[derive(Debug, Default)]
 struct State {
     place: Option<Place>,
+    /// How many lines its worker had printed when it got the call.
+    printed: u64,
     items: VecDeque<Encoded>,
     /// How much the items are.
     unread: Portion,
@@ -72,7 +74,14 @@ impl Ticket {
     }
 
     pub(crate) fn set_place(&self, place: Place) {
-        self.state().place = Some(place);
+        let printed = match &place {
+            Place::With(berth) => berth.output.printed(),
+            Place::Aboard(aboard) => aboard.berth.output.printed(),
+            Place::Queued(_) => 0,
+        };
+        let mut state = self.state();
+        state.place = Some(place);
+        state.printed = printed;
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
@@ -85,6 +94,11 @@ impl Ticket {
             Place::Aboard(aboard) => Some(Arc::clone(&aboard.berth)),
             Place::Queued(_) => None,
         }
+    }
+
+    /// How many lines its worker had printed when it got the call, as far as they were read.
+    pub(crate) fn printed(&self) -> u64 {
+        self.state().printed
     }
 
     pub(crate) fn end(&self, end: End) {

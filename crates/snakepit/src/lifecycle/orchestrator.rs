@@ -21,6 +21,7 @@ pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
 use crate::custody::{self, Run, RunId, StopReport};
 use crate::engine::Engine;
+use crate::logging;
 use crate::telemetry::{self, Event};
 
 /// How long calls that are under way may take, unless it is said otherwise.
@@ -142,11 +143,13 @@ impl Shutdown {
         // d
         reach(Step::Cleanup);
         self.clean_up(targets).await;
-        self.engines.iter().for_each(|engine| engine.closed());
+        for engine in &self.engines {
+            engine.closed();
+        }
         // e
         reach(Step::Exit);
         self.cut_short();
-        self.leave();
+        self.leave().await;
         Ended { status: self.status, drained }
     }
 
@@ -157,7 +160,9 @@ impl Shutdown {
         let stop = join_all(engines.iter().map(|engine| engine.stop(self.grace)));
         let hasten = async {
             stop_now().await;
-            engines.iter().for_each(|engine| engine.end_now());
+            for engine in engines {
+                engine.end_now();
+            }
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
@@ -199,8 +204,9 @@ impl Shutdown {
     }
 
     /// e: Leaves the process as it was asked for. Nothing is written from here on.
-    fn leave(&self) {
+    async fn leave(&self) {
         self.tell_exit();
+        logging::flush().await;
         match self.exit {
             Exit::Return => {}
             Exit::Stop => exit::exit(self.status),

@@ -357,7 +357,7 @@ impl Script {
         let (status, exit) = match outcome {
             Outcome::Returned(_) => (0, exit),
             // After a signal it is most often a call that was refused.
-            Outcome::Failed(_) => (if signalled { 0 } else { 1 }, exit),
+            Outcome::Failed(_) => (i32::from(!signalled), exit),
             Outcome::Panicked(_) => (1, exit),
             // There is nothing to return; the signal asked the process to end.
             Outcome::Interrupted => (0, if exit == Exit::Halt { Exit::Halt } else { Exit::Stop }),

@@ -33,15 +33,23 @@ pub use field::FieldValue;
 pub use hub::{Subscription, observe, subscribe, subscribe_to};
 pub(crate) use of_custody::hear_custody;
 
+use crate::logging::somebody_says;
+
 /// Whether anybody hears of events of this level. Ask before you make one that happens often.
 pub(crate) fn is_heard(level: Level) -> bool {
-    hub::wants(level) || LevelFilter::current() >= level.filter()
+    hub::wants(level) || is_traced(level)
+}
+
+/// Whether `tracing` is told: somebody looks there, and an engine says so much.
+fn is_traced(level: Level) -> bool {
+    let filter = level.filter();
+    LevelFilter::current() >= filter && filter.into_level().is_some_and(somebody_says)
 }
 
 /// Tells everybody who listens.
 pub(crate) fn emit(event: Event) {
     let level = event.level();
-    if LevelFilter::current() >= level.filter() {
+    if is_traced(level) {
         event.trace();
     }
     if hub::wants(level) {
