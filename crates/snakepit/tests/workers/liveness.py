@@ -53,7 +53,7 @@ def time_of_power(bits):
 @snakepit.command
 def big_power(seconds: float):
     """In C, with CPU: one power that takes about so long."""
-    bits = 1 << 21
+    bits = 1 << 20
     # The quickest of some: one that had to wait for the CPU would make it far too short.
     took = min(time_of_power(bits) for _ in range(3))
     # Karatsuba: twice as many digits take three times as long.
