@@ -55,7 +55,6 @@ async fn the_life_of_an_engine_is_told_in_order() {
     let told = [
         "snakepit.worker.spawn",
         "snakepit.worker.ready",
-        "snakepit.pool.ready",
         "snakepit.script.shutdown.start",
         "snakepit.worker.exit",
         "snakepit.pool.stopped",
@@ -66,6 +65,8 @@ async fn the_life_of_an_engine_is_told_in_order() {
         "snakepit.script.shutdown.exit",
     ];
     assert!(told.map(at).is_sorted(), "{:?}", names(&heard));
+    // Who starts the engine may be as fast as who tells of it.
+    assert!(["snakepit.worker.ready", "snakepit.pool.ready", "snakepit.pool.stopped"].map(at).is_sorted());
     assert_eq!(at("snakepit.script.shutdown.exit"), heard.len() - 1, "nothing comes after it");
     let spawned = json(&heard[at("snakepit.worker.spawn")]);
     assert_eq!(spawned["run"], run);
