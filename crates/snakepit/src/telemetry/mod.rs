@@ -21,8 +21,10 @@ mod field;
 mod hub;
 mod of_custody;
 mod of_pools;
+mod propagation;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tracing::level_filters::LevelFilter;
@@ -32,6 +34,8 @@ pub use define::{Entry, FieldEntry, Level};
 pub use field::FieldValue;
 pub use hub::{Subscription, subscribe, subscribe_to};
 pub(crate) use of_custody::hear_custody;
+pub(crate) use propagation::{attached, continued};
+pub use trace::{TraceContext, TraceError};
 
 /// Whether anybody hears of events of this level. Ask before you make one that happens often.
 pub(crate) fn is_heard(level: Level) -> bool {
