@@ -19,9 +19,12 @@ mod catalog;
 mod define;
 mod field;
 mod hub;
+mod measures;
 mod of_custody;
 mod of_pools;
 mod propagation;
+#[cfg(feature = "metrics")]
+mod record;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -33,18 +36,24 @@ pub use catalog::{CATALOG, Event};
 pub use define::{Entry, FieldEntry, Level};
 pub use field::FieldValue;
 pub use hub::{Subscription, subscribe, subscribe_to};
+pub use measures::{MEASURES, Measure};
 pub(crate) use of_custody::hear_custody;
 pub(crate) use propagation::{attached, continued};
+#[cfg(feature = "metrics")]
+pub(crate) use record::{Standing, stands};
 pub use trace::{TraceContext, TraceError};
 
 /// Whether anybody hears of events of this level. Ask before you make one that happens often.
 pub(crate) fn is_heard(level: Level) -> bool {
-    hub::wants(level) || LevelFilter::current() >= level.filter()
+    // Nobody can ask a recorder of measures whether it is interested.
+    cfg!(feature = "metrics") || hub::wants(level) || LevelFilter::current() >= level.filter()
 }
 
 /// Tells everybody who listens.
 pub(crate) fn emit(event: Event) {
     let level = event.level();
+    #[cfg(feature = "metrics")]
+    record::record(&event);
     if LevelFilter::current() >= level.filter() {
         event.trace();
     }

@@ -21,11 +21,11 @@ const MOST_ATTRIBUTES: usize = 4096;
 #[derive(Deserialize)]
 struct Told {
     name: String,
-    value: Span,
+    value: Part,
 }
 
 #[derive(Deserialize)]
-struct Span {
+struct Part {
     name: String,
     trace_id: String,
     span_id: String,

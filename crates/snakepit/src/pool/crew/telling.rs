@@ -37,6 +37,14 @@ impl Roster {
             *current = health;
             changed
         });
+        #[cfg(feature = "metrics")]
+        crate::telemetry::stands(&crate::telemetry::Standing {
+            pool: &self.shared.name,
+            workers: self.serving.len(),
+            queued: self.shared.scheduler().depth(),
+            in_flight: self.shared.in_hand(),
+            sessions: self.shared.sessions.count(),
+        });
     }
 
     pub(super) fn roll(&mut self) -> Roll {
