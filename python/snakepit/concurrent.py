@@ -15,6 +15,7 @@ from .connection import DONT_WAIT
 from .context import Context, Runner, _no_context, serve_contexts
 from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
 from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, word_of
+from .gate import Gate
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
@@ -52,6 +53,7 @@ class Concurrent(Runner):
         self.started = 0
         self.finished = 0
         self.number = 0
+        self.gate = Gate(connection.max_frame)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}
         self.jobs: "SimpleQueue[Running]" = SimpleQueue()
         self.wake: "Callable[[], None]" = _nothing
@@ -228,6 +230,7 @@ class Concurrent(Runner):
                 else:
                     self.active -= 1
             ended = self.draining and not self.calls
+        self.gate.end_of(running)
         if following is not None:
             self._launch(following)
         elif ended:

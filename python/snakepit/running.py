@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from .commands import Command
     from .concurrent import Concurrent
+    from .gate import Asked
     from .writing import Encoded
 
     Answer = Tuple[int, Encoded]
 
 _CANCELLED = 0
 _WAKE = (_CANCELLED, None, 0)
+_TURN = (-1, None, 0)
 _DONE = object()
 
 
@@ -58,6 +60,8 @@ class Running:
         self.is_thrown = False
         self.wakers: "List[SimpleQueue[Any]]" = []
         self.task: "Any" = None
+        # What it has asked of the host's tools; the gate's.
+        self.asked: "Asked" = {}
 
     def resolve(self) -> bool:
         """Finds the command; whether it is async. An unknown one is found out again when it runs."""
@@ -289,29 +293,53 @@ class Running:
         connection.post(word_of(kind), self.call, encoded)
         connection.flush()
 
-    def ask(self, tool: str, args: "Any", options: "Any", waiter: "Any") -> int:
-        """Sends a HOST_CALL whose answers go to the waiter."""
+    def prepare(self, tool: str, args: "Any", options: "Any", waiter: "Any") -> "Tuple[int, Encoded]":
+        """A HOST_CALL that is still to be sent, and its number; its answers go to the waiter."""
         loop = self.loop
         number = loop.wait_for(waiter)
         try:
             options = outgoing(self.context, options)
-            message = host_call_message(loop.codec, number, tool, args, options, loop.connection.max_frame)
-            loop.connection.post(word_of(HOST_CALL), self.call, message)
-            loop.connection.flush()
+            return number, host_call_message(loop.codec, number, tool, args, options, loop.connection.max_frame)
         except BaseException:
             del loop.waiters[number]
             raise
+
+    def ask(self, message: "Encoded") -> None:
+        """Sends a HOST_CALL that the gate has let in."""
+        loop = self.loop
+        # After it was let in: either this sees that the call is over, or the end of the call sees what it asks for.
+        if loop.calls.get(self.call) is not self:
+            raise RuntimeError(f"call {self.call} is over")
+        loop.connection.post(word_of(HOST_CALL), self.call, message)
+        loop.connection.flush()
+
+    def ask_for_stream(self, tool: str, args: "Any", waiter: "Any") -> int:
+        number, message = self.prepare(tool, args, {"stream": STREAM_CREDIT}, waiter)
+        try:
+            self.loop.gate.enter_stream(self, number, len(message))
+            self.ask(message)
+        except BaseException:
+            self.forget(number)
+            raise
         return number
+
+    def forget(self, number: int) -> None:
+        """A tool call is over, or will not be."""
+        del self.loop.waiters[number]
+        self.loop.gate.leave(self, number)
 
     def host_call(self, tool: str, args: "Any") -> "Any":
         answers: "SimpleQueue[Any]" = SimpleQueue()
         self.shield()
         try:
-            number = self.ask(tool, args, None, answers.put)
+            number, message = self.prepare(tool, args, None, answers.put)
             try:
+                if not self.loop.gate.enter(self, number, len(message), lambda: answers.put(_TURN)):
+                    self._wait(answers, number)
+                self.ask(message)
                 kind, value, _ = self._wait(answers, number)
             finally:
-                del self.loop.waiters[number]
+                self.forget(number)
         finally:
             self.unshield()
         if kind == HOST_ERROR:
@@ -322,7 +350,7 @@ class Running:
         answers: "SimpleQueue[Any]" = SimpleQueue()
         self.shield()
         try:
-            number = self.ask(tool, args, {"stream": STREAM_CREDIT}, answers.put)
+            number = self.ask_for_stream(tool, args, answers.put)
         finally:
             self.unshield()
         return self._items(tool, answers, number)
@@ -348,11 +376,11 @@ class Running:
                     return
                 yield value
         finally:
-            del self.loop.waiters[number]
             if kind == HOST_ITEM and not self.loop.connection.forked:
                 # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
                 self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
                 self.loop.connection.nudge()
+            self.forget(number)
 
     def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any, int]":
         """The next answer of a tool; stage 2 of a cancel ends the wait."""

@@ -11,7 +11,7 @@ from collections import deque
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
 from .results import Results
-from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT
+from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS
 from .trace import begin, begin_turn, end_turn
 
 TYPE_CHECKING = False
@@ -93,21 +93,36 @@ class Tasks:
 
     async def host_call(self, running: "Running", tool: str, args: "Any") -> "Any":
         answers = Answers(self.loop)
-        number = running.ask(tool, args, None, answers.put)
+        number, message = running.prepare(tool, args, None, answers.put)
         kind = None
+        is_sent = False
         try:
+            if not self.concurrent.gate.enter(running, number, len(message), lambda: self._give_turn(answers)):
+                await answers.get()
+            running.ask(message)
+            is_sent = True
             kind, value, _ = await answers.get()
         finally:
-            del self.concurrent.waiters[number]
-            if kind is None:
-                running.send(HOST_CANCEL, [number])
+            try:
+                # Before it leaves: the host must have its end before the next one's beginning.
+                if is_sent and kind is None:
+                    running.send(HOST_CANCEL, [number])
+            finally:
+                running.forget(number)
         if kind == HOST_ERROR:
             raise HostError(tool, value)
         return value
 
+    def _give_turn(self, answers: "Answers") -> None:
+        """Called in any thread."""
+        if threading.get_ident() == self.thread:
+            answers.put(_WAKE)
+        else:
+            self.loop.call_soon_threadsafe(answers.put, _WAKE)
+
     async def host_stream(self, running: "Running", tool: str, args: "Any") -> "AsyncIterator[Any]":
         answers = Answers(self.loop)
-        number = running.ask(tool, args, {"stream": STREAM_CREDIT}, answers.put)
+        number = running.ask_for_stream(tool, args, answers.put)
         taken = size = 0
         kind = HOST_ITEM
         try:
@@ -124,9 +139,11 @@ class Tasks:
                     taken = size = 0
                 yield value
         finally:
-            del self.concurrent.waiters[number]
-            if kind == HOST_ITEM:
-                running.send(HOST_CANCEL, [number])
+            try:
+                if kind == HOST_ITEM:
+                    running.send(HOST_CANCEL, [number])
+            finally:
+                running.forget(number)
 
 
 class Answers:

@@ -46,6 +46,7 @@ def main(arguments: "List[str]") -> None:
         except Fault as fault:
             life.fault(str(fault))
         life.bye()
+        life.end()
     except KeyboardInterrupt:
         life.leave("interrupted")
 

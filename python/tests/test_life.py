@@ -223,6 +223,27 @@ def a_drained_worker_finishes_says_goodbye_and_exits_well():
         assert worker.output() == "started\nstopped\n"
 
 
+LOOSE_ENDS = """
+import atexit, sys, threading, snakepit
+sys.stdout.reconfigure(line_buffering=False)
+atexit.register(lambda: print("handler"))
+done = threading.Event()
+thread = threading.Thread(target=lambda: (done.wait(), print("thread")))
+@snakepit.on_stop
+def stop():
+    done.set()
+thread.start()
+"""
+
+
+def the_end_waits_for_threads_runs_exit_handlers_and_writes_what_is_buffered():
+    with Worker(LOOSE_ENDS) as worker:
+        worker.ready()
+        worker.drain()
+        assert worker.wait() == 0
+        assert worker.output() == "thread\nhandler\n"
+
+
 def a_drain_inside_a_call_waits_for_the_call():
     with Worker(SOURCE) as worker:
         worker.ready()

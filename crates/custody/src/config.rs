@@ -58,7 +58,8 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn grace(&self) -> Duration {
+    /// How long workers have between TERM and KILL.
+    pub fn grace(&self) -> Duration {
         Duration::from_millis(self.cleanup_on_stop_timeout_ms)
     }
 

@@ -4,6 +4,7 @@
 //! [`Run::spawn`] starts a [`Command`] below the keeper, recorded before its first instruction.
 //! [`Run::stop`] ends everything, bounded in time, and says who is left if anybody is.
 //! When the host dies instead, however it dies, the keeper and the shims do the same without it.
+//! [`end_all`] is the emergency exit of a host that lives, [`SignalNotes`] tells it of signals if it asks for that.
 //!
 //! Synchronous and free of any runtime; [`Worker::exited`] is a plain future for those who have one.
 //! The modules, in the order of a process's life: `spawn` → `order`, `link`, `tender` → `keeper/` (a program of its
@@ -37,6 +38,8 @@ mod order;
 mod probe;
 mod reaper;
 mod run;
+mod runs;
+mod signals;
 mod spawn;
 pub mod startup;
 mod state;
@@ -57,6 +60,8 @@ pub use listing::{ProcessEntry, RunEntry, ledger};
 pub use probe::{Probe, probe};
 pub use reaper::{CleanupReport, Killed, ReapedRun, RunLife, cleanup};
 pub use run::{OpenError, Run};
+pub use runs::end_all;
+pub use signals::{NotesError, Signal, SignalNotes, exit_now};
 pub use spawn::SpawnError;
 pub use state::{StateError, default_state_dir};
 pub use worker::{Exit, ExitStatus, SignalError, Worker};

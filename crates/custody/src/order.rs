@@ -47,6 +47,8 @@ impl Inner {
         let keeper_lost = spawning.is_none();
         let early_stop = spawning.as_ref().and_then(|spawning| spawning.early_stop);
         let early_exit = spawning.and_then(|spawning| spawning.early_exit);
+        // Before anybody else can hear of it, so that what comes later is the last word.
+        shared.set_halt(early_stop);
         let ended = early_exit.or(keeper_lost.then_some(Exit::LOST));
         if ended.is_none() {
             table.workers.insert(key, Arc::clone(&shared));

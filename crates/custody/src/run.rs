@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::barrier::{self, Scope, StopReport};
@@ -25,7 +25,7 @@ use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
 use crate::wire::{ToKeeper, WireTier};
 use crate::worker::{Exit, Shared, Worker};
-use crate::{Pid, RunId, WorkerId, identity, reaper, tender, tiers};
+use crate::{Pid, RunId, WorkerId, identity, reaper, runs, tender, tiers};
 
 /// How long the keeper may take to end once everybody is gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -189,7 +189,10 @@ impl Run {
             report: Mutex::new(None),
         });
         match tender::start(&inner) {
-            Ok(()) => Ok(Self(Arc::new(Owner { inner }))),
+            Ok(()) => {
+                runs::enter(&inner);
+                Ok(Self(Arc::new(Owner { inner })))
+            }
             Err(reason) => {
                 inner.forget();
                 Err(OpenError::Keeper { reason })
@@ -360,7 +363,18 @@ impl Inner {
         let patience = if done.survivors.is_empty() { CLOSE_PATIENCE } else { Duration::ZERO };
         self.wait_table(patience, |table| matches!(table.keeper, Keeper::Closed));
         done.took = began.elapsed();
+        runs::leave(self);
         report.insert(done).clone()
+    }
+
+    /// As [`Run::stop_within`], and also if somebody more patient is stopping it already.
+    pub(crate) fn end(&self, grace: Duration) -> StopReport {
+        if matches!(self.report.try_lock(), Err(TryLockError::WouldBlock)) {
+            // What he waits for is ended here; then he comes back by himself, and his report is ours.
+            let workers = self.table().workers.values().cloned().collect();
+            let _ = barrier::stop_workers(self, workers, grace, Scope::All);
+        }
+        self.stop(grace)
     }
 
     /// Removes what the keeper has not: it never was, or was killed.

@@ -178,8 +178,10 @@ fn note_stop(run: &Inner, key: u64, stopped: Option<i32>) {
     let mut table = run.table();
     if let Some(spawning) = table.spawning.get_mut(&key) {
         spawning.early_stop = stopped;
-    } else if let Some(worker) = table.workers.get(&key).map(|worker| worker.id.clone()) {
+    } else if let Some(worker) = table.workers.get(&key).cloned() {
         drop(table);
+        worker.set_halt(stopped);
+        let worker = worker.id.clone();
         run.sink.emit(match stopped {
             Some(signal) => Event::Stopped { worker, signal },
             None => Event::Continued { worker },

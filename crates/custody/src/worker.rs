@@ -103,6 +103,14 @@ pub(crate) struct Shared {
     pub(crate) pidfd: OwnedFd,
     end: Mutex<Ending>,
     ended: Condvar,
+    halt: Mutex<Halt>,
+}
+
+/// Whether a signal has stopped it, as by Ctrl-Z, and who wants to hear of that.
+#[derive(Debug, Default)]
+struct Halt {
+    signal: Option<i32>,
+    wakers: Vec<Waker>,
 }
 
 #[derive(Debug)]
@@ -114,7 +122,16 @@ enum Ending {
 impl Shared {
     pub(crate) fn new(key: u64, id: WorkerId, pid: Pid, pgid: Pgid, shim: Pid, pidfd: OwnedFd) -> Self {
         let end = Mutex::new(Ending::Alive(Vec::new()));
-        Self { key, id, pid, pgid, shim, pidfd, end, ended: Condvar::new() }
+        Self { key, id, pid, pgid, shim, pidfd, end, ended: Condvar::new(), halt: Mutex::default() }
+    }
+
+    /// It was stopped by this signal, or goes on.
+    pub(crate) fn set_halt(&self, signal: Option<i32>) {
+        let mut halt = self.halt.lock().unwrap_or_else(PoisonError::into_inner);
+        halt.signal = signal;
+        let wakers = std::mem::take(&mut halt.wakers);
+        drop(halt);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn exit(&self) -> Option<Exit> {
@@ -257,6 +274,39 @@ impl Worker {
     /// As [`Worker::wait`], for whoever has an executor; it needs no particular one.
     pub fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
         Exited(Arc::clone(&self.shared))
+    }
+}
+
+/// Being stopped by a signal, and going on.
+impl Worker {
+    /// The signal by which its main process is stopped, as by Ctrl-Z, if it is. A debugger's stops are not seen.
+    pub fn halted(&self) -> Option<i32> {
+        self.shared.halt.lock().unwrap_or_else(PoisonError::into_inner).signal
+    }
+
+    /// Until [`Worker::halted`] is no longer what it was known to be: what it is then. The keeper tells of it at once.
+    pub fn halt_changed(&self, known: Option<i32>) -> impl Future<Output = Option<i32>> + Send + 'static {
+        HaltChanged { worker: Arc::clone(&self.shared), known }
+    }
+}
+
+struct HaltChanged {
+    worker: Arc<Shared>,
+    known: Option<i32>,
+}
+
+impl Future for HaltChanged {
+    type Output = Option<i32>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<i32>> {
+        let mut halt = self.worker.halt.lock().unwrap_or_else(PoisonError::into_inner);
+        if halt.signal != self.known {
+            return Poll::Ready(halt.signal);
+        }
+        if !halt.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            halt.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
 

@@ -8,6 +8,26 @@ use std::time::{Duration, Instant};
 use snakepit_custody::{Command, Config, Event, ExitStatus, Level, SpawnError, Tier};
 use support::{Home, lines_of, shell};
 
+/// An executor for one future, which must be done soon.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park_timeout(deadline.saturating_duration_since(Instant::now())),
+        }
+        assert!(Instant::now() < deadline);
+    }
+}
+
 #[test]
 fn a_clean_stop_removes_the_runs_directory_and_gives_the_same_report_twice() {
     let home = Home::new();
@@ -147,25 +167,10 @@ fn the_end_of_a_worker_that_left_a_daemon_is_told_without_delay() {
 
 #[test]
 fn exited_is_a_future_that_any_executor_can_wait_for() {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
     let home = Home::new();
     let run = home.open();
     let worker = run.spawn(shell("exit 5")).unwrap();
-    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(worker.exited());
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let exit = loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(exit) => break exit,
-            Poll::Pending => std::thread::park_timeout(deadline.saturating_duration_since(Instant::now())),
-        }
-        assert!(Instant::now() < deadline);
-    };
+    let exit = block_on(worker.exited());
     assert_eq!(exit.status, ExitStatus::Code(5));
     assert!(exit.max_rss_kib > 0);
 }
@@ -249,4 +254,18 @@ fn a_tier_that_cannot_be_had_is_an_error_and_a_run_says_which_it_has() {
     let auto = if cfg!(portable) { Tier::Group } else { Tier::Shim };
     assert_eq!(run.tier(), auto);
     assert!(snakepit_custody::probe().tiers.iter().any(|(tier, works)| *tier == run.tier() && works.is_ok()));
+}
+
+#[test]
+fn whoever_asks_is_told_at_once_that_a_worker_was_stopped_and_goes_on() {
+    let home = Home::new();
+    let run = home.open();
+    let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    assert_eq!(worker.halted(), None);
+    worker.signal(libc::SIGSTOP).unwrap();
+    assert_eq!(block_on(worker.halt_changed(None)), Some(libc::SIGSTOP));
+    assert_eq!(worker.halted(), Some(libc::SIGSTOP));
+    worker.signal(libc::SIGCONT).unwrap();
+    assert_eq!(block_on(worker.halt_changed(Some(libc::SIGSTOP))), None);
+    assert_eq!(worker.halted(), None);
 }

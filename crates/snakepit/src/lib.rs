@@ -17,6 +17,9 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+mod engine;
+pub mod lifecycle;
+mod logging;
 mod pit;
 mod pool;
 mod supervision;
@@ -40,6 +43,8 @@ pub use call::{
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
+pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,

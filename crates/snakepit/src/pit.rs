@@ -7,14 +7,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::adapter::StartError;
-use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
-use crate::custody::{self, Run, WorkerId};
+use crate::call::{CallBuilder, CallError, Chain, MapBuilder, Options, StreamBuilder};
+use crate::custody::{self, Run, RunId, StopReport, WorkerId};
+use crate::engine::{Engine, Phase};
+use crate::lifecycle::orchestrator::{Exit, GRACE, Path, Shutdown};
+use crate::lifecycle::{ShutdownCoordinator, SignalError, Stage};
+use crate::logging::Logging;
 use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
 use crate::tool::{ToolContext, Tools};
 use crate::worker::OomTeller;
-
-/// How long calls that are under way may take when the engine stops, unless it is said otherwise.
-const STOP_GRACE: Duration = Duration::from_secs(30);
 
 /// Why the engine did not start. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,14 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A process-wide engine runs already.
+    #[error(
+        "the process-wide engine runs already: use Snakepit::global(), or start another one with start()"
+    )]
+    GlobalRuns,
+    /// There is no runtime for it.
+    #[error("cannot start a runtime")]
+    Runtime(#[source] std::io::Error),
     /// Custody could not be opened.
     #[error(transparent)]
     Custody(#[from] custody::OpenError),
@@ -55,6 +64,7 @@ pub struct Builder {
     pools: Vec<Pool>,
     tools: Tools,
     custody: custody::Config,
+    logging: Logging,
 }
 
 impl Builder {
@@ -67,6 +77,12 @@ impl Builder {
     /// How processes are kept.
     pub fn custody(mut self, config: custody::Config) -> Self {
         self.custody = config;
+        self
+    }
+
+    /// How much it says: by default warnings only, and nothing of what workers print unless a call fails.
+    pub fn logging(mut self, logging: Logging) -> Self {
+        self.logging = logging;
         self
     }
 
@@ -118,6 +134,8 @@ impl Builder {
         crate::telemetry::hear_custody();
         self.tools.add_session_store();
         let tools = Arc::new(self.tools);
+        let logging = self.logging;
+        logging.begin();
         let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
             let config = self.custody;
             let opened = tokio::task::spawn_blocking(move || {
@@ -132,7 +150,7 @@ impl Builder {
         let runtime = tokio::runtime::Handle::current();
         let mut shared = Vec::new();
         for pool in self.pools {
-            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone());
+            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone(), logging);
             if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;
                 return Err(EngineError::Start { pool: pool.name.to_string(), source });
@@ -147,7 +165,13 @@ impl Builder {
             firsts.push((shared.name.to_string(), first));
             pools.push(PoolRef { shared: Arc::clone(shared), crew, pools: Arc::clone(&directory) });
         }
-        Ok((Snakepit(Arc::new(Engine { pools, directory, run })), firsts))
+        let engine = Engine::new(pools, directory, run);
+        Ok((Snakepit(Arc::new(Owner { engine, runtime })), firsts))
+    }
+
+    /// Whether there is nothing to be started.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.is_empty()
     }
 
     fn check_names(&self) -> Result<(), EngineError> {
@@ -175,6 +199,12 @@ async fn stop_run(run: Option<Run>) {
     }
 }
 
+impl From<Pool> for Builder {
+    fn from(pool: Pool) -> Self {
+        Self::default().pool(pool)
+    }
+}
+
 /// A running engine. Cheap to clone; when the last clone is dropped, its workers are ended.
 ///
 /// ```no_run
@@ -187,17 +217,26 @@ async fn stop_run(run: Option<Run>) {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Snakepit(Arc<Engine>);
+pub struct Snakepit(Arc<Owner>);
 
-struct Engine {
-    pools: Vec<PoolRef>,
-    directory: Arc<Directory>,
-    run: Option<Run>,
+/// The last of an engine's handles: its end is the engine's end.
+struct Owner {
+    engine: Arc<Engine>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.engine.phase() != Phase::Closed {
+            // If the runtime is gone, too, its processes have been ended by whoever sat in it.
+            self.runtime.spawn(Shutdown::of(&self.engine, Path::Drop, Duration::ZERO).conduct());
+        }
+    }
 }
 
 impl std::fmt::Debug for Snakepit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snakepit").field("pools", &self.0.pools).finish_non_exhaustive()
+        f.debug_struct("Snakepit").field("pools", &self.0.engine.pools).finish_non_exhaustive()
     }
 }
 
@@ -208,7 +247,7 @@ impl Snakepit {
     }
 
     fn options(&self, command: &str) -> Options {
-        Options::new(Arc::clone(&self.0.directory), self.0.directory.first(), command)
+        Options::new(Arc::clone(&self.0.engine.directory), self.0.engine.directory.first(), command)
     }
 
     /// Calls a command: `pit.call("add", args! { a: 1, b: 2 }).await?`. Options go between: `.timeout(…)`, `.session(…)`.
@@ -242,17 +281,17 @@ impl Snakepit {
 
     /// A pool by its name.
     pub fn pool(&self, name: &str) -> Option<&PoolRef> {
-        self.0.pools.iter().find(|pool| pool.name() == name)
+        self.0.engine.pools.iter().find(|pool| pool.name() == name)
     }
 
     /// All pools.
     pub fn pools(&self) -> &[PoolRef] {
-        &self.0.pools
+        &self.0.engine.pools
     }
 
     /// Until all workers of all pools are ready.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
-        for pool in &self.0.pools {
+        for pool in &self.0.engine.pools {
             pool.await_ready(timeout).await?;
         }
         Ok(())
@@ -260,36 +299,58 @@ impl Snakepit {
 
     /// The run that its processes belong to; none if no pool has processes.
     pub fn run(&self) -> Option<&Run> {
-        self.0.run.as_ref()
+        self.0.engine.run()
+    }
+
+    /// Until it takes no more calls: because it is being stopped, or because a signal asked the process to end.
+    ///
+    /// Who waits for this is given time to finish (the grace of the stop); see [`crate::script`].
+    pub async fn stopping(&self) {
+        self.0.engine.stopping().await;
     }
 
     /// Stops: calls that wait are given back, those under way may finish (30 s), then everything is ended.
+    ///
+    /// Asked for in a tool of the host, the stop only begins: the call that uses the tool is to finish, too.
     pub async fn stop(&self) {
-        self.stop_within(STOP_GRACE).await;
-    }
-
-    /// Until what was under way is finished. A call of one pool may need another pool, so all serve until the last is done.
-    async fn finished(&self) {
-        loop {
-            for pool in &self.0.pools {
-                pool.shared.finished().await;
-            }
-            if self.0.pools.iter().all(|pool| pool.shared.is_done()) {
-                return;
-            }
-        }
+        self.stop_within(GRACE).await;
     }
 
     /// As [`Snakepit::stop`], with another time for what is under way.
     pub async fn stop_within(&self, grace: Duration) {
-        let pools = &self.0.pools;
-        for pool in pools {
-            pool.shared.close();
+        let shutdown = Shutdown::of(&self.0.engine, Path::Stop, grace);
+        if Chain::current().is_some() {
+            self.0.engine.close();
+            self.0.runtime.spawn(shutdown.conduct());
+        } else {
+            shutdown.conduct().await;
         }
-        if !grace.is_zero() && tokio::time::timeout(grace, self.finished()).await.is_err() {
-            tracing::warn!(?grace, "calls were cut short: they did not finish in time");
+    }
+
+    /// Serves until a signal asks the process to end (SIGTERM or SIGINT), then stops as [`Snakepit::stop`] does. A second
+    /// signal meanwhile ends everything at once; a third ends the process where it stands.
+    ///
+    /// Gives the status that the process should exit with: 0 after a clean drain, 128 + n if the signal n cut it short.
+    pub async fn until_shutdown(&self) -> Result<u8, SignalError> {
+        let coordinator = ShutdownCoordinator::install()?;
+        coordinator.reached(Stage::Draining { signal: None }).await;
+        let shutdown = Shutdown::of(&self.0.engine, Path::Signal, GRACE);
+        let ended = Shutdown { if_cut_short: Some(Exit::Return), ..shutdown }.conduct().await;
+        Ok(u8::try_from(ended.status).unwrap_or(u8::MAX))
+    }
+
+    /// Ends all workers of all engines of this process now, and waits until they are gone: no drain, a few seconds for those
+    /// that do not end by TERM, then KILL. Those engines take no more calls.
+    ///
+    /// For hosts that end in a way of their own. It needs no runtime, blocks, is bounded, and does no harm if it is repeated.
+    pub fn cleanup() -> Vec<(RunId, StopReport)> {
+        for engine in Engine::all() {
+            engine.give_up();
         }
-        futures_util::future::join_all(pools.iter().map(|pool| pool.crew.stop())).await;
-        stop_run(self.0.run.clone()).await;
+        custody::end_all(custody::Config::default().grace())
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.0.engine
     }
 }

@@ -40,11 +40,11 @@ impl Page {
 
 impl CounterFn for Page {
     fn increment(&self, value: u64) {
-        self.change(|sum| *sum += value as f64);
+        self.change(|sum| *sum += f64::from(u32::try_from(value).expect("not billions")));
     }
 
     fn absolute(&self, value: u64) {
-        self.change(|sum| *sum = value as f64);
+        self.change(|sum| *sum = f64::from(u32::try_from(value).expect("not billions")));
     }
 }
 

@@ -8,6 +8,9 @@ use futures_util::StreamExt;
 use snakepit::{CallError, CancelGrace, Pool, PoolEvent, PoolRef, Value, args};
 use support::{Pit, at_once, heard, runs_of, soon, until, worker};
 
+/// How many deaths by SIGKILL it takes: twice as many as crashes, since it may have come from anybody.
+const KILLS: usize = 6;
+
 fn pool(file: &str) -> Pool {
     worker(file).restarts(at_once())
 }
@@ -27,7 +30,7 @@ async fn a_call_that_keeps_killing_workers_is_refused_and_others_go_on() {
     let pit = Pit::start(pool("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
     let mut events = pool.events();
-    for _ in 0..3 {
+    for _ in 0..KILLS {
         let error = dies(&pit, "kill").await;
         assert!(error.autopsy().is_some(), "{error}");
         assert_eq!(pit.call::<u32>("echo", args! { value: 1 }).await.expect("served"), 1);
@@ -37,21 +40,58 @@ async fn a_call_that_keeps_killing_workers_is_refused_and_others_go_on() {
         _ => None,
     })
     .await;
-    assert_eq!((&*deaths.0, deaths.1), ("end", 3));
+    assert_eq!((&*deaths.0, deaths.1), ("end", KILLS));
     let error = dies(&pit, "kill").await;
     let CallError::Quarantined { command, autopsies, fingerprint } = &error else { panic!("{error}") };
-    assert_eq!((command.as_str(), autopsies.len()), ("end", 3));
+    assert_eq!((command.as_str(), autopsies.len()), ("end", KILLS));
     let text = error.to_string();
-    assert_eq!(text.matches("SIGKILL").count(), 3, "{text}");
+    assert_eq!(text.matches("SIGKILL").count(), KILLS, "{text}");
     assert!(text.contains(&fingerprint.to_string()), "{text}");
     // The same command with other arguments is another call.
     let error = pit.call::<Value>("end", args! { how: "MemoryError" }).await.expect_err("an exception");
     assert!(error.remote().is_some(), "{error}");
-    assert_eq!(refused(&pool), [3]);
+    assert_eq!(refused(&pool), [KILLS]);
     assert!(pool.release(*fingerprint) && !pool.release(*fingerprint));
     assert!(dies(&pit, "kill").await.autopsy().is_some(), "it may try again");
     assert_eq!((refused(&pool), pool.quarantine().len()), (vec![], 1));
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crashes_and_exits_are_the_calls_own_doing() {
+    let pit = Pit::start(pool("hostile.py").workers(1)).await;
+    for how in ["os._exit", "abort"] {
+        for _ in 0..3 {
+            assert!(dies(&pit, how).await.autopsy().is_some());
+        }
+        let error = dies(&pit, how).await;
+        assert!(
+            matches!(&error, CallError::Quarantined { autopsies, .. } if autopsies.len() == 3),
+            "{error}"
+        );
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_workers_are_killed_by_somebody_else_has_twice_as_many_lives() {
+    let pit = Pit::start(pool("hostile.py").workers(1)).await;
+    let pool = pit.pools()[0].clone();
+    let path = pit.file("started");
+    let call = || tokio::spawn(pit.call::<Value>("sleepy", args! { path: path.as_str() }).into_future());
+    for deaths in 1..KILLS {
+        let pid = soon("a pid", pit.call::<u32>("pid", ())).await.expect("a pid");
+        let hit = call();
+        until("it is under way", || support::lines(&path).len() == deaths).await;
+        support::kill(pid);
+        let error = soon("the call", hit).await.expect("no panic").expect_err("killed");
+        assert!(error.autopsy().is_some(), "{error}");
+        assert_eq!((refused(&pool), pool.quarantine()[0].autopsies.len()), (vec![], deaths));
+    }
+    let again = call();
+    until("it is let in once more", || support::lines(&path).len() == KILLS).await;
+    again.abort();
+    pit.end_now().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +170,7 @@ async fn of_a_map_only_the_fatal_input_is_refused() {
         let map = pit.map::<u32, _>("dies_of", inputs).chunk(10).in_order().expect("a map");
         soon("the map", map.collect::<Vec<_>>())
     };
-    for deaths in 1..=3 {
+    for deaths in 1..=KILLS {
         let outcomes = map().await;
         assert!(outcomes[6..].iter().all(Result::is_ok), "{outcomes:?}");
         assert!(matches!(outcomes[5], Err(CallError::WorkerDied { .. })), "{:?}", outcomes[5]);
@@ -143,7 +183,7 @@ async fn of_a_map_only_the_fatal_input_is_refused() {
             Err(error) => assert!(input == 5 && matches!(error, CallError::Quarantined { .. }), "{error}"),
         }
     }
-    assert_eq!(runs_of(&path), 3);
+    assert_eq!(runs_of(&path), KILLS as u64);
     pit.end().await;
 }
 
@@ -155,8 +195,8 @@ async fn an_idempotent_call_is_not_made_again_once_it_is_refused() {
     let call = pit.call::<u64>("dies", args! { path: path.as_str(), times: 100 }).idempotent();
     let error = soon("the call", call).await.expect_err("deaths");
     let CallError::WorkerDied { attempts, no_retry, .. } = &error else { panic!("{error}") };
-    assert_eq!((*attempts, *no_retry), (3, Some(snakepit::NoRetry::Quarantined)), "{error}");
-    assert_eq!(runs_of(&path), 3);
+    assert_eq!((*attempts, *no_retry), (KILLS as u32, Some(snakepit::NoRetry::Quarantined)), "{error}");
+    assert_eq!(runs_of(&path), KILLS as u64);
     pit.end().await;
 }
 

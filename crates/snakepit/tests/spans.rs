@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use snakepit::{Value, args};
+use snakepit::{LogLevel, Logging, Snakepit, Value, args};
 use support::{Pit, soon, worker};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -90,7 +90,8 @@ impl Subscriber for Collected {
 async fn tracing_gets_constant_messages_typed_fields_and_a_span_for_each_call() {
     let collected = Collected::default();
     tracing::subscriber::set_global_default(collected.clone()).expect("the only one");
-    let pit = Pit::start(worker("basic.py").workers(1).name("p")).await;
+    let builder = Snakepit::builder().logging(Logging::default().log_level(LogLevel::Debug));
+    let pit = Pit::build(builder.pool(worker("basic.py").workers(1).name("p"))).await;
     let sum: i64 = soon("a call", pit.call("add", args! { a: 1, b: 2 })).await.expect("a sum");
     assert_eq!(sum, 3);
     soon("a call", pit.call::<Value>("fail", args! { text: "x" })).await.expect_err("it fails");

@@ -70,6 +70,18 @@ async fn sync_and_async_commands_call_and_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_tools_than_may_run_at_a_time_wait_in_the_worker_and_all_are_answered() {
+    let pit = pit_of(worker("asynchronous.py").workers(1).concurrency(8)).await;
+    let call = |times: u64| {
+        pit.call::<Vec<u64>>("ask_together", args! { tool: "double", times: times }).into_future()
+    };
+    let answers = soon("the calls", futures_util::future::join(call(5000), call(2000))).await;
+    assert_eq!(answers.0.expect("numbers"), (0..5000).map(|n| n * 2).collect::<Vec<_>>());
+    assert_eq!(answers.1.expect("numbers"), (0..2000).map(|n| n * 2).collect::<Vec<_>>());
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_tools_run_at_the_same_time() {
     let pit = pit_of(worker("asynchronous.py").workers(1).concurrency(8)).await;
     // All of them together are fewer than a worker may have under way.

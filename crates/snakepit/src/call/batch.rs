@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
 use super::ticket::{End, Place, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input, RemoteError};
 use crate::pool::{self, Command, Otherwise, QueueKey};
@@ -96,6 +95,7 @@ impl Call {
             slot: None,
             queued_at,
             returns: 0,
+            is_over: false,
             batch: None,
         }
     }
@@ -214,14 +214,15 @@ impl Batch {
 
 /// The ends in one part of an answer, of which `most` are wanted.
 fn split(part: &Encoded, command: &Command, most: usize) -> Vec<End> {
-    match part.decode::<Vec<Entry<Encoded>>>() {
-        Ok(entries) => entries
-            .into_iter()
-            .map(|entry| match entry.0 {
-                Ok(value) => End::Value(value),
-                Err(error) => End::Failed(CallError::Remote(Box::new(error))),
-            })
-            .collect(),
+    let ends = part.flagged(|well, value| {
+        if well {
+            return Ok(End::Value(value));
+        }
+        let error: RemoteError = value.decode()?;
+        Ok(End::Failed(CallError::Remote(Box::new(error))))
+    });
+    match ends {
+        Ok(ends) => ends,
         Err(source) => {
             let expected = part.list_len().map_or(most, |entries| entries.min(most));
             let wrong = || CallError::Result { command: command.name.to_string(), source: source.clone() };

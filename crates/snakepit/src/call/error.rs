@@ -39,7 +39,7 @@ pub enum CallError {
     },
     /// The caller's time ran out while a worker had the call.
     #[error(
-        "{command} did not answer within {after:?}{}{}", shown_degraded(.degraded.as_deref()), shown_stack(.stack.as_deref())
+        "{command} did not answer within {after:?}{}{}{}", shown_degraded(.degraded.as_deref()), shown_stack(.stack.as_deref()), shown_lines(.output)
     )]
     Timeout {
         /// The command.
@@ -238,6 +238,13 @@ fn shown_stack(stack: Option<&str>) -> String {
     stack.map_or_else(String::new, |stack| format!("; it was here:\n{}", stack.trim_end()))
 }
 
+fn shown_lines(output: &[String]) -> String {
+    if output.is_empty() {
+        return String::new();
+    }
+    format!("\nits worker's last lines:\n  {}", output.join("\n  "))
+}
+
 /// An error as a worker (or a tool) tells it: an exception with its causes, or a call that did not fit.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -273,6 +280,11 @@ impl RemoteError {
     /// An error with nothing but a kind and a message.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind: kind.into(), message: message.into(), ..Self::default() }
+    }
+
+    /// Whether the command's code has run: with other errors, the call did not get so far.
+    pub(super) fn has_run(&self) -> bool {
+        matches!(self.kind.as_str(), "exception" | "bad_value" | "deadline")
     }
 
     /// The error and its causes, the outermost first.

@@ -121,6 +121,8 @@ pub struct Call {
     pub(crate) queued_at: Option<Instant>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
+    /// It has its end, and its caller was told.
+    pub(crate) is_over: bool,
     /// The calls that travel with it, if it is a batch.
     pub(crate) batch: Option<Box<Batch>>,
 }
@@ -229,6 +231,7 @@ impl Call {
             None => self.ticket.end(end),
             Some(batch) => batch.end(&self.ticket, end),
         }
+        self.is_over = true;
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
@@ -298,6 +301,9 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         let slot = self.slot.take();
         let end = match &slot {
             Some(slot) => {

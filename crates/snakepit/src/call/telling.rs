@@ -7,7 +7,7 @@ use tracing::field::Empty;
 
 use super::waiting::Waiting;
 use super::{CallError, Options};
-use crate::pool::{self, Command, Fate};
+use crate::pool::{self, Account, Command, Fate};
 use crate::telemetry::{self, Event, Level, TraceContext, TraceError, emit, emit_with, is_heard};
 
 impl Options {
@@ -58,6 +58,20 @@ pub(super) fn tell_refusal(pool: &pool::Shared, command: &Command, error: &CallE
             other => Event::CallRefused { pool, command, reason: other.to_string().into() },
         }
     });
+}
+
+/// A call that its pool did not take.
+pub(super) fn refused(
+    pool: &pool::Shared,
+    command: &Command,
+    account: Option<Account>,
+    error: CallError,
+) -> CallError {
+    if let Some(account) = account {
+        pool.settle(command, account, Fate::of(&error));
+        tell_refusal(pool, command, &error);
+    }
+    error
 }
 
 impl Waiting {

@@ -59,6 +59,8 @@ struct State {
     place: Option<Place>,
     /// Since when a worker has it, if anybody wants to know.
     placed_at: Option<Instant>,
+    /// How many lines its worker had printed when it got the call.
+    printed: u64,
     items: VecDeque<Encoded>,
     /// How much the items are.
     unread: Portion,
@@ -77,12 +79,18 @@ impl Ticket {
     }
 
     pub(crate) fn set_place(&self, place: Place) {
+        let printed = match &place {
+            Place::With(berth) => berth.output.printed(),
+            Place::Aboard(aboard) => aboard.berth.output.printed(),
+            Place::Queued(_) => 0,
+        };
         let placed_at = match &place {
             Place::With(_) | Place::Aboard(_) if is_heard(Level::Debug) => Some(Instant::now()),
             Place::With(_) | Place::Aboard(_) | Place::Queued(_) => None,
         };
         let mut state = self.state();
         state.place = Some(place);
+        state.printed = printed;
         state.placed_at = placed_at;
     }
 
@@ -101,6 +109,11 @@ impl Ticket {
             Place::Aboard(aboard) => Some(Arc::clone(&aboard.berth)),
             Place::Queued(_) => None,
         }
+    }
+
+    /// How many lines its worker had printed when it got the call, as far as they were read.
+    pub(crate) fn printed(&self) -> u64 {
+        self.state().printed
     }
 
     pub(crate) fn end(&self, end: End) {

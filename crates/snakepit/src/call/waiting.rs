@@ -10,9 +10,9 @@ use tokio::time::{Instant, Sleep};
 use tracing::Span;
 
 use super::again::Again;
-use super::telling::tell_refusal;
+use super::telling::{refused, tell_refusal};
 use super::ticket::{End, Progress, Ticket};
-use super::{Call, CallError, CallId, Extras, Input, Portion};
+use super::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, Account, Command, Fate, Limit, QueueKey, Whereabouts, Wish};
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
@@ -132,9 +132,9 @@ impl Waiting {
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        if length > pool.config().max_frame {
-            let message =
-                format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
+        let most = pool.bounds.max_frame();
+        if length > most {
+            let message = format!("they are {length} bytes long, and max_frame is {most}");
             let source = ValueError::unsendable(message);
             let error = CallError::Arguments { command: plan.command.name.to_string(), source };
             return Err(refused(&pool, &plan.command, account, error));
@@ -159,6 +159,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         if let Err(error) = submit(&pool, call) {
@@ -209,12 +210,14 @@ impl Waiting {
                 end
             });
             match end.await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -225,12 +228,14 @@ impl Waiting {
         let mut timer = pin!(self.timer());
         loop {
             match poll_fn(|context| self.poll(timer.as_mut(), context, Ticket::poll_end)).await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -365,27 +370,47 @@ impl Waiting {
         }
     }
 
+    fn answered(&mut self, value: Encoded) -> Encoded {
+        self.phase = Phase::Over;
+        self.settle(Fate::Ok);
+        value
+    }
+
     /// What an end means to the caller.
     pub(crate) async fn conclude(&mut self, end: End) -> Result<Encoded, CallError> {
         self.phase = Phase::Over;
         match end {
-            End::Value(value) => {
-                self.settle(Fate::Ok);
-                Ok(value)
-            }
+            End::Value(value) => Ok(self.answered(value)),
             End::Failed(error) => {
                 let error = match &self.again {
                     Some(again) => again.explain(error),
                     None => error,
                 };
                 self.settle(Fate::of(&error));
+                if error.remote().is_some_and(RemoteError::has_run) {
+                    self.tell_output();
+                }
                 Err(error)
             }
             End::Lost { berth, .. } => {
                 self.settle(Fate::Died);
-                Err(lost(&self.pool, self.id, &self.command.name, &berth).await)
+                Err(self.lost(&berth).await)
             }
         }
+    }
+
+    /// It failed: what its worker printed may say why.
+    pub(super) fn tell_output(&self) {
+        if let Some(berth) = self.ticket.berth() {
+            berth.output.tell(self.ticket.printed(), self.id, &self.command.name, "failed");
+        }
+    }
+
+    /// The error of a call whose worker is gone.
+    pub(super) async fn lost(&self, berth: &Berth) -> CallError {
+        let error = lost(&self.pool, self.id, &self.command.name, berth).await;
+        berth.output.tell(self.ticket.printed(), self.id, &self.command.name, "lost");
+        error
     }
 }
 
@@ -429,7 +454,11 @@ impl TimeIsUp {
             Some(berth) if !self.ticket.has_ended() => berth.handle.stacks().await,
             _ => None,
         };
-        let output = berth.map_or_else(Vec::new, |berth| berth.output.last_lines());
+        let output = berth.map_or_else(Vec::new, |berth| {
+            berth.output.catch_up();
+            berth.output.tell(self.ticket.printed(), self.call, &self.command, "timed out");
+            berth.output.last_lines()
+        });
         let degraded = self.pool.degraded();
         CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }
         // Dropped here, it is given up.
@@ -442,23 +471,13 @@ impl Drop for TimeIsUp {
     }
 }
 
-/// A call that its pool did not take.
-fn refused(pool: &pool::Shared, command: &Command, account: Option<Account>, error: CallError) -> CallError {
-    if let Some(account) = account {
-        pool.settle(command, account, Fate::of(&error));
-        tell_refusal(pool, command, &error);
-    }
-    error
-}
-
 /// A time as long as `Duration::MAX` is no overflow, only late.
 pub(crate) fn after(began: Instant, time: Duration) -> Instant {
     const LATE: Duration = Duration::from_hours(24 * 365 * 10);
     began + time.min(LATE)
 }
 
-/// The error of a call whose worker is gone.
-pub(super) async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
+async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
     let autopsy = tokio::time::timeout(AUTOPSY_PATIENCE, berth.autopsy()).await.ok().flatten();
     let autopsy = match autopsy {
         Some(autopsy) => Box::new((*autopsy).clone()),

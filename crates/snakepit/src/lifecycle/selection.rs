@@ -198,7 +198,11 @@ mod tests {
     #[test]
     fn rule_4_the_old_variable_is_truthy_for_five_words_and_no_other() {
         for text in ["1", "true", "yes", "y", "on", " TRUE ", "On", "Y\n"] {
-            assert_eq!(chosen(variables(None, Some(text))), (Source::HaltVariable, ExitMode::Halt), "{text:?}");
+            assert_eq!(
+                chosen(variables(None, Some(text))),
+                (Source::HaltVariable, ExitMode::Halt),
+                "{text:?}"
+            );
         }
         for text in ["", "0", "false", "no", "n", "off", "2", "ja", "halt", "truee", "1 1"] {
             assert_eq!(chosen(variables(None, Some(text))), (Source::Default, ExitMode::None), "{text:?}");
@@ -225,7 +229,11 @@ mod tests {
         use super::super::mode::Exit;
         assert_eq!(ExitMode::Auto.resolve(true, true), Exit::Stop);
         assert_eq!(ExitMode::Auto.resolve(true, false), Exit::Return);
-        assert_eq!(ExitMode::Auto.resolve(false, true), Exit::Return, "embedded is none, whatever the arguments say");
+        assert_eq!(
+            ExitMode::Auto.resolve(false, true),
+            Exit::Return,
+            "embedded is none, whatever the arguments say"
+        );
         assert_eq!(ExitMode::Auto.resolve(false, false), Exit::Return);
     }
 }

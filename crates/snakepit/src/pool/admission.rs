@@ -5,7 +5,8 @@
 //! not a caller is still there.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,20 +16,25 @@ use super::{Command, Fate, Health, Outcomes, Pool, PoolEvent, Shared};
 use crate::call::{CallError, Input};
 use crate::supervision::breaker::{Circuit, OpenUntil, Permit};
 use crate::supervision::jitter::Chance;
-use crate::supervision::quarantine::{QuarantineBook, Refusal};
+use crate::supervision::quarantine::{Blame, QuarantineBook, Refusal};
 use crate::supervision::retry::RetryBudget;
 use crate::supervision::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, Suspect};
 use crate::value::Encoded;
 use crate::worker::Autopsy;
 
-/// What a pool knows about the calls that it let in. Its settings stay as they were when the pool was started.
+/// What a pool knows about the calls that it let in. What was gathered outlives a change of the settings, where it can.
 #[derive(Debug)]
 pub(super) struct Admission {
-    retry: Retry,
+    retry: Mutex<Retry>,
     budget: RetryBudget,
-    book: Option<QuarantineBook>,
-    /// The pool's own; those of the commands are with the commands.
-    circuit: Option<(Breaker, Circuit)>,
+    book: QuarantineBook,
+    /// The pool's own; those of the commands are with the commands. Nobody asks them unless there is a breaker.
+    circuit: Circuit,
+    /// Locked while a command gets its circuit, and while all circuits get other settings.
+    breaker: Mutex<Option<Breaker>>,
+    has_breaker: AtomicBool,
+    /// Whether errors that workers answer with count as failures.
+    counts_errors: AtomicBool,
     tally: Tally,
 }
 
@@ -44,13 +50,53 @@ impl Admission {
     pub(super) fn new(config: &Pool) -> Self {
         let now = Instant::now();
         Self {
-            retry: config.retry,
+            retry: Mutex::new(config.retry),
             budget: RetryBudget::new(&config.retry, now),
-            book: config.quarantine.map(QuarantineBook::new),
-            circuit: config.breaker.map(|breaker| (breaker, Circuit::new(breaker, now))),
+            book: QuarantineBook::new(config.quarantine),
+            circuit: Circuit::new(config.breaker.unwrap_or_default(), now),
+            breaker: Mutex::new(config.breaker),
+            has_breaker: AtomicBool::new(config.breaker.is_some()),
+            counts_errors: AtomicBool::new(config.breaker.is_some_and(|breaker| breaker.errors)),
             tally: Tally::default(),
         }
     }
+}
+
+/// Other settings, once a reload has succeeded: one that fails must not have forgotten anything.
+impl Shared {
+    pub(super) fn adopt_policies(&self, config: &Pool) {
+        let (admission, now) = (&self.admission, Instant::now());
+        *locked(&admission.retry) = config.retry;
+        admission.budget.adopt(&config.retry);
+        for (command, deaths) in admission.book.adopt(config.quarantine, now) {
+            self.announce(PoolEvent::Quarantined { command, deaths });
+        }
+        let mut breaker = locked(&admission.breaker);
+        *breaker = config.breaker;
+        admission.counts_errors.store(config.breaker.is_some_and(|it| it.errors), Ordering::Relaxed);
+        admission.has_breaker.store(config.breaker.is_some(), Ordering::Relaxed);
+        let commands = self.known_commands();
+        let of_commands = commands.iter().filter_map(|command| command.circuit.get());
+        for circuit in of_commands.chain([&admission.circuit]) {
+            match *breaker {
+                Some(breaker) => circuit.adopt(breaker, now),
+                None => circuit.forget(now),
+            }
+        }
+    }
+
+    /// The circuit of a command. A pool without a breaker never asks for it.
+    fn circuit_of<'a>(&self, command: &'a Command, now: Instant) -> &'a Circuit {
+        if let Some(circuit) = command.circuit.get() {
+            return circuit;
+        }
+        let breaker = locked(&self.admission.breaker);
+        command.circuit.get_or_init(|| Circuit::new(breaker.unwrap_or_default(), now))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Letting calls in, and counting how they end.
@@ -65,13 +111,15 @@ impl Shared {
 
     /// Whether it is known as one that workers die of, and of which deaths.
     pub(crate) fn refuses(&self, command: &Command, input: &Encoded) -> Option<Refusal> {
-        let book = self.admission.book.as_ref().filter(|book| !book.is_empty())?;
-        book.refuses(&command.name, input, Instant::now())
+        let book = &self.admission.book;
+        if book.is_empty() { None } else { book.refuses(&command.name, input, Instant::now()) }
     }
 
     fn admit_by_breaker(&self, command: &Command) -> Result<Account, CallError> {
-        let Some((breaker, circuit)) = &self.admission.circuit else { return Ok(Account::default()) };
-        let now = Instant::now();
+        if !self.admission.has_breaker.load(Ordering::Relaxed) {
+            return Ok(Account::default());
+        }
+        let (circuit, now) = (&self.admission.circuit, Instant::now());
         let refused = |OpenUntil(until): OpenUntil, command: Option<&Command>| CallError::CircuitOpen {
             pool: self.name.to_string(),
             command: command.map(|command| command.name.to_string()),
@@ -81,7 +129,7 @@ impl Shared {
         if of_pool.is_first_trial() {
             self.announce(PoolEvent::CircuitHalfOpen { scope: CircuitScope::Pool });
         }
-        match command.circuit(breaker, now).admit(now) {
+        match self.circuit_of(command, now).admit(now) {
             Ok(of_command) => {
                 if of_command.is_first_trial() {
                     self.announce(PoolEvent::CircuitHalfOpen { scope: CircuitScope::of(command) });
@@ -109,11 +157,12 @@ impl Shared {
     /// What the breaker learns from the end of a call, or of one attempt at it.
     fn tell_breaker(&self, command: &Command, account: &mut Account, fate: Fate) {
         let Some((of_pool, of_command)) = account.permits.take() else { return };
-        let Some((breaker, circuit)) = &self.admission.circuit else { return };
         let now = Instant::now();
         let tell = |circuit: &Circuit, permit: Permit| match fate {
             Fate::Ok => circuit.succeeded(permit, now),
-            Fate::Failed if !breaker.errors => circuit.succeeded(permit, now),
+            Fate::Failed if !self.admission.counts_errors.load(Ordering::Relaxed) => {
+                circuit.succeeded(permit, now)
+            }
             Fate::Failed | Fate::Died | Fate::TimedOut => circuit.failed(permit, now),
             Fate::QueueTimedOut | Fate::Saturated | Fate::Refused | Fate::Cancelled | Fate::Stopped => {
                 circuit.cancelled(permit, now);
@@ -121,8 +170,8 @@ impl Shared {
             }
         };
         let became = [
-            (tell(circuit, of_pool), CircuitScope::Pool),
-            (tell(command.circuit(breaker, now), of_command), CircuitScope::of(command)),
+            (tell(&self.admission.circuit, of_pool), CircuitScope::Pool),
+            (tell(self.circuit_of(command, now), of_command), CircuitScope::of(command)),
         ];
         for (phase, scope) in became {
             match phase {
@@ -147,8 +196,10 @@ impl Shared {
 
     pub(super) fn circuits(&self) -> CircuitTable {
         let now = Instant::now();
-        let Some((_, pool)) = &self.admission.circuit else { return CircuitTable::default() };
-        let mut rows = vec![(CircuitScope::Pool, pool.snapshot(now))];
+        if !self.admission.has_breaker.load(Ordering::Relaxed) {
+            return CircuitTable::default();
+        }
+        let mut rows = vec![(CircuitScope::Pool, self.admission.circuit.snapshot(now))];
         let of_commands = self.known_commands().into_iter().filter_map(|command| {
             command.circuit.get().map(|circuit| (CircuitScope::of(&command), circuit.snapshot(now)))
         });
@@ -169,7 +220,8 @@ impl Shared {
     pub(crate) fn decide_retry(&self, attempt: u32, deadline: Instant) -> Result<Duration, NoRetry> {
         let now = Instant::now();
         let remaining = deadline.saturating_duration_since(now);
-        self.admission.budget.decide(&self.admission.retry, attempt, remaining, now, Chance::draw())
+        let policy = *locked(&self.admission.retry);
+        self.admission.budget.decide(&policy, attempt, remaining, now, Chance::draw())
     }
 
     /// An attempt at a call was lost, and the call is not over yet.
@@ -197,9 +249,9 @@ impl Shared {
 /// Calls of which workers die.
 impl Shared {
     /// A worker died that had begun these calls.
-    pub(crate) fn suspect(&self, command: &Command, input: &Encoded, autopsy: &Arc<Autopsy>) {
-        let Some(book) = &self.admission.book else { return };
-        if let Some(deaths) = book.suspect(&command.name, input, autopsy, Instant::now()) {
+    pub(crate) fn suspect(&self, command: &Command, input: &Encoded, autopsy: &Arc<Autopsy>, blame: Blame) {
+        let book = &self.admission.book;
+        if let Some(deaths) = book.suspect(&command.name, input, autopsy, blame, Instant::now()) {
             self.announce(PoolEvent::Quarantined { command: Arc::clone(&command.name), deaths });
         }
     }
@@ -214,7 +266,8 @@ impl Shared {
     }
 
     pub(crate) fn clear_each(&self, command: &Command, inputs: &[Encoded]) {
-        if let Some(book) = self.admission.book.as_ref().filter(|book| !book.is_empty()) {
+        let book = &self.admission.book;
+        if !book.is_empty() {
             let now = Instant::now();
             for input in inputs {
                 book.cleared(&command.name, input, now);
@@ -223,18 +276,11 @@ impl Shared {
     }
 
     pub(super) fn suspects(&self) -> Vec<Suspect> {
-        self.admission.book.as_ref().map_or_else(Vec::new, |book| book.suspects(Instant::now()))
+        self.admission.book.suspects(Instant::now())
     }
 
     pub(super) fn release_suspect(&self, fingerprint: Fingerprint) -> bool {
-        self.admission.book.as_ref().is_some_and(|book| book.release(fingerprint))
-    }
-}
-
-impl Command {
-    /// Its circuit. A pool without a breaker never asks for it.
-    fn circuit(&self, breaker: &Breaker, now: Instant) -> &Circuit {
-        self.circuit.get_or_init(|| Circuit::new(*breaker, now))
+        self.admission.book.release(fingerprint)
     }
 }
 

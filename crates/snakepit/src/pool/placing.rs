@@ -56,6 +56,7 @@ pub(crate) enum Whereabouts {
 /// Finding a worker, or a place to wait.
 impl Shared {
     /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
+    #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
         let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
         if plain && call.command.gathers() && matches!(call.input, Input::One(_)) {
@@ -65,6 +66,7 @@ impl Shared {
     }
 
     /// As [`Shared::submit`], for a call that is to travel with no others.
+    #[inline]
     pub(crate) fn submit_alone(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
         let wish = match call.extras.as_deref_mut() {
             Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
@@ -242,11 +244,11 @@ impl Shared {
                 scheduler.set_places(berth, places);
             }
             self.note_if_done(&scheduler);
-            if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
+            if Handing::feeds_later(&berth.pool, berth.post) { None } else { scheduler.next_for(berth.post) }
         };
         if let Some(call) = next {
             self.hand_over(call);
-            self.feed(load.post);
+            self.feed(berth.post);
         }
     }
 }

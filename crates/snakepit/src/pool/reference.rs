@@ -137,8 +137,13 @@ impl PoolRef {
         self.crew.reload(&self.shared, None).await
     }
 
-    /// As [`PoolRef::reload`], with new settings. Sessions keep their limits; retries, quarantine and breaker stay as they
-    /// were set.
+    /// As [`PoolRef::reload`], with new settings.
+    ///
+    /// Those about calls (retry, quarantine, breaker) and sessions hold once all workers are new. What was gathered by then stays where it
+    /// means something: the retry budget keeps what was saved and spent; calls in quarantine are judged anew by the deaths
+    /// that are remembered; an open circuit stays open, no longer than the new `longest`, and a window of another length
+    /// begins anew; sessions live on, and end when the new time has passed since their last visit, however many they are. A
+    /// policy that is switched off forgets all.
     pub async fn reload_as(&self, pool: Pool) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });

@@ -46,8 +46,10 @@ struct Session {
     stored: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
+    ttl: Duration,
+    limit: usize,
     sessions: HashMap<Arc<str>, Session>,
     /// When each session may expire at the earliest, and which; looked at again then, so that a visit costs nothing.
     by_age: BTreeMap<(Instant, u64), Arc<str>>,
@@ -65,8 +67,6 @@ impl Table {
 /// All sessions of a pool.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    ttl: Duration,
-    limit: usize,
     table: Mutex<Table>,
 }
 
@@ -117,11 +117,29 @@ impl Session {
 
 impl Sessions {
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.table().limit
     }
 
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
-        Self { ttl: ttl.min(NEVER), limit, table: Mutex::default() }
+        let ttl = ttl.min(NEVER);
+        let (sessions, by_age) = (HashMap::new(), BTreeMap::new());
+        Self { table: Mutex::new(Table { ttl, limit, sessions, by_age, next_entry: 0 }) }
+    }
+
+    /// Other limits. The time of each session counts from its last visit, as ever; those that there are stay, also if they are
+    /// more than may be from now on.
+    pub(crate) fn adopt(&self, ttl: Duration, limit: usize) {
+        let mut table = self.table();
+        let ttl = ttl.min(NEVER);
+        table.limit = limit;
+        if std::mem::replace(&mut table.ttl, ttl) != ttl {
+            table.by_age.clear();
+            let ends = |(id, session): (&Arc<str>, &Session)| (session.visited + ttl, Arc::clone(id));
+            let ends: Vec<_> = table.sessions.iter().map(ends).collect();
+            for (when, id) in ends {
+                table.look_again(when, id);
+            }
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -137,12 +155,13 @@ impl Sessions {
             let visit = session.berth.upgrade().map_or(Visit::Unserved, Visit::At);
             return Some((visit, Arc::clone(&session.in_use)));
         }
-        if table.sessions.len() >= self.limit {
+        if table.sessions.len() >= table.limit {
             return None;
         }
         let in_use = Arc::new(());
         let key: Arc<str> = id.into();
-        table.look_again(now + self.ttl, Arc::clone(&key));
+        let ends = now + table.ttl;
+        table.look_again(ends, Arc::clone(&key));
         let session = Session {
             berth: Weak::new(),
             served_by: Vec::new(),
@@ -208,10 +227,10 @@ impl Sessions {
     /// Ends the sessions whose time is over, and says when to look again.
     pub(crate) fn expire(&self) -> (Vec<Ended>, Duration) {
         let mut table = self.table();
-        let now = Instant::now();
+        let (now, ttl) = (Instant::now(), table.ttl);
         let mut ended = Vec::new();
         loop {
-            let Some(entry) = table.by_age.first_entry() else { return (ended, self.ttl) };
+            let Some(entry) = table.by_age.first_entry() else { return (ended, ttl) };
             let (when, _) = *entry.key();
             if when > now {
                 return (ended, when - now);
@@ -219,7 +238,7 @@ impl Sessions {
             let id = entry.remove();
             let life = table.sessions.get(&id).map(|session| {
                 let used_until = if Arc::strong_count(&session.in_use) > 1 { now } else { session.visited };
-                used_until + self.ttl
+                used_until + ttl
             });
             match life {
                 None => {} // It was ended by hand.
@@ -325,6 +344,27 @@ mod tests {
         assert_eq!(kept.payload_len(), bytes(filling("k")).payload_len());
         assert!(sessions.delete("a", "k").expect("a session"));
         sessions.set("a", "other".into(), &bytes(filling("other"))).expect("room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_limits_hold_for_the_sessions_that_there_are() {
+        let sessions = sessions();
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert!(sessions.visit("b").is_some());
+        sessions.adopt(Duration::from_mins(1), 1);
+        assert_eq!(
+            (sessions.count(), sessions.visit("c").is_none()),
+            (2, true),
+            "more than may be, and no more"
+        );
+        let (ended, next) = sessions.expire();
+        assert!(ended.is_empty() && next == Duration::from_secs(30), "{ended:?} {next:?}");
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let (ended, next) = sessions.expire();
+        assert_eq!((ended.len(), &*ended[0].id, next), (1, "a", Duration::from_secs(30)));
+        sessions.adopt(Duration::from_hours(1), 5);
+        tokio::time::advance(Duration::from_mins(59)).await;
+        assert!(sessions.expire().0.is_empty() && sessions.visit("c").is_some());
     }
 
     #[test]

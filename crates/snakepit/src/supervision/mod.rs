@@ -32,7 +32,7 @@ pub(crate) mod retry;
 pub(crate) mod sizing;
 pub(crate) mod taint;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -129,34 +129,47 @@ impl fmt::Display for NoRetry {
 pub(crate) struct RetryBudget {
     /// What first attempts have paid in, in units.
     purse: AtomicU64,
-    deposit: u64,
-    largest: u64,
+    deposit: AtomicU64,
+    largest: AtomicU64,
     /// The time, in nanoseconds since the beginning, up to which the reserve is spent: each retry moves it on by one refill,
     /// and it may not pass the present.
     spent_until: AtomicU64,
-    reserve: u64,
+    reserve: AtomicU64,
     began: Instant,
 }
 
 impl RetryBudget {
     pub(crate) fn new(policy: &Retry, now: Instant) -> Self {
-        let reserve = u64::from(policy.reserve);
-        Self {
+        let budget = Self {
             purse: AtomicU64::new(0),
-            // A float that is no number becomes 0 here.
-            deposit: (policy.ratio.clamp(0.0, 1000.0) * f64::from(UNITS)) as u64,
-            largest: (reserve * LARGEST_PURSE).max(1) * u64::from(UNITS),
+            deposit: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
             spent_until: AtomicU64::new(0),
-            reserve: reserve * nanos(REFILL),
+            reserve: AtomicU64::new(0),
             began: now,
-        }
+        };
+        budget.adopt(policy);
+        budget
+    }
+
+    /// Other settings. What was saved stays as far as it fits, and what is spent of the reserve stays spent.
+    pub(crate) fn adopt(&self, policy: &Retry) {
+        let reserve = u64::from(policy.reserve);
+        // A float that is no number becomes 0 here.
+        let deposit = (policy.ratio.clamp(0.0, 1000.0) * f64::from(UNITS)) as u64;
+        let largest = (reserve * LARGEST_PURSE).max(1) * u64::from(UNITS);
+        self.deposit.store(deposit, Ordering::Relaxed);
+        self.largest.store(largest, Ordering::Relaxed);
+        self.reserve.store(reserve * nanos(REFILL), Ordering::Relaxed);
+        // Where calls no longer pay for retries, there are no savings.
+        self.purse.fetch_min(if deposit == 0 { 0 } else { largest }, Ordering::Relaxed);
     }
 
     /// A call is made for the first time.
     pub(crate) fn deposit(&self) {
         // The purse of a pool that does well is full: then this is a load. Deposits that race may overfill it by a little.
-        if self.purse.load(Ordering::Relaxed) < self.largest {
-            self.purse.fetch_add(self.deposit, Ordering::Relaxed);
+        if self.purse.load(Ordering::Relaxed) < self.largest.load(Ordering::Relaxed) {
+            self.purse.fetch_add(self.deposit.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
@@ -188,8 +201,8 @@ impl RetryBudget {
 
     fn take_from_reserve(&self, now: Instant) -> bool {
         // The clock begins with a full reserve behind it.
-        let now = nanos(now.saturating_duration_since(self.began)).saturating_add(self.reserve);
-        let full_at = now - self.reserve;
+        let full_at = nanos(now.saturating_duration_since(self.began));
+        let now = full_at.saturating_add(self.reserve.load(Ordering::Relaxed));
         let paid = |spent: u64| {
             let spent = spent.max(full_at).saturating_add(nanos(REFILL));
             (spent <= now).then_some(spent)
@@ -281,6 +294,28 @@ mod tests {
         (0..1000).for_each(|_| budget.deposit());
         let later = now + Duration::from_hours(1);
         assert_eq!(budget.decide(&policy, 1, LONG, later, half()), Err(NoRetry::Budget));
+    }
+
+    #[test]
+    fn other_settings_keep_what_was_saved_and_what_was_spent() {
+        let (policy, now) = (Retry::default(), Instant::now());
+        let budget = RetryBudget::new(&policy, now);
+        let granted = |policy: &Retry, now| {
+            (0..1000).filter(|_| budget.decide(policy, 1, LONG, now, half()).is_ok()).count()
+        };
+        assert_eq!(granted(&policy, now), 10);
+        let larger = policy.reserve(15);
+        budget.adopt(&larger);
+        assert_eq!(granted(&larger, now), 5, "ten of the fifteen are spent");
+        (0..500).for_each(|_| budget.deposit());
+        budget.adopt(&policy);
+        assert_eq!(granted(&policy, now), 50, "the savings are still there");
+        (0..500).for_each(|_| budget.deposit());
+        let none = policy.ratio(0.0).reserve(0);
+        budget.adopt(&none);
+        assert_eq!(granted(&none, now + LONG), 0);
+        budget.adopt(&policy);
+        assert_eq!(granted(&policy, now + LONG), 10, "what was switched off has saved nothing");
     }
 
     #[test]

@@ -28,6 +28,6 @@ pub(super) fn died_of(signal: Signal, output: &[&str]) -> Autopsy {
     died(ExitStatus::Signal(signal.as_raw()), output)
 }
 
-pub(super) fn crash() -> Arc<Autopsy> {
+pub(crate) fn crash() -> Arc<Autopsy> {
     Arc::new(died_of(Signal::SEGV, &["Fatal Python error: Segmentation fault"]))
 }

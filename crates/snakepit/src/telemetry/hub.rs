@@ -21,8 +21,25 @@ pub(super) fn wants(level: Level) -> bool {
     WANTED.load(Ordering::Relaxed) >= level as u8
 }
 
+/// Who is told at once.
+type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
+
+static OBSERVERS: Mutex<Vec<Observer>> = Mutex::new(Vec::new());
+
+/// Calls this for every event from now on, where it happens and before that goes on: for those who must not miss the last one
+/// before an exit. Whatever it does, the engine waits for; [`subscribe`] is for all else.
+pub fn observe(observer: impl Fn(&Event) + Send + Sync + 'static) {
+    locked(&OBSERVERS).push(Arc::new(observer));
+    note_wanted(&locked(&QUEUES));
+}
+
 /// Gives an event to everybody who wants it.
 pub(super) fn deliver(event: Event, level: Level) {
+    // Not under the lock: an observer may emit events itself.
+    let observers: Vec<Observer> = locked(&OBSERVERS).clone();
+    for observer in observers {
+        observer(&event);
+    }
     let queues = locked(&QUEUES);
     let mut wanting = queues.iter().filter(|queue| queue.level >= level).peekable();
     while let Some(queue) = wanting.next() {
@@ -89,6 +106,7 @@ pub fn subscribe_to(level: Level) -> Subscription {
 
 fn note_wanted(queues: &[Arc<Queue>]) {
     let quietest = queues.iter().map(|queue| queue.level as u8).max().unwrap_or(0);
+    let quietest = if locked(&OBSERVERS).is_empty() { quietest } else { Level::Debug as u8 };
     WANTED.store(quietest, Ordering::Relaxed);
 }
 

@@ -35,7 +35,7 @@ use tracing::level_filters::LevelFilter;
 pub use catalog::{CATALOG, Event};
 pub use define::{Entry, FieldEntry, Level};
 pub use field::FieldValue;
-pub use hub::{Subscription, subscribe, subscribe_to};
+pub use hub::{Subscription, observe, subscribe, subscribe_to};
 pub use measures::{MEASURES, Measure};
 pub(crate) use of_custody::hear_custody;
 pub(crate) use propagation::{attached, continued};
@@ -43,10 +43,18 @@ pub(crate) use propagation::{attached, continued};
 pub(crate) use record::{Standing, stands};
 pub use trace::{TraceContext, TraceError};
 
+use crate::logging::somebody_says;
+
 /// Whether anybody hears of events of this level. Ask before you make one that happens often.
 pub(crate) fn is_heard(level: Level) -> bool {
     // Nobody can ask a recorder of measures whether it is interested.
-    cfg!(feature = "metrics") || hub::wants(level) || LevelFilter::current() >= level.filter()
+    cfg!(feature = "metrics") || hub::wants(level) || is_traced(level)
+}
+
+/// Whether `tracing` is told: somebody looks there, and an engine says so much.
+fn is_traced(level: Level) -> bool {
+    let filter = level.filter();
+    LevelFilter::current() >= filter && filter.into_level().is_some_and(somebody_says)
 }
 
 /// Tells everybody who listens.
@@ -54,7 +62,7 @@ pub(crate) fn emit(event: Event) {
     let level = event.level();
     #[cfg(feature = "metrics")]
     record::record(&event);
-    if LevelFilter::current() >= level.filter() {
+    if is_traced(level) {
         event.trace();
     }
     if hub::wants(level) {

@@ -6,12 +6,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::time::Instant;
+use tracing::Level;
 
 use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
 use super::{spans, tools};
 use crate::call::{Call, Input, Portion, RemoteError};
+use crate::logging::somebody_says;
 use crate::telemetry;
 use crate::value::{Encoded, Map, Value, ValueError};
 
@@ -187,7 +189,7 @@ fn frame(
 fn answer(state: &mut State, call: u64, answer: Answer, answers: &mut Vec<(Call, Answer)>) {
     if let Some(call) = Connection::take(state, call) {
         answers.push((call, answer));
-    } else {
+    } else if somebody_says(Level::DEBUG) {
         tracing::debug!(call, "an answer to an unknown call was dropped");
     }
 }
@@ -218,7 +220,9 @@ fn results(
 ) -> Result<(), String> {
     let call = header.call;
     let Some(held) = state.calls.get_mut(&call) else {
-        tracing::debug!(call, "results of an unknown call were dropped");
+        if somebody_says(Level::DEBUG) {
+            tracing::debug!(call, "results of an unknown call were dropped");
+        }
         return Ok(());
     };
     let Input::Many(inputs) = &held.call.input else {

@@ -79,6 +79,8 @@ pub(crate) struct Berth {
     autopsy: channel::Sender<Option<Arc<Autopsy>>>,
     /// What the last look saw of its memory, in bytes; 0 before the first.
     seen_rss: AtomicU64,
+    /// Since when its process is stopped, if it is.
+    halted: Mutex<Option<Instant>>,
     terminated: AtomicBool,
     suspects: Mutex<suspects::Suspects>,
 }
@@ -152,6 +154,7 @@ impl Berth {
             orders: channel::Sender::new(Order::Serve),
             autopsy: channel::Sender::new(None),
             seen_rss: AtomicU64::new(0),
+            halted: Mutex::default(),
             terminated: AtomicBool::new(false),
             suspects: Mutex::default(),
         }
@@ -253,6 +256,11 @@ impl Berth {
             put_down.await;
         }
         self.stubborn.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Since when its process is stopped by a signal, if it is.
+    pub(crate) fn halted_since(&self) -> Option<Instant> {
+        *locked(&self.halted)
     }
 
     /// Tells it what to do; an order never gets milder.

@@ -8,11 +8,14 @@
 //!
 //! What a worker holds is given up when its process is gone, not before: one that lives may still start what it was sent.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Autopsy, Berth, Order, Verdict};
+use tokio::time::Instant;
+
+use super::{Autopsy, Berth, Order, Verdict, locked};
 use crate::adapter::Reason;
 use crate::custody::{self, ExitStatus};
 use crate::pool::AUTOPSY_PATIENCE;
@@ -44,13 +47,15 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
     let mut leaves = Some(leaves);
     let mut orders = berth.orders();
     let gone = gone(&berth);
-    tokio::pin!(gone);
+    let halts = heed_halts(&berth);
+    tokio::pin!(gone, halts);
     let ending = loop {
         let order = orders.borrow_and_update().clone();
         match order {
             Order::Serve => tokio::select! {
                 reason = &mut gone => break reason,
                 _ = orders.changed() => {}
+                never = &mut halts => match never {},
             },
             Order::Retire(reason) => {
                 berth.pool.retire(berth.post);
@@ -93,6 +98,17 @@ async fn gone(berth: &Berth) -> Reason {
     tokio::select! {
         () = process_ended(berth.handle.process()) => Reason::Died,
         why = berth.handle.broken() => Reason::Broken(why),
+    }
+}
+
+/// Tells the pool whenever the worker's process is stopped or goes on.
+async fn heed_halts(berth: &Arc<Berth>) -> Infallible {
+    let Some(process) = berth.handle.process() else { return std::future::pending().await };
+    let mut known = None;
+    loop {
+        known = process.halt_changed(known).await;
+        *locked(&berth.halted) = known.map(|_| Instant::now());
+        berth.pool.note_halt(berth);
     }
 }
 
@@ -171,10 +187,7 @@ async fn publish_autopsy(berth: &Berth, reason: &Reason, stack: Option<String>) 
     };
     let autopsy = Arc::new(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
     // Before anybody hears of the death, so that who calls again because of it finds it in the book.
-    match reason {
-        Reason::Died | Reason::Broken(_) | Reason::Stuck(_) => berth.accuse(&autopsy),
-        Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => berth.acquit(),
-    }
+    berth.judge(reason, &autopsy);
     berth.set_autopsy(autopsy);
 }
 

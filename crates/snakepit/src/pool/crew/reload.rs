@@ -4,6 +4,9 @@
 //! old workers are due ──► one of the new generation starts ──► healthy ──► one old one drains ──► … ──► done
 //!                                         └──fails──► the rest of the old ones stay, and the error says why
 //! ```
+//!
+//! What is about workers and the queue changes when it begins, and back if it fails. What is about calls and sessions changes when it is
+//! done: a policy that is switched off forgets what it knows, and a reload that fails must not make it.
 
 use std::sync::Arc;
 
@@ -132,6 +135,10 @@ impl Roster {
             && !self.serving.values().any(|member| is_old(member.berth.generation))
             && !self.starting.values().any(|number| is_old(*number));
         if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
+            let config = Arc::clone(&self.generation.config);
+            self.shared.adopt_policies(&config);
+            self.shared.sessions.adopt(config.session_ttl, config.max_sessions);
+            self.end_sessions();
             let generation = self.generation.number;
             self.shared.announce(PoolEvent::Reloaded { generation });
             let _ = reply.send(Ok(Reloaded { replaced, generation }));

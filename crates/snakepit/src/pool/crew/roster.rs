@@ -95,6 +95,8 @@ pub(super) struct Roster {
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
     pub(super) looked_at: Instant,
+    /// When the next session may be over.
+    pub(super) sessions_at: Instant,
     /// When the next of those that are due may be replaced.
     pub(super) next_replacement: Instant,
     /// Calls of those that are gone.
@@ -130,6 +132,7 @@ impl Roster {
             sizer,
             sized_at: Instant::now(),
             looked_at: Instant::now(),
+            sessions_at: after(Instant::now(), config.session_ttl),
             next_replacement: Instant::now(),
             buried_calls: 0,
             asleep: config.lazy,
@@ -160,7 +163,6 @@ impl Roster {
         mut orders: mpsc::UnboundedReceiver<Directive>,
         mut news: mpsc::UnboundedReceiver<News>,
     ) {
-        let mut sessions_at = after(Instant::now(), self.generation.config.session_ttl);
         loop {
             self.wake_up();
             self.believe();
@@ -202,20 +204,23 @@ impl Roster {
                 }
                 () = self.shared.attention.notified() => {}
                 () = wait_until(look_again) => {}
-                () = tokio::time::sleep_until(sessions_at) => {
-                    let (ended, next) = self.shared.sessions.expire();
-                    for session in ended {
-                        let (pool, id) = (&self.shared.name, &session.id);
-                        emit_with(Level::Debug, || Event::SessionExpired {
-                            pool: Arc::clone(pool),
-                            session: Arc::clone(id),
-                        });
-                        tell_of_session_end(&self.shared, &session);
-                    }
-                    sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
-                }
+                () = tokio::time::sleep_until(self.sessions_at) => self.end_sessions(),
             }
         }
+    }
+
+    /// Those whose time is over.
+    pub(super) fn end_sessions(&mut self) {
+        let (ended, next) = self.shared.sessions.expire();
+        for session in ended {
+            let (pool, id) = (&self.shared.name, &session.id);
+            emit_with(Level::Debug, || Event::SessionExpired {
+                pool: Arc::clone(pool),
+                session: Arc::clone(id),
+            });
+            tell_of_session_end(&self.shared, &session);
+        }
+        self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
     }
 
     /// A lazy crew wakes up when a call waits.
@@ -326,8 +331,8 @@ impl Roster {
         }
     }
 
-    /// Lets those go that are too many: first those that are due, then those of another generation, then those with the
-    /// least work.
+    /// Lets those go that are too many: first those that are due, then those of another generation, then those that are
+    /// stopped, then those with the least work.
     fn trim(&mut self) {
         let now = Instant::now();
         while self.serving.len() > self.target {
@@ -336,7 +341,7 @@ impl Roster {
                 let is_current = member.berth.generation == self.generation.number;
                 // Those that have idled longest are the coldest.
                 let idle_since = Reverse(member.idle_for(now));
-                (member.due.is_none(), is_current, scheduler.held_by(**post), idle_since)
+                (member.due.is_none(), is_current, !member.is_halted(), scheduler.held_by(**post), idle_since)
             });
             let Some(post) = first.map(|(post, _)| *post) else { return };
             drop(scheduler);

@@ -60,6 +60,16 @@ impl Default for Notes {
 }
 
 impl Member {
+    /// Whether its process is stopped, so that it serves nobody.
+    pub(super) fn is_halted(&self) -> bool {
+        self.berth.halted_since().is_some()
+    }
+
+    /// What it is doing, as of now if it is stopped, else as of the last look.
+    pub(super) fn liveness(&self) -> Liveness {
+        self.berth.halted_since().map_or(self.notes.liveness, |since| Liveness::Stopped { since })
+    }
+
     /// How long it has had nothing to do; none while it has.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
         // What it has done since the last look was not seen yet.
@@ -128,7 +138,10 @@ impl Roster {
         self.sized_at = now;
         let Some(sizer) = &mut self.sizer else { return };
         let idle_ttl = sizer.idle_ttl();
-        let long_idle = |member: &&Member| member.idle_for(now).is_some_and(|idle| idle >= idle_ttl);
+        // One that is stopped says nothing about the load. Whoever waits because of it makes the pool grow.
+        let long_idle = |member: &&Member| {
+            !member.is_halted() && member.idle_for(now).is_some_and(|idle| idle >= idle_ttl)
+        };
         let given = self.buried_calls
             + self
                 .serving

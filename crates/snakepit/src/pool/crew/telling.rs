@@ -21,7 +21,7 @@ impl Roster {
                 // What was wrong is over, and no reason for what comes.
                 self.trouble = None;
             }
-            Health::Ready(self.target)
+            self.short_of_halted().unwrap_or(Health::Ready(self.target))
         } else if let Some(reason) = self.trouble.clone() {
             let serving = self.serving.len();
             if self.restarts.is_degraded() {
@@ -47,12 +47,25 @@ impl Roster {
         });
     }
 
+    /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them
+    /// may let them go on.
+    fn short_of_halted(&self) -> Option<Health> {
+        let halted: Vec<_> = self.serving.values().filter(|member| member.is_halted()).collect();
+        if halted.is_empty() {
+            return None;
+        }
+        let serving = self.serving.len() - halted.len();
+        let names = halted.iter().map(|member| member.berth.id.as_str()).collect::<Vec<_>>().join(", ");
+        let reason = format!("stopped by a signal, and waiting for SIGCONT: {names}").into();
+        (serving < self.target()).then_some(Health::Short { serving, reason })
+    }
+
     pub(super) fn roll(&mut self) -> Roll {
         let entry = |member: &Member| Entry {
             berth: Arc::clone(&member.berth),
             state: if member.due.is_some() { "due" } else { "serving" },
             reason: member.due.map(|due| due.to_string()),
-            liveness: Some(member.notes.liveness),
+            liveness: Some(member.liveness()),
         };
         let leaves = |member: &Member| Entry {
             berth: Arc::clone(&member.berth),

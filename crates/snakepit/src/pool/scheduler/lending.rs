@@ -37,7 +37,7 @@ impl Scheduler {
 
     /// Whether a nested call may have the place of one that waits for a tool.
     pub(super) fn lends(&self, index: usize) -> bool {
-        let Some(post) = self.post(index) else { return false };
+        let Some(post) = self.post(index).filter(|post| !post.is_paused) else { return false };
         let asks = |call: &CallId| post.asking.iter().any(|(asker, _)| asker == call);
         match (post.berth.concurrency, post.guests.last()) {
             (1, None) => !post.asking.is_empty(),

@@ -13,6 +13,7 @@
 //! ```
 
 mod lending;
+mod pausing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,6 @@ use crate::worker::Berth;
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    pub(crate) post: usize,
     nanos: u32,
     kind: Kind,
 }
@@ -66,6 +66,8 @@ struct Post {
     /// Calls that only this one may serve.
     bound: BTreeMap<QueueKey, Call>,
     condition: Condition,
+    /// Its process is stopped: it gets nothing before it goes on.
+    is_paused: bool,
     listed: [bool; 3],
     listed_asking: bool,
 }
@@ -173,6 +175,7 @@ impl Scheduler {
             guests: Vec::new(),
             bound: BTreeMap::new(),
             condition: Condition::Full,
+            is_paused: false,
             listed: [false; 3],
             listed_asking: false,
         });
@@ -280,8 +283,8 @@ impl Scheduler {
             }
             Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
         }
-        self.list_asker(load.post);
-        self.relist(load.post);
+        self.list_asker(berth.post);
+        self.relist(berth.post);
     }
 
     /// How many calls a worker gets at a time, from now on.
@@ -397,10 +400,13 @@ impl Scheduler {
     }
 
     fn has_free_place(&self, index: usize) -> bool {
-        self.post(index).is_some_and(|post| post.held < post.places)
+        self.post(index).is_some_and(|post| post.held < post.places && !post.is_paused)
     }
 
     fn room(&self, post: &Post, call: &Call) -> Room {
+        if post.is_paused {
+            return Room::None;
+        }
         if post.held < post.places {
             return Room::Own;
         }
@@ -416,7 +422,7 @@ impl Scheduler {
     pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
         let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
-        let load = Load { post: index, nanos: call.nanos(), kind };
+        let load = Load { nanos: call.nanos(), kind };
         match kind {
             Kind::Own => {
                 post.held += 1;
@@ -435,6 +441,7 @@ impl Scheduler {
     fn relist(&mut self, index: usize) {
         let Some(post) = self.posts[index].as_mut() else { return };
         post.condition = match post.held {
+            _ if post.is_paused => Condition::Full,
             0 => Condition::Idle,
             held if held < post.places => Condition::Partial,
             held if held < MAX_HELD && post.berth.tells_what_it_started => Condition::Ahead,

@@ -173,6 +173,10 @@ impl Span {
         Self { length, until: after(now, length) }
     }
 
+    fn at_most(self, longest: Duration, now: Instant) -> Self {
+        Self { length: self.length.min(longest), until: self.until.min(after(now, longest)) }
+    }
+
     fn twice(self, longest: Duration, now: Instant) -> Self {
         Self::new(self.length.saturating_mul(2).min(longest), now)
     }
@@ -257,7 +261,6 @@ pub struct CircuitState {
 /// The circuit of a pool or of a command.
 #[derive(Debug)]
 pub(crate) struct Circuit {
-    policy: Breaker,
     /// Twice the number of changes, and 1 unless it is closed.
     gate: AtomicU64,
     window: Window,
@@ -266,6 +269,7 @@ pub(crate) struct Circuit {
 
 #[derive(Debug)]
 struct Held {
+    policy: Breaker,
     state: State,
     since: Instant,
     trips: u64,
@@ -275,11 +279,36 @@ struct Held {
 impl Circuit {
     pub(crate) fn new(policy: Breaker, now: Instant) -> Self {
         Self {
-            policy,
             gate: AtomicU64::new(0),
             window: Window::new(policy.window, now),
-            held: Mutex::new(Held { state: State::Closed, since: now, trips: 0 }),
+            held: Mutex::new(Held { policy, state: State::Closed, since: now, trips: 0 }),
         }
+    }
+
+    /// Other settings. One that is open stays so, but no longer than the new ones would ever keep it; what its window has counted
+    /// stays unless that has another length.
+    pub(crate) fn adopt(&self, policy: Breaker, now: Instant) {
+        let mut held = self.held();
+        if held.policy == policy {
+            return;
+        }
+        held.policy = policy;
+        held.state = held.state.at_most(policy.longest, now);
+        self.window.set_length(policy.window);
+    }
+
+    /// It is as if it had never been asked; calls that are under way say nothing to it any more.
+    pub(crate) fn forget(&self, now: Instant) {
+        let mut held = self.held();
+        *held = Held { policy: held.policy, state: State::Closed, since: now, trips: 0 };
+        self.window.clear();
+        self.turn_gate(State::Closed);
+    }
+
+    /// What was let in before belongs to another time from now on.
+    fn turn_gate(&self, state: State) {
+        let changes = (self.gate.load(Ordering::Relaxed) >> 1) + 1;
+        self.gate.store(changes << 1 | u64::from(state != State::Closed), Ordering::Release);
     }
 
     /// Whether a call may come in.
@@ -321,13 +350,12 @@ impl Circuit {
         }
         self.window.count(Count::Bad, now);
         let (calls, failures) = self.window.sum(now);
-        let many = failures >= self.policy.failures;
-        if many && f64::from(failures) >= self.policy.ratio * f64::from(calls) {
-            let mut held = self.held();
-            if self.is_of_now(&permit) {
-                self.step(&mut held, Event::Tripped, now);
-                return Some(held.state.phase());
-            }
+        let mut held = self.held();
+        let many = failures >= held.policy.failures;
+        let too_many = many && f64::from(failures) >= held.policy.ratio * f64::from(calls);
+        if too_many && self.is_of_now(&permit) {
+            self.step(&mut held, Event::Tripped, now);
+            return Some(held.state.phase());
         }
         None
     }
@@ -375,25 +403,34 @@ impl Circuit {
     }
 
     fn step(&self, held: &mut Held, event: Event, now: Instant) -> Answer {
-        let (next, answer) = self.policy.step(held.state, event, now);
+        let (next, answer) = held.policy.step(held.state, event, now);
         let moved = std::mem::discriminant(&next) != std::mem::discriminant(&held.state);
         held.state = next;
         if moved {
             held.since = now;
-            let closed = next == State::Closed;
-            if closed {
+            if next == State::Closed {
                 // A new beginning: before the gate opens, so that whoever comes in finds it done.
                 self.window.clear();
             }
             held.trips += u64::from(matches!(next, State::Open(_)));
-            let changes = (self.gate.load(Ordering::Relaxed) >> 1) + 1;
-            self.gate.store(changes << 1 | u64::from(!closed), Ordering::Release);
+            self.turn_gate(next);
         }
         answer
     }
 }
 
 impl State {
+    /// The same, with no time in it that is longer than this.
+    fn at_most(self, longest: Duration, now: Instant) -> Self {
+        match self {
+            Self::Closed => Self::Closed,
+            Self::Open(span) => Self::Open(span.at_most(longest, now)),
+            Self::HalfOpen(trials) => {
+                Self::HalfOpen(Trials { span: trials.span.at_most(longest, now), ..trials })
+            }
+        }
+    }
+
     fn phase(self) -> CircuitPhase {
         match self {
             Self::Closed => CircuitPhase::Closed,

@@ -261,3 +261,43 @@ proptest! {
         prop_assert_eq!(phase(&circuit, now), CircuitPhase::Closed);
     }
 }
+
+#[test]
+fn other_settings_hold_at_once_and_an_open_circuit_stays_open_no_longer_than_they_say() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 5, now);
+    circuit.adopt(Breaker::default().failures(6), now);
+    assert_eq!(circuit.snapshot(now).failures, 5, "what was counted stays");
+    fail(&circuit, 1, now);
+    assert_eq!(phase(&circuit, now), CircuitPhase::Open);
+    circuit.adopt(Breaker::default().longest(seconds(60)), now);
+    assert_eq!(circuit.snapshot(now).until, Some(now + seconds(5)));
+    circuit.adopt(Breaker::default().longest(seconds(2)), now);
+    assert_eq!(circuit.snapshot(now).until, Some(now + seconds(2)));
+    let permit = circuit.admit(now + seconds(2)).expect("a trial");
+    assert_eq!(circuit.failed(permit, now + seconds(2)), Some(CircuitPhase::Open));
+    assert_eq!(circuit.snapshot(now).until, Some(now + seconds(4)), "no longer than the longest");
+}
+
+#[test]
+fn a_window_of_another_length_begins_anew() {
+    let (circuit, now) = circuit(Breaker::default());
+    fail(&circuit, 9, now);
+    circuit.adopt(Breaker::default().window(seconds(60)), now);
+    assert_eq!(circuit.snapshot(now).calls, 0);
+    fail(&circuit, 9, now + seconds(25));
+    fail(&circuit, 1, now + seconds(50));
+    assert_eq!(phase(&circuit, now + seconds(50)), CircuitPhase::Open, "it sees further back");
+}
+
+#[test]
+fn what_is_forgotten_is_closed_and_hears_nothing_of_calls_from_before() {
+    let (circuit, now) = circuit(Breaker::default().failures(1));
+    let before = circuit.admit(now).expect("closed");
+    fail(&circuit, 1, now);
+    circuit.forget(now);
+    let state = circuit.snapshot(now);
+    assert_eq!((state.state, state.calls, state.trips), (CircuitPhase::Closed, 0, 0));
+    assert_eq!(circuit.failed(before, now), None);
+    assert_eq!(circuit.snapshot(now).calls, 0);
+}

@@ -27,19 +27,27 @@ pub(super) enum Count {
 pub(super) struct Window {
     began: Instant,
     /// How long a bucket has its turn, in nanoseconds.
-    turn: u64,
+    turn: AtomicU64,
     buckets: [AtomicU64; 2],
 }
 
 impl Window {
     pub(super) fn new(length: Duration, now: Instant) -> Self {
-        let turn = u64::try_from(length.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
-        Self { began: now, turn, buckets: Default::default() }
+        Self { began: now, turn: AtomicU64::new(turn_of(length)), buckets: Default::default() }
+    }
+
+    /// Another length: what was counted in turns of the old one says nothing in the new ones, and is forgotten. What is counted at
+    /// the same moment may be, too.
+    pub(super) fn set_length(&self, length: Duration) {
+        let turn = turn_of(length);
+        if self.turn.swap(turn, Ordering::Relaxed) != turn {
+            self.clear();
+        }
     }
 
     fn turn(&self, now: Instant) -> u64 {
         let time = now.saturating_duration_since(self.began);
-        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / self.turn
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / self.turn.load(Ordering::Relaxed)
     }
 
     pub(super) fn count(&self, how: Count, now: Instant) {
@@ -82,6 +90,11 @@ impl Window {
     pub(super) fn clear(&self) {
         self.buckets.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
     }
+}
+
+/// Two of them make the window.
+fn turn_of(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos() / 2).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

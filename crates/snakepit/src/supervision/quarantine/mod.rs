@@ -4,6 +4,10 @@
 //! died is a suspect; one that is answered later, with the same arguments, is cleared. So only deaths in a row count, and
 //! a bystander that happened to run beside a killer is cleared by its next answer.
 //!
+//! **Whose doing it was.** A crash is the call's own. Of a SIGKILL nobody can tell: an operator sends it, and a call can send it to
+//! itself. Such a death counts half ([`Blame`]), so a call that was hit by chance has twice as many lives, and one that
+//! does it on purpose is refused in the end.
+//!
 //! **What it costs.** A pool without suspects pays one relaxed load per call. With suspects, the arguments are hashed only if a
 //! suspect has the same command and arguments of the same length: 100 MiB are not read for every innocent upload.
 //!
@@ -52,7 +56,8 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// How many workers must have died of a call, without an answer in between; 3 unless it is set.
+    /// How many workers must have died of a call, without an answer in between; 3 unless it is set. A death that may have come from
+    /// outside counts half: by SIGKILL where memory was not short, or ended by the pool because it was stuck.
     pub fn deaths(mut self, deaths: usize) -> Self {
         self.deaths = deaths.max(1);
         self
@@ -74,6 +79,27 @@ impl Quarantine {
     pub fn remembered(mut self, calls: usize) -> Self {
         self.remembered = calls.max(1);
         self
+    }
+}
+
+/// Whether a worker died of what it was doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Blame {
+    /// It crashed, exited, broke the protocol or took too much memory.
+    Own,
+    /// Nobody can tell: it may have been ended by somebody who knows nothing of its calls.
+    Perhaps,
+}
+
+impl Blame {
+    /// What a death that is the call's own doing weighs.
+    const WHOLE: usize = 2;
+
+    fn weight(self) -> usize {
+        match self {
+            Self::Own => Self::WHOLE,
+            Self::Perhaps => 1,
+        }
     }
 }
 
@@ -111,17 +137,26 @@ pub(crate) type Refusal = (Fingerprint, Vec<Arc<Autopsy>>);
 struct Outline(u64);
 
 #[derive(Debug)]
+struct Death {
+    at: Instant,
+    autopsy: Arc<Autopsy>,
+    blame: Blame,
+}
+
+#[derive(Debug)]
 struct Entry {
     command: Arc<str>,
     outline: Outline,
     /// The oldest first; never empty.
-    deaths: VecDeque<(Instant, Arc<Autopsy>)>,
+    deaths: VecDeque<Death>,
     refused_until: Option<Instant>,
     forget_at: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Pages {
+    /// None: nobody is suspected of anything.
+    policy: Option<Quarantine>,
     entries: HashMap<Fingerprint, Entry>,
     /// How many entries have each outline.
     outlines: HashMap<Outline, usize>,
@@ -132,7 +167,6 @@ struct Pages {
 /// The suspects of one pool.
 #[derive(Debug)]
 pub(crate) struct QuarantineBook {
-    policy: Quarantine,
     /// The key of all fingerprints: nobody can make two calls that look alike.
     key: RandomState,
     empty: AtomicBool,
@@ -140,8 +174,43 @@ pub(crate) struct QuarantineBook {
 }
 
 impl QuarantineBook {
-    pub(crate) fn new(policy: Quarantine) -> Self {
-        Self { policy, key: RandomState::new(), empty: AtomicBool::new(true), pages: Mutex::default() }
+    pub(crate) fn new(policy: Option<Quarantine>) -> Self {
+        let pages = Mutex::new(Pages { policy, ..Pages::default() });
+        Self { key: RandomState::new(), empty: AtomicBool::new(true), pages }
+    }
+
+    /// Other settings: everybody in the book is judged anew, by the deaths that are still known; without any, all is forgotten.
+    /// Says who is refused by that who was not before, and of how many deaths.
+    pub(crate) fn adopt(&self, policy: Option<Quarantine>, now: Instant) -> Vec<(Arc<str>, usize)> {
+        let mut pages = self.pages();
+        if pages.policy == policy {
+            return Vec::new();
+        }
+        let Some(policy) = policy else {
+            *pages = Pages::default();
+            self.note(&pages);
+            return Vec::new();
+        };
+        pages.policy = Some(policy);
+        pages.sweep(now);
+        pages.make_room(policy.remembered.saturating_add(1));
+        let mut refused = Vec::new();
+        for entry in pages.entries.values_mut() {
+            let was_refused = entry.refused_until.is_some();
+            if !was_refused {
+                let last = entry.last();
+                let counts = |at: Instant| now.saturating_duration_since(at) < policy.within;
+                entry.deaths.retain(|death| Some(death.at) == last || counts(death.at));
+            }
+            entry.judge(&policy, now);
+            if !was_refused && entry.refused_until.is_some() {
+                refused.push((Arc::clone(&entry.command), entry.deaths.len()));
+            }
+        }
+        // What has become too old by the new settings goes with the next look.
+        pages.sweep_at = pages.entries.values().map(|entry| entry.forget_at).min();
+        self.note(&pages);
+        refused
     }
 
     /// Whether nobody is suspected. One relaxed load; whoever gets `true` need not look further.
@@ -182,13 +251,15 @@ impl QuarantineBook {
         command: &str,
         args: &Encoded,
         autopsy: &Arc<Autopsy>,
+        blame: Blame,
         now: Instant,
     ) -> Option<usize> {
         let (fingerprint, outline) = (self.fingerprint(command, args), self.outline(command, args));
         let mut pages = self.pages();
+        let policy = pages.policy?;
         pages.sweep(now);
         if !pages.entries.contains_key(&fingerprint) {
-            pages.make_room(self.policy.remembered);
+            pages.make_room(policy.remembered);
             *pages.outlines.entry(outline).or_default() += 1;
         }
         let Pages { entries, sweep_at, .. } = &mut *pages;
@@ -200,7 +271,7 @@ impl QuarantineBook {
             forget_at: now,
         });
         let was_refused = entry.refused_until.is_some();
-        entry.add(autopsy, &self.policy, now);
+        entry.add(Death { at: now, autopsy: shortened(autopsy), blame }, &policy);
         let newly = (!was_refused && entry.refused_until.is_some()).then_some(entry.deaths.len());
         *sweep_at = Some(sweep_at.map_or(entry.forget_at, |at| at.min(entry.forget_at)));
         self.note(&pages);
@@ -287,30 +358,40 @@ impl Pages {
 }
 
 impl Entry {
-    fn add(&mut self, autopsy: &Arc<Autopsy>, policy: &Quarantine, now: Instant) {
+    fn add(&mut self, death: Death, policy: &Quarantine) {
         // A worker that had begun the same call twice has died once.
-        if self.deaths.iter().any(|(_, known)| known.worker == autopsy.worker) {
+        if self.deaths.iter().any(|known| known.autopsy.worker == death.autopsy.worker) {
             return;
         }
+        let now = death.at;
         if self.refused_until.is_none() {
-            self.deaths.retain(|(at, _)| now.saturating_duration_since(*at) < policy.within);
+            self.deaths.retain(|known| now.saturating_duration_since(known.at) < policy.within);
         }
-        self.deaths.push_back((now, shortened(autopsy)));
-        while self.deaths.len() > policy.deaths {
+        self.deaths.push_back(death);
+        self.judge(policy, now);
+    }
+
+    /// Whether it is refused for its deaths, and until when. Of these no more are kept than it takes.
+    fn judge(&mut self, policy: &Quarantine, now: Instant) {
+        let needed = policy.deaths.saturating_mul(Blame::WHOLE);
+        let mut weight = self.deaths.iter().map(|death| death.blame.weight()).sum::<usize>();
+        while let Some(oldest) = self.deaths.front().map(|death| death.blame.weight())
+            && weight - oldest >= needed
+        {
+            weight -= oldest;
             self.deaths.pop_front();
         }
-        if self.deaths.len() == policy.deaths {
-            self.refused_until = Some(after(now, policy.lasts));
-        }
-        self.forget_at = self.refused_until.unwrap_or_else(|| after(now, policy.within));
+        let last = self.last().unwrap_or(now);
+        self.refused_until = (weight >= needed).then(|| after(last, policy.lasts));
+        self.forget_at = self.refused_until.unwrap_or_else(|| after(last, policy.within));
     }
 
     fn last(&self) -> Option<Instant> {
-        self.deaths.back().map(|(at, _)| *at)
+        self.deaths.back().map(|death| death.at)
     }
 
     fn autopsies(&self) -> Vec<Arc<Autopsy>> {
-        self.deaths.iter().map(|(_, autopsy)| Arc::clone(autopsy)).collect()
+        self.deaths.iter().map(|death| Arc::clone(&death.autopsy)).collect()
     }
 
     fn listed(&self, fingerprint: Fingerprint) -> Suspect {

@@ -24,12 +24,12 @@ fn death(number: usize) -> Arc<Autopsy> {
 }
 
 fn book() -> (QuarantineBook, Instant) {
-    (QuarantineBook::new(Quarantine::default()), Instant::now())
+    (QuarantineBook::new(Some(Quarantine::default())), Instant::now())
 }
 
 fn kill(book: &QuarantineBook, args: &Encoded, times: usize, now: Instant) {
     for count in 0..times {
-        book.suspect("render", args, &death(count), now);
+        book.suspect("render", args, &death(count), Blame::Own, now);
     }
 }
 
@@ -40,7 +40,7 @@ fn a_call_that_keeps_killing_workers_is_refused_with_its_autopsies() {
     kill(&book, &poison, 2, now);
     assert!(book.refuses("render", &poison, now).is_none(), "two may be an accident");
     let third = death(7);
-    assert_eq!(book.suspect("render", &poison, &third, now), Some(3));
+    assert_eq!(book.suspect("render", &poison, &third, Blame::Own, now), Some(3));
     let (fingerprint, autopsies) = book.refuses("render", &poison, now).expect("refused");
     assert_eq!(fingerprint, book.fingerprint("render", &poison));
     assert_eq!(autopsies.len(), 3);
@@ -66,8 +66,59 @@ fn an_answer_clears_the_suspect() {
 fn one_worker_dies_once_however_often_it_had_begun_the_call() {
     let (book, now) = book();
     let (call, autopsy) = (number(1), death(1));
-    (0..10).for_each(|_| assert!(book.suspect("render", &call, &autopsy, now).is_none()));
+    (0..10).for_each(|_| assert!(book.suspect("render", &call, &autopsy, Blame::Own, now).is_none()));
     assert!(book.refuses("render", &call, now).is_none());
+}
+
+#[test]
+fn a_death_that_may_have_come_from_outside_counts_half() {
+    let (book, now) = book();
+    let (hit, mixed) = (number(1), number(2));
+    let perhaps = |args: &Encoded, count| book.suspect("render", args, &death(count), Blame::Perhaps, now);
+    assert!((0..5).all(|count| perhaps(&hit, count).is_none()));
+    assert!(book.refuses("render", &hit, now).is_none(), "five kills may be an operator's");
+    assert_eq!(perhaps(&hit, 5), Some(6));
+    assert_eq!(book.refuses("render", &hit, now).expect("refused").1.len(), 6);
+    kill(&book, &mixed, 2, now);
+    assert_eq!(perhaps(&mixed, 2), None, "two and a half");
+    assert_eq!(perhaps(&mixed, 3), Some(4));
+}
+
+#[test]
+fn other_settings_judge_everybody_anew_and_none_forget_all() {
+    let (book, now) = book();
+    let (once, thrice) = (number(1), number(3));
+    kill(&book, &once, 1, now);
+    kill(&book, &thrice, 3, now);
+    let refused = |args: &Encoded, now| book.refuses("render", args, now).is_some();
+    assert!(book.adopt(Some(Quarantine::default()), now).is_empty(), "nothing has changed");
+    let strict = Quarantine::default().deaths(1).lasts(minutes(60));
+    assert_eq!(book.adopt(Some(strict), now), [(Arc::from("render"), 1)]);
+    assert!(refused(&once, now + minutes(59)) && refused(&thrice, now + minutes(59)));
+    assert!(book.adopt(Some(Quarantine::default().deaths(2)), now).is_empty());
+    assert!(!refused(&once, now), "one death is too few again");
+    assert_eq!(book.suspects(now).len(), 2);
+    assert_eq!(book.adopt(Some(strict.remembered(1)), now).len(), 1);
+    assert_eq!(book.suspects(now).len(), 1, "there is room for one");
+    assert!(book.adopt(None, now).is_empty() && book.is_empty());
+    kill(&book, &once, 9, now);
+    assert!(book.is_empty(), "nobody is suspected");
+    book.adopt(Some(strict), now);
+    assert!(!refused(&once, now));
+    kill(&book, &once, 1, now);
+    assert!(refused(&once, now));
+}
+
+#[test]
+fn a_shorter_memory_holds_for_deaths_that_are_known_already() {
+    let (book, now) = book();
+    let call = number(1);
+    book.suspect("render", &call, &death(1), Blame::Own, now);
+    book.suspect("render", &call, &death(2), Blame::Own, now + minutes(5));
+    let shorter = Quarantine::default().deaths(2).within(minutes(3));
+    assert!(book.adopt(Some(shorter), now + minutes(6)).is_empty());
+    assert_eq!(book.suspects(now + minutes(6))[0].autopsies.len(), 1);
+    assert!(book.suspects(now + minutes(8)).is_empty());
 }
 
 #[test]
@@ -75,7 +126,7 @@ fn deaths_far_apart_are_no_series() {
     let (book, mut now) = book();
     let call = number(1);
     for count in 0..10 {
-        book.suspect("render", &call, &death(count), now);
+        book.suspect("render", &call, &death(count), Blame::Own, now);
         assert!(book.refuses("render", &call, now).is_none());
         now += minutes(6);
     }
@@ -110,7 +161,7 @@ fn suspects_are_listed_and_can_be_released_by_hand() {
 
 #[test]
 fn the_oldest_is_forgotten_first_and_who_is_refused_last() {
-    let book = QuarantineBook::new(Quarantine::default().remembered(3));
+    let book = QuarantineBook::new(Some(Quarantine::default().remembered(3)));
     let now = Instant::now();
     kill(&book, &number(0), 3, now);
     for count in 1..100 {
@@ -130,14 +181,14 @@ fn much_output_is_not_kept() {
     let (book, now) = book();
     let line = "ä".repeat(5000);
     let autopsy = Autopsy { output: vec![line.clone(); 20], fault: Some(line), ..(*crash()).clone() };
-    book.suspect("render", &number(1), &Arc::new(autopsy), now);
+    book.suspect("render", &number(1), &Arc::new(autopsy), Blame::Own, now);
     let suspects = book.suspects(now);
     let kept = &suspects[0].autopsies[0];
     let bytes: usize = kept.output.iter().chain(&kept.fault).map(String::len).sum();
     assert!(bytes <= KEPT_TEXT && kept.output.len() == 3, "{bytes} bytes, {} lines", kept.output.len());
     assert!(kept.output[0].ends_with('…'));
     let autopsy = Autopsy { stack: Some("ä".repeat(5000)), ..(*crash()).clone() };
-    book.suspect("render", &number(2), &Arc::new(autopsy), now);
+    book.suspect("render", &number(2), &Arc::new(autopsy), Blame::Own, now);
     let suspects = book.suspects(now);
     let stack = |it: &Suspect| it.autopsies[0].stack.as_ref().map(String::len);
     assert!(suspects.iter().find_map(stack).is_some_and(|len| len <= KEPT_LINE));
@@ -183,7 +234,7 @@ proptest! {
         // Which call, whether its worker died, and seconds that pass.
         steps in prop::collection::vec((0..6u32, prop::bool::weighted(0.8), 0..200u64), 0..200),
     ) {
-        let book = QuarantineBook::new(Quarantine::default().remembered(4));
+        let book = QuarantineBook::new(Some(Quarantine::default().remembered(4)));
         let mut now = Instant::now();
         for (worker, (call, died, seconds)) in steps.into_iter().enumerate() {
             now += Duration::from_secs(seconds);
@@ -195,7 +246,7 @@ proptest! {
                 prop_assert_eq!(suspect.autopsies.len(), 3);
                 prop_assert!(suspect.last + minutes(10) > now);
             } else if died {
-                book.suspect("render", &args, &death(worker), now);
+                book.suspect("render", &args, &death(worker), Blame::Own, now);
             } else {
                 book.cleared("render", &args, now);
                 let known = book.fingerprint("render", &args);

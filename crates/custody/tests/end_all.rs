@@ -1,0 +1,102 @@
+//! The emergency exit: every run of the process at once.
+
+mod support;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use snakepit_custody::{Command, Config, Event, ExitStatus, Run, SpawnError, Worker, end_all};
+use support::{Home, lines_of, shell};
+
+/// It ends the runs of all tests that share a process, so only one of them may be at it.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A worker that ends by KILL alone.
+fn deaf_worker(run: &Run) -> Worker {
+    let (worker, mut lines) = lines_of(run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker
+}
+
+#[test]
+fn every_run_is_ended_at_the_same_time_and_refuses_spawns_afterwards() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(end_all(Duration::ZERO).is_empty());
+    let homes = [Home::new(), Home::new(), Home::new()];
+    let runs = homes.each_ref().map(Home::open);
+    let workers = runs.each_ref().map(deaf_worker);
+    let began = Instant::now();
+    let reports = end_all(Duration::from_millis(300));
+    let took = began.elapsed();
+    let mut ended: Vec<_> = reports.iter().map(|(id, _)| *id).collect();
+    ended.sort();
+    let mut opened = runs.each_ref().map(Run::id);
+    opened.sort();
+    assert_eq!(ended, opened);
+    for (_, report) in &reports {
+        assert_eq!((report.stopped, report.killed, report.is_clean()), (1, 1, true));
+        assert!(report.took >= Duration::from_millis(300));
+    }
+    let one_after_the_other: Duration = reports.iter().map(|(_, report)| report.took).sum();
+    assert!(took < one_after_the_other, "{took:?} for what takes {one_after_the_other:?} in a row");
+    for ((run, worker), home) in runs.iter().zip(&workers).zip(&homes) {
+        assert_eq!(worker.try_wait().unwrap().status, ExitStatus::Signal(libc::SIGKILL));
+        assert!(matches!(run.spawn(Command::new("true")), Err(SpawnError::Stopped)));
+        assert!(home.is_empty());
+        assert_eq!(run.stop().killed, 1, "the report is kept");
+    }
+    assert!(end_all(Duration::ZERO).is_empty());
+}
+
+#[test]
+fn a_stop_with_more_patience_is_cut_short() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() });
+    let worker = deaf_worker(&run);
+    let events = run.events().unwrap();
+    let began = Instant::now();
+    let patient = std::thread::spawn({
+        let run = run.clone();
+        move || run.stop()
+    });
+    while !matches!(events.next_event(), Some(Event::CleanupStart { .. })) {}
+    let reports = end_all(Duration::ZERO);
+    assert_eq!(reports.len(), 1);
+    assert!(reports[0].1.is_clean());
+    assert!(worker.try_wait().is_some());
+    assert_eq!(patient.join().unwrap().took, reports[0].1.took, "they are one stop");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(home.is_empty());
+}
+
+#[test]
+fn it_may_be_called_by_many_threads_at_once() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let homes = [Home::new(), Home::new()];
+    let runs = homes.each_ref().map(Home::open);
+    for run in &runs {
+        run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for (_, report) in end_all(Duration::from_secs(10)) {
+                    assert!(report.is_clean());
+                }
+            });
+        }
+    });
+    assert!(homes.iter().all(Home::is_empty));
+}
+
+#[test]
+fn a_run_that_was_dropped_is_not_ended_again() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let home = Home::new();
+    let run = home.open();
+    let worker = run.spawn(Command::new("sleep").arg("1000")).unwrap();
+    drop(run);
+    assert!(worker.try_wait().is_some());
+    assert!(end_all(Duration::ZERO).is_empty());
+}

@@ -1,0 +1,47 @@
+//! Orders about runs: what is left of them after each way out.
+
+use std::time::Duration;
+
+use snakepit::custody::{Command, Config, Run, end_all};
+
+use crate::{number, tell};
+
+#[derive(Default)]
+pub(crate) struct Custody {
+    runs: Vec<Run>,
+}
+
+impl Custody {
+    pub(crate) fn obey(&mut self, words: &[&str]) -> bool {
+        match words {
+            ["run", state] => {
+                let config = Config { state_dir: Some((*state).into()), ..Config::default() };
+                let run = Run::open(config).expect("open a run");
+                let worker = run.spawn(Command::new("sleep").arg("1000")).expect("spawn");
+                self.runs.push(run);
+                tell(&worker.pid().to_string());
+            }
+            ["end-all", millis] => {
+                tell(&format!("ended {}", end_all(Duration::from_millis(number(millis) as u64)).len()));
+            }
+            ["end-all-in-a-copy"] => end_all_in_a_copy(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A forked copy of the host ends what it takes for its own.
+fn end_all_in_a_copy() {
+    // SAFETY: a copy may find a lock taken for ever; no other thread of this host holds one of ours now, and the test's
+    // own deadline bounds the wait.
+    let copy = unsafe { libc::fork() };
+    if copy == 0 {
+        let ended = end_all(Duration::ZERO).len();
+        snakepit::lifecycle::exit_now(ended as i32);
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours that nobody else waits for.
+    unsafe { libc::waitpid(copy, &raw mut status, 0) };
+    tell(&format!("ended {}", libc::WEXITSTATUS(status)));
+}

@@ -1,0 +1,126 @@
+//! What the process does with its signals before, while and after they are noted; and what its copies do.
+
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+use snakepit_proving::Process;
+
+use super::{Leaver, many_times};
+
+#[test]
+fn a_reset_puts_back_what_was_there() {
+    many_times(|| {
+        let mut leaver = Leaver::start();
+        leaver.obey(&["handle 15", "ignore 2"]);
+        leaver.must_answer("disposition 15", "foreign nodefer masked");
+        leaver.must_answer("disposition 2", "ignored restart");
+        leaver.must_answer("disposition 1", "default");
+        leaver.must_answer("install 15 2 1", "new ignored=[]");
+        for signal in [15, 2, 1] {
+            leaver.must_answer(&format!("disposition {signal}"), "noted restart");
+        }
+        leaver.obey(&["reset"]);
+        leaver.must_answer("disposition 15", "foreign nodefer masked");
+        leaver.must_answer("disposition 2", "ignored restart");
+        leaver.must_answer("disposition 1", "default");
+        leaver.obey(&["raise 15"]);
+        leaver.must_answer("heard", "15");
+        leaver.signal(Signal::HUP);
+        assert_eq!(leaver.wait().signal(), Some(1));
+    });
+}
+
+#[test]
+fn a_handler_that_came_after_ours_stays() {
+    let mut leaver = Leaver::installed();
+    leaver.obey(&["handle 15", "reset"]);
+    leaver.must_answer("disposition 15", "foreign nodefer masked");
+    leaver.must_answer("disposition 2", "default");
+}
+
+#[test]
+fn more_signals_can_be_taken_later_and_go_back_as_well() {
+    many_times(|| {
+        let mut leaver = Leaver::installed();
+        leaver.must_answer("disposition 1", "default");
+        leaver.must_answer("install 1", "same ignored=[]");
+        leaver.obey(&["register a"]);
+        leaver.signal(Signal::HUP);
+        leaver.must_say("called a on snakepit-drain");
+        leaver.must_answer("stage", "draining 1");
+        leaver.obey(&["reset"]);
+        leaver.must_answer("disposition 1", "default");
+        leaver.must_answer("disposition 15", "default");
+    });
+}
+
+#[test]
+fn what_was_ignored_when_the_process_was_started_stays_ignored_and_is_told() {
+    many_times(|| {
+        let mut leaver = Leaver::started_ignoring("INT");
+        leaver.must_answer("install", "new ignored=[2]");
+        leaver.must_answer("disposition 2", "ignored");
+        for _ in 0..3 {
+            leaver.signal(Signal::INT);
+        }
+        leaver.must_answer("stage", "running");
+        leaver.obey(&["register a"]);
+        leaver.signal(Signal::TERM);
+        leaver.must_say("called a on snakepit-drain");
+        leaver.must_answer("stage", "draining 15");
+        leaver.obey(&["reset"]);
+        leaver.must_answer("disposition 2", "ignored");
+    });
+}
+
+#[test]
+fn a_forked_copy_dies_by_the_signal_and_the_original_does_not_notice() {
+    many_times(|| {
+        let mut leaver = Leaver::installed();
+        leaver.obey(&["register a"]);
+        let copy = Process::of(leaver.ask("fork").parse().expect("a pid"));
+        copy.signal(Signal::TERM);
+        leaver.must_answer("wait-for-the-copy", "signal 15");
+        leaver.must_answer("stage", "running");
+        leaver.must_answer("disposition 15", "noted restart");
+        leaver.signal(Signal::TERM);
+        leaver.must_say("called a on snakepit-drain");
+    });
+}
+
+#[test]
+fn a_pipe_full_of_notes_holds_up_nobody_and_errno_is_kept() {
+    let mut leaver = Leaver::start();
+    leaver.obey(&["take 10"]);
+    leaver.must_answer("flood 10 10000", "changed 0");
+    for _ in 0..100 {
+        leaver.must_answer("next", "10");
+    }
+}
+
+#[test]
+fn notes_of_those_who_had_the_signals_before_are_not_read() {
+    let mut leaver = Leaver::start();
+    leaver.obey(&["take 10", "raise 10", "raise 10", "give-back", "take 12", "raise 12"]);
+    leaver.must_answer("next", "12");
+    leaver.must_answer("take 10", "the signals of this process are noted for somebody else already");
+    leaver.obey(&["raise 12"]);
+    leaver.must_answer("next", "12");
+    leaver.obey(&["give-back"]);
+    leaver.must_answer("install", "new ignored=[]");
+}
+
+#[test]
+fn ten_signals_are_ten_notes() {
+    many_times(|| {
+        let mut leaver = Leaver::start();
+        leaver.obey(&["take 10 12"]);
+        for _ in 0..5 {
+            leaver.obey(&["raise 10", "raise 12"]);
+        }
+        for _ in 0..5 {
+            leaver.must_answer("next", "10");
+            leaver.must_answer("next", "12");
+        }
+    });
+}

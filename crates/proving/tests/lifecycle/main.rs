@@ -1,0 +1,91 @@
+//! How a process ends: what its signals do, and the two ways out, each with real processes and many times over.
+//!
+//! Here is the host that is told how to end, and what the tests ask of it. `SNAKEPIT_QUICK=1` makes fewer rounds.
+
+mod callbacks;
+mod dispositions;
+mod exits;
+mod stages;
+
+use std::process::{Command, ExitStatus};
+
+use rustix::process::Signal;
+use snakepit_proving::{HostProcess, OpenAs};
+
+/// The program `proving-leaver`, which runs.
+struct Leaver(HostProcess);
+
+impl Leaver {
+    fn start() -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_proving-leaver")))
+    }
+
+    /// One that has the coordinator.
+    fn installed() -> Self {
+        let mut leaver = Self::start();
+        leaver.must_answer("install", "new ignored=[]");
+        leaver
+    }
+
+    /// One that is started as `nohup` starts a program, with this signal ignored.
+    fn started_ignoring(signal: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("trap '' {signal}; exec \"$0\"")]);
+        shell.arg(env!("CARGO_BIN_EXE_proving-leaver"));
+        Self::start_by(shell)
+    }
+
+    fn start_by(mut command: Command) -> Self {
+        // Some panic by order, and to find the names of a stack takes longer than all the rest.
+        command.env("RUST_BACKTRACE", "0");
+        Self(HostProcess::start(command, &OpenAs::default()))
+    }
+
+    fn ask(&mut self, order: &str) -> String {
+        self.0.say(order);
+        self.hear()
+    }
+
+    fn must_answer(&mut self, order: &str, answer: &str) {
+        assert_eq!(self.ask(order), answer, "the answer to {order:?}");
+    }
+
+    fn obey(&mut self, orders: &[&str]) {
+        for order in orders {
+            self.must_answer(order, "ok");
+        }
+    }
+
+    fn hear(&mut self) -> String {
+        self.0.hear().expect("the host ended instead of saying something").trim_end().to_owned()
+    }
+
+    fn must_say(&mut self, line: &str) {
+        assert_eq!(self.hear(), line);
+    }
+
+    fn must_say_nothing_more(&mut self) {
+        assert_eq!(self.0.hear(), None);
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.0.process().signal(signal);
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.0.wait()
+    }
+
+    /// It ends by itself, with this status.
+    fn must_end_with(&mut self, status: i32) {
+        let ended = self.wait();
+        assert_eq!(ended.code(), Some(status), "{ended:?}");
+    }
+}
+
+/// Races show themselves in one round of many.
+fn many_times(round: impl Fn()) {
+    for _ in 0..snakepit_proving::rounds(100, 5) {
+        round();
+    }
+}

@@ -1,0 +1,140 @@
+//! The first signal drains, the second stops now, the third ends the process, whatever hangs.
+
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+
+use super::{Leaver, many_times};
+
+const ON_DRAIN: &str = "called drain on snakepit-drain";
+const ON_STOP: &str = "called stop on snakepit-stop";
+
+/// With a callback for the first and one for the second signal.
+fn with_callbacks() -> Leaver {
+    let mut leaver = Leaver::installed();
+    leaver.obey(&["register drain", "register-now stop"]);
+    leaver
+}
+
+#[test]
+fn each_signal_is_one_stage_further() {
+    many_times(|| {
+        let mut leaver = Leaver::installed();
+        leaver.must_answer("stage", "running");
+        leaver.obey(&["await draining"]);
+        leaver.signal(Signal::TERM);
+        leaver.must_say("reached draining 15");
+        leaver.must_answer("stage", "draining 15");
+        leaver.obey(&["await stop-now"]);
+        leaver.signal(Signal::TERM);
+        leaver.must_say("reached stop-now 15");
+        leaver.must_answer("stage", "stop-now 15");
+        // A stage that has been passed is reached.
+        leaver.obey(&["await draining"]);
+        leaver.must_say("reached stop-now 15");
+        leaver.signal(Signal::TERM);
+        leaver.must_end_with(143);
+        leaver.must_say_nothing_more();
+    });
+}
+
+#[test]
+fn different_signals_count_together() {
+    many_times(|| {
+        let mut leaver = with_callbacks();
+        leaver.signal(Signal::INT);
+        leaver.must_say(ON_DRAIN);
+        leaver.must_answer("stage", "draining 2");
+        leaver.signal(Signal::TERM);
+        leaver.must_say(ON_STOP);
+        leaver.must_answer("stage", "stop-now 15");
+        leaver.signal(Signal::INT);
+        leaver.must_end_with(130);
+    });
+}
+
+#[test]
+fn ten_signals_in_a_row_end_it_with_the_status_of_the_third() {
+    many_times(|| {
+        let mut leaver = Leaver::installed();
+        for _ in 0..10 {
+            leaver.signal(Signal::TERM);
+        }
+        // The kernel makes one of several that wait. Where fewer than three were left, more are needed.
+        while leaver.0.process().is_alive() {
+            leaver.signal(Signal::TERM);
+        }
+        let ended = leaver.wait();
+        assert_eq!((ended.code(), ended.signal()), (Some(143), None));
+    });
+}
+
+#[test]
+fn all_three_work_while_the_only_thread_of_the_runtime_is_busy() {
+    many_times(|| {
+        let mut leaver = with_callbacks();
+        leaver.must_answer("block-the-runtime", "blocked");
+        leaver.signal(Signal::TERM);
+        leaver.must_say(ON_DRAIN);
+        leaver.signal(Signal::INT);
+        leaver.must_say(ON_STOP);
+        leaver.signal(Signal::TERM);
+        leaver.must_end_with(143);
+    });
+}
+
+#[test]
+fn all_three_work_while_a_callback_hangs() {
+    many_times(|| {
+        let mut leaver = Leaver::installed();
+        leaver.obey(&["register-hanging hang", "register never", "register-now stop", "await stop-now"]);
+        leaver.signal(Signal::TERM);
+        leaver.must_say("called hang on snakepit-drain");
+        leaver.signal(Signal::TERM);
+        let mut said = [leaver.hear(), leaver.hear()];
+        said.sort();
+        assert_eq!(said, [ON_STOP, "reached stop-now 15"]);
+        leaver.signal(Signal::TERM);
+        leaver.must_end_with(143);
+        leaver.must_say_nothing_more();
+    });
+}
+
+#[test]
+fn the_third_ends_it_while_everything_hangs_and_nobody_reads_its_output() {
+    many_times(|| {
+        let mut leaver = with_callbacks();
+        leaver.signal(Signal::TERM);
+        leaver.must_say(ON_DRAIN);
+        leaver.signal(Signal::TERM);
+        leaver.must_say(ON_STOP);
+        leaver.obey(&["hook hang hangs"]);
+        leaver.0.say("exit 5");
+        leaver.must_say("hook hang");
+        leaver.signal(Signal::INT);
+        leaver.must_end_with(130);
+        leaver.must_say_nothing_more();
+    });
+}
+
+#[test]
+fn a_trigger_by_hand_is_a_first_signal_without_a_number() {
+    many_times(|| {
+        let mut leaver = with_callbacks();
+        leaver.0.say("trigger");
+        let mut said = [leaver.hear(), leaver.hear()];
+        said.sort();
+        assert_eq!(said, [ON_DRAIN, "triggered"]);
+        leaver.must_answer("stage", "draining");
+        // Once is enough, and it never counts as a second.
+        leaver.must_answer("trigger", "triggered");
+        leaver.must_answer("stage", "draining");
+        leaver.signal(Signal::INT);
+        leaver.must_say(ON_STOP);
+        leaver.must_answer("stage", "stop-now 2");
+        leaver.must_answer("trigger", "triggered");
+        leaver.must_answer("stage", "stop-now 2");
+        leaver.signal(Signal::INT);
+        leaver.must_end_with(130);
+    });
+}

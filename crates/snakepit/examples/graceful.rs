@@ -1,0 +1,35 @@
+//! A service: it works until SIGTERM or Ctrl-C, finishes what is under way, and exits with 0. A second signal ends it at
+//! once, with 128 + n.
+//!
+//! `cargo run -p snakepit --example graceful`
+
+use std::process::ExitCode;
+
+use snakepit::{CallError, Pool, Snakepit, args};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
+    let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
+
+    let worker = tokio::spawn(work(pit.clone()));
+    println!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id());
+    let status = pit.until_shutdown().await?;
+    match worker.await? {
+        Ok(naps) => println!("naps: {naps}, and none was lost"),
+        Err(error) => println!("cut short: {error}"),
+    }
+    Ok(ExitCode::from(status))
+}
+
+/// One nap after the other, until no more are taken.
+async fn work(pit: Snakepit) -> Result<u32, CallError> {
+    let mut naps = 0;
+    loop {
+        match pit.call::<String>("nap", args! { seconds: 0.3 }).await {
+            Ok(_) => naps += 1,
+            Err(CallError::Stopped) => return Ok(naps),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A script: an engine around one function, and every way to end. Each row of the tables in docs/lifecycle.md can be run:
+//!
+//! `cargo run -p snakepit --example script -- --exit-mode stop --fail --events /dev/stderr; echo $?`
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use snakepit::{Builder, CallError, Pool, Script, ScriptError, Snakepit, StopMode, args, telemetry};
+
+const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
+    [--stop-mode if_started|always|never] [--embedded] [--fail] [--panic] [--no-halt] [--events FILE] [--sleep DURATION]";
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    exit_mode: Option<String>,
+    halt: Option<bool>,
+    stop_mode: Option<String>,
+    embedded: bool,
+    fail: bool,
+    panic: bool,
+    sleep: Duration,
+}
+
+/// Why its function fails.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("it was told to fail")]
+    Told,
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+fn main() -> ExitCode {
+    let options = match read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "script: {reason}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error),
+    };
+    runtime.block_on(async {
+        // The engine of a host that a script is embedded in.
+        let host = if options.embedded {
+            match engine().start_global().await {
+                Ok(host) => Some(host),
+                Err(error) => return complain(&error),
+            }
+        } else {
+            None
+        };
+        let ended = describe(&options).run(async |pit| work(&options, pit).await).await;
+        if let Some(host) = host {
+            let state = if Snakepit::global().is_some() { "still runs" } else { "was stopped" };
+            let _ = writeln!(io::stdout(), "the host's engine {state}");
+            host.stop().await;
+        }
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error @ ScriptError::Argument(_)) => {
+                let _ = complain(&error);
+                ExitCode::from(2)
+            }
+            Err(error) => complain(&error),
+        }
+    })
+}
+
+fn engine() -> Builder {
+    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
+    Snakepit::builder().pool(Pool::python(worker).workers(1))
+}
+
+/// The script that the options describe. Embedded, it uses the engine of its host.
+fn describe(options: &Options) -> Script {
+    let engine = if options.embedded { Snakepit::builder() } else { engine() };
+    let mut script = snakepit::script(engine).stop_mode(StopMode::IfStarted);
+    if let Some(mode) = options.exit_mode.as_deref() {
+        script = script.exit_mode(mode);
+    }
+    if let Some(mode) = options.stop_mode.as_deref() {
+        script = script.stop_mode(mode);
+    }
+    if let Some(halt) = options.halt {
+        script = script.halt(halt);
+    }
+    script
+}
+
+async fn work(options: &Options, pit: Snakepit) -> Result<(), Failure> {
+    let greeting: String = pit.call("greet", args! { name: "World" }).await?;
+    // Nobody may be left to read it.
+    let _ = writeln!(io::stdout(), "{greeting}");
+    tokio::time::sleep(options.sleep).await;
+    assert!(!options.panic, "it was told to panic");
+    if options.fail { Err(Failure::Told) } else { Ok(()) }
+}
+
+fn complain(error: &dyn std::error::Error) -> ExitCode {
+    let _ = writeln!(io::stderr(), "script: {error}");
+    ExitCode::FAILURE
+}
+
+fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--exit-mode" => options.exit_mode = Some(value()?),
+            "--stop-mode" => options.stop_mode = Some(value()?),
+            "--halt" => {
+                let text = value()?;
+                options.halt =
+                    Some(text.parse().map_err(|_| format!("--halt takes true or false, not {text}"))?);
+            }
+            "--embedded" => options.embedded = true,
+            "--fail" => options.fail = true,
+            "--panic" => options.panic = true,
+            // The library looks for this one by itself.
+            "--no-halt" => {}
+            "--events" => write_events(&value()?)?,
+            "--sleep" => options.sleep = duration(&value()?)?,
+            _ => return Err(format!("unknown option {argument}")),
+        }
+    }
+    Ok(options)
+}
+
+/// One line of JSON for each event of the lifecycle. Written where it happens: nothing may be left to do at the exit.
+fn write_events(path: &str) -> Result<(), String> {
+    let file = File::options().create(true).append(true).open(path);
+    let file = file.map_err(|error| format!("cannot write events to {path}: {error}"))?;
+    telemetry::observe(move |event| {
+        if event.name().starts_with("snakepit.script.")
+            && let Ok(line) = serde_json::to_string(event)
+        {
+            let _ = (&file).write_all(format!("{line}\n").as_bytes());
+        }
+    });
+    Ok(())
+}
+
+/// `2`, `2s`, `500ms` or `1m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    let factor = match &text[unit..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        _ => return Err(format!("{text} is no duration: write 2s, 500ms or 1m")),
+    };
+    let number: f64 =
+        text[..unit].parse().map_err(|_| format!("{text} is no duration: write 2s, 500ms or 1m"))?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| format!("{text} is no duration: {error}"))
+}

@@ -1,0 +1,321 @@
+//! Step 5: the one way in which engines are stopped, whoever asks for it.
+//!
+//! ```text
+//! a  tell that it begins        c  stop: drain, then end the workers      e  return, exit in order, or halt
+//! b  take down the targets      d  clean up: custody's barrier over them
+//! ```
+//!
+//! Every step is bounded, and each may be taken again: a second shutdown of an engine waits for the first, or hastens it, and
+//! finds nothing to do afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+
+use super::coordinator::{ShutdownCoordinator, Stage};
+use super::exit;
+use super::failpoint::{Step, reach};
+pub(crate) use super::mode::Exit;
+use super::mode::StopMode;
+use crate::custody::{self, Run, RunId, StopReport};
+use crate::engine::Engine;
+use crate::logging;
+use crate::telemetry::{self, Event};
+
+/// How long calls that are under way may take, unless it is said otherwise.
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
+
+/// How long the cleanup may take, unless it is said otherwise. Custody's own times are far below it.
+pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long workers without a call may take to end, beyond what is said to end them. It only bounds a mistake.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// Who asked for the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Path {
+    /// A script whose function has ended.
+    Script,
+    /// A signal.
+    Signal,
+    /// A call of `stop`.
+    Stop,
+    /// The last handle is gone, or the runtime.
+    Drop,
+}
+
+impl Path {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Signal => "signal",
+            Self::Stop => "stop",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Shutdown {
+    pub(crate) path: Path,
+    pub(crate) exit: Exit,
+    pub(crate) stop_mode: StopMode,
+    pub(crate) owned: bool,
+    pub(crate) status: i32,
+    /// The run of this invocation.
+    pub(crate) run_id: Option<RunId>,
+    /// How the process is left if a second signal cuts this short; none if signals are not its matter.
+    pub(crate) if_cut_short: Option<Exit>,
+    /// What is stopped.
+    pub(crate) engines: Vec<Arc<Engine>>,
+    /// How long what is under way may take.
+    pub(crate) grace: Duration,
+    pub(crate) cleanup_timeout: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    /// The status that the process ends with, if it is to end.
+    pub(crate) status: i32,
+    /// Whether everything that was under way could finish.
+    pub(crate) drained: bool,
+}
+
+/// What must be gone in the end, known before those are stopped who know it.
+struct Target {
+    run: Run,
+    workers: Vec<custody::Worker>,
+}
+
+/// How the cleanup ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cleaned {
+    /// Nobody is left.
+    Clean,
+    /// Somebody is, or nobody could tell in time.
+    Timeout,
+    /// There was nothing of ours.
+    Nothing,
+}
+
+impl Cleaned {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Timeout => "timeout",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+impl Shutdown {
+    /// An engine's end that leaves the process alone.
+    pub(crate) fn of(engine: &Arc<Engine>, path: Path, grace: Duration) -> Self {
+        Self {
+            path,
+            exit: Exit::Return,
+            stop_mode: StopMode::Always,
+            owned: true,
+            status: 0,
+            run_id: engine.run_id(),
+            if_cut_short: None,
+            engines: vec![Arc::clone(engine)],
+            grace,
+            cleanup_timeout: CLEANUP_TIMEOUT,
+        }
+    }
+
+    /// Does it, step by step. Returns only if the process is to go on.
+    pub(crate) async fn conduct(mut self) -> Ended {
+        // a
+        reach(Step::Start);
+        self.tell_start();
+        // b
+        reach(Step::Capture);
+        let targets: Vec<Target> = self.engines.iter().filter_map(|engine| Target::capture(engine)).collect();
+        // c
+        reach(Step::Stop);
+        let drained = self.stop().await;
+        // d
+        reach(Step::Cleanup);
+        self.clean_up(targets).await;
+        for engine in &self.engines {
+            engine.closed();
+        }
+        // e
+        reach(Step::Exit);
+        self.cut_short();
+        self.leave().await;
+        Ended { status: self.status, drained }
+    }
+
+    /// c: Drains and ends what is to be stopped.
+    async fn stop(&mut self) -> bool {
+        let began = Instant::now();
+        let engines = &self.engines;
+        let stop = join_all(engines.iter().map(|engine| engine.stop(self.grace)));
+        let hasten = async {
+            stop_now().await;
+            for engine in engines {
+                engine.end_now();
+            }
+            std::future::pending::<()>().await;
+        };
+        let stopped = tokio::select! {
+            stopped = tokio::time::timeout(self.grace + ENDING, stop) => stopped,
+            () = hasten => return false,
+        };
+        let drained = stopped.is_ok_and(|all| all.into_iter().all(|drained| drained));
+        if !engines.is_empty() {
+            self.tell_stop(drained, began.elapsed());
+        }
+        drained
+    }
+
+    /// d: Makes sure that nobody is left, whatever became of the stop.
+    async fn clean_up(&self, targets: Vec<Target>) {
+        let began = Instant::now();
+        if targets.is_empty() {
+            return self.tell_cleanup(Cleaned::Nothing, 0, began.elapsed());
+        }
+        let cleaned = join_all(targets.into_iter().map(Target::clear));
+        let (outcome, killed) = match tokio::time::timeout(self.cleanup_timeout, cleaned).await {
+            Ok(all) => {
+                let clean = all.iter().all(Option::is_some);
+                let killed = all.into_iter().flatten().map(|report| report.killed).sum();
+                (if clean { Cleaned::Clean } else { Cleaned::Timeout }, killed)
+            }
+            Err(_) => (Cleaned::Timeout, 0),
+        };
+        self.tell_cleanup(outcome, killed, began.elapsed());
+    }
+
+    /// A second signal, whenever it came, decides about the status.
+    fn cut_short(&mut self) {
+        let stage = ShutdownCoordinator::get().map(|coordinator| coordinator.stage());
+        if let (Some(exit), Some(Stage::StopNow { signal })) = (self.if_cut_short, stage) {
+            self.status = 128 + signal;
+            self.exit = exit;
+        }
+    }
+
+    /// e: Leaves the process as it was asked for. Nothing is written from here on.
+    async fn leave(&self) {
+        self.tell_exit();
+        logging::flush().await;
+        match self.exit {
+            Exit::Return => {}
+            Exit::Stop => exit::exit(self.status),
+            Exit::Halt => custody::exit_now(self.status),
+        }
+    }
+}
+
+/// Until a second signal says so.
+async fn stop_now() {
+    match ShutdownCoordinator::get() {
+        Some(coordinator) => drop(coordinator.reached(Stage::StopNow { signal: 0 }).await),
+        None => std::future::pending().await,
+    }
+}
+
+impl Target {
+    fn capture(engine: &Engine) -> Option<Self> {
+        engine.run().map(|run| Self { run: run.clone(), workers: run.workers() })
+    }
+
+    /// The report, if nobody is left. On a thread of its own: it blocks, and neither a busy runtime nor the end of one shall
+    /// wait for it longer than we do.
+    async fn clear(self) -> Option<StopReport> {
+        let (done, cleared) = oneshot::channel();
+        let clear = move || {
+            let report = self.run.stop();
+            let gone = report.is_clean() && self.workers.iter().all(|worker| worker.try_wait().is_some());
+            let _ = done.send(gone.then_some(report));
+        };
+        std::thread::Builder::new().name("snakepit-cleanup".into()).spawn(clear).ok()?;
+        cleared.await.ok().flatten()
+    }
+}
+
+/// Ends the processes of an engine when nobody is left to stop it in order: its runtime is being dropped. Blocks, bounded.
+pub(crate) fn rescue(engine: &Engine, run: &Run) {
+    let shutdown = Shutdown {
+        path: Path::Drop,
+        exit: Exit::Return,
+        stop_mode: StopMode::Always,
+        owned: true,
+        status: 0,
+        run_id: Some(run.id()),
+        if_cut_short: None,
+        engines: Vec::new(),
+        grace: Duration::ZERO,
+        cleanup_timeout: CLEANUP_TIMEOUT,
+    };
+    let began = Instant::now();
+    shutdown.tell_start();
+    engine.close();
+    let report = run.stop();
+    let outcome = if report.is_clean() { Cleaned::Clean } else { Cleaned::Timeout };
+    shutdown.tell_cleanup(outcome, report.killed, began.elapsed());
+    shutdown.tell_exit();
+}
+
+impl Shutdown {
+    fn run_id(&self) -> Option<Arc<str>> {
+        self.run_id.map(|id| id.to_string().into())
+    }
+
+    fn tell_start(&self) {
+        telemetry::emit(Event::ScriptShutdownStart {
+            run_id: self.run_id(),
+            path: self.path.as_str(),
+            exit_mode: self.exit.as_str(),
+            stop_mode: self.stop_mode.as_str(),
+            owned: self.owned,
+            status: self.status,
+        });
+    }
+
+    fn tell_stop(&self, drained: bool, took: Duration) {
+        telemetry::emit(Event::ScriptShutdownStop {
+            run_id: self.run_id(),
+            path: self.path.as_str(),
+            exit_mode: self.exit.as_str(),
+            stop_mode: self.stop_mode.as_str(),
+            owned: self.owned,
+            status: self.status,
+            drained,
+            took,
+        });
+    }
+
+    fn tell_cleanup(&self, outcome: Cleaned, killed: usize, took: Duration) {
+        telemetry::emit(Event::ScriptShutdownCleanup {
+            run_id: self.run_id(),
+            path: self.path.as_str(),
+            exit_mode: self.exit.as_str(),
+            stop_mode: self.stop_mode.as_str(),
+            owned: self.owned,
+            status: self.status,
+            outcome: outcome.as_str(),
+            killed,
+            took,
+        });
+    }
+
+    fn tell_exit(&self) {
+        telemetry::emit(Event::ScriptShutdownExit {
+            run_id: self.run_id(),
+            path: self.path.as_str(),
+            exit_mode: self.exit.as_str(),
+            stop_mode: self.stop_mode.as_str(),
+            owned: self.owned,
+            status: self.status,
+        });
+    }
+}

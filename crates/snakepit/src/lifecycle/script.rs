@@ -1,0 +1,400 @@
+//! Scripts: a function with an engine around it, started before it and stopped after it, whatever becomes of it.
+//!
+//! Steps 1 to 4 of the state machine; step 5 is the [`orchestrator`](super::orchestrator)'s.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::failpoint::{Step, reach};
+use super::global::{self, Found};
+use super::mode::{ArgumentError, Exit, ExitMode, StopMode};
+use super::orchestrator::{CLEANUP_TIMEOUT, GRACE, Path, Shutdown};
+use super::selection::{EXIT_VARIABLE, HALT_VARIABLE, Inputs, Selection, is_truthy, select};
+use super::signals::Answering;
+use crate::call::CallError;
+use crate::pit::{Builder, EngineError, Snakepit};
+use crate::telemetry::{self, Event};
+
+/// The variable that stands for the argument `--no-halt`.
+const NO_HALT_VARIABLE: &str = "SNAKEPIT_NO_HALT";
+
+/// How long the pools may take to get ready, unless it is said otherwise.
+const AWAIT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Why a script has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScriptError<E> {
+    /// An option is wrong. Nothing was started.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// The engine did not start.
+    #[error(transparent)]
+    Start(EngineError),
+    /// The engine runs, and its pools did not get ready in time.
+    #[error("the pools of the script did not get ready")]
+    NotReady(#[source] CallError),
+    /// The function has failed.
+    #[error("{0}")]
+    Function(E),
+}
+
+/// A script: an engine, a function, and how the process ends. [`script`] makes one.
+#[must_use = "it does nothing before it is run"]
+pub struct Script {
+    engine: Builder,
+    exit_mode: Result<Option<ExitMode>, ArgumentError>,
+    stop_mode: Result<StopMode, ArgumentError>,
+    halt: Option<bool>,
+    await_pool: bool,
+    await_timeout: Duration,
+    grace: Duration,
+    cleanup_timeout: Duration,
+    signals: bool,
+    diagnostics: bool,
+}
+
+/// A script around an engine, which is started for it unless a process-wide one runs already.
+///
+/// ```no_run
+/// use snakepit::{CallError, ExitMode, Pool, Snakepit, args};
+///
+/// # async fn example() -> Result<(), snakepit::ScriptError<CallError>> {
+/// let sum: i64 = snakepit::script(Snakepit::builder().pool(Pool::python("worker.py")))
+///     .exit_mode(ExitMode::Auto)
+///     .run(async |pit| pit.call("add", args! { a: 1, b: 2 }).await)
+///     .await?;
+/// # Ok(()) }
+/// ```
+pub fn script(engine: impl Into<Builder>) -> Script {
+    Script {
+        engine: engine.into(),
+        exit_mode: Ok(None),
+        stop_mode: Ok(StopMode::default()),
+        halt: None,
+        await_pool: true,
+        await_timeout: AWAIT_TIMEOUT,
+        grace: GRACE,
+        cleanup_timeout: CLEANUP_TIMEOUT,
+        signals: true,
+        diagnostics: true,
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script")
+            .field("exit_mode", &self.exit_mode)
+            .field("stop_mode", &self.stop_mode)
+            .field("halt", &self.halt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How the function ended.
+enum Outcome<T, E> {
+    Returned(T),
+    Failed(ScriptError<E>),
+    Panicked(Box<dyn Any + Send>),
+    /// A signal ended it.
+    Interrupted,
+}
+
+/// The engine of a script.
+struct Place {
+    /// What its function gets.
+    pit: Snakepit,
+    /// The process-wide one.
+    global: Snakepit,
+    owned: bool,
+}
+
+impl Script {
+    /// What becomes of the process: an [`ExitMode`], or its name. Goes before everything else that says so.
+    pub fn exit_mode<M>(mut self, mode: M) -> Self
+    where
+        M: TryInto<ExitMode>,
+        M::Error: Into<ArgumentError>,
+    {
+        self.exit_mode = mode.try_into().map(Some).map_err(Into::into);
+        self
+    }
+
+    /// Whether the engine is stopped: a [`StopMode`], or its name.
+    pub fn stop_mode<M>(mut self, mode: M) -> Self
+    where
+        M: TryInto<StopMode>,
+        M::Error: Into<ArgumentError>,
+    {
+        self.stop_mode = mode.try_into().map_err(Into::into);
+        self
+    }
+
+    /// The old way to say `exit_mode(ExitMode::Halt)`.
+    #[doc(hidden)]
+    pub fn halt(mut self, halt: bool) -> Self {
+        self.halt = Some(halt);
+        self
+    }
+
+    /// Whether the function begins only when all workers are ready; so unless this says no.
+    pub fn await_pool(mut self, wait: bool) -> Self {
+        self.await_pool = wait;
+        self
+    }
+
+    /// How long it waits for them; a minute unless it is set.
+    pub fn await_timeout(mut self, timeout: Duration) -> Self {
+        self.await_timeout = timeout;
+        self
+    }
+
+    /// How long calls that are under way may take when it ends; 30 s unless it is set.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How long the cleanup may take; 15 s unless it is set.
+    pub fn cleanup_timeout(mut self, timeout: Duration) -> Self {
+        self.cleanup_timeout = timeout;
+        self
+    }
+
+    /// Whether SIGTERM and SIGINT end the script in order; so unless this says no, or the script is embedded.
+    pub fn signals(mut self, answered: bool) -> Self {
+        self.signals = answered;
+        self
+    }
+
+    /// Whether the log is told, before the shutdown begins, why the function failed; so unless this says no.
+    pub fn diagnostics(mut self, told: bool) -> Self {
+        self.diagnostics = told;
+        self
+    }
+
+    /// Runs it. Returns only if the exit mode is `none`; a panic of the function goes on when all is cleaned up.
+    pub async fn run<T, E, F>(mut self, function: F) -> Result<T, ScriptError<E>>
+    where
+        F: AsyncFnOnce(Snakepit) -> Result<T, E>,
+        E: fmt::Display,
+    {
+        // 1
+        let (exit_mode, stop_mode) = self.resolve()?;
+        reach(Step::Resolve);
+        let signals = Answering::begin(self.signals);
+        // 2
+        let started = tokio::select! {
+            started = self.start() => started.map_err(ScriptError::Start).map(Some),
+            () = signals.first() => Ok(None),
+        };
+        reach(Step::Engine);
+        // 3 and 4
+        let (place, outcome) = match started {
+            Ok(Some(place)) => {
+                let outcome = self.execute(&place, &signals, function).await;
+                (Some(place), outcome)
+            }
+            Ok(None) => (None, Outcome::Interrupted),
+            Err(error) => (None, Outcome::Failed(error)),
+        };
+        self.diagnose(&outcome);
+        // 5
+        let owned = place.as_ref().is_none_or(|place| place.owned);
+        let exit = exit_mode.resolve(owned, no_halt());
+        self.shutdown(place, exit, stop_mode, &signals, &outcome).conduct().await;
+        drop(signals);
+        match outcome {
+            Outcome::Returned(value) => Ok(value),
+            Outcome::Failed(error) => Err(error),
+            Outcome::Panicked(panic) => resume_unwind(panic),
+            // The shutdown has left the process.
+            Outcome::Interrupted => std::future::pending().await,
+        }
+    }
+
+    /// As [`Script::run`], for a `main` without a runtime.
+    pub fn run_blocking<T, E, F>(self, function: F) -> Result<T, ScriptError<E>>
+    where
+        F: AsyncFnOnce(Snakepit) -> Result<T, E>,
+        E: fmt::Display,
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ScriptError::Start(EngineError::Runtime(source)))?;
+        runtime.block_on(self.run(function))
+    }
+
+    /// 1: Which modes hold. What is wrong with the environment, or out of date, is told once in a process.
+    fn resolve<E>(&self) -> Result<(ExitMode, StopMode), ScriptError<E>> {
+        static WARNED: Once = Once::new();
+        static DEPRECATED: Once = Once::new();
+        let (exit_mode, stop_mode) = (self.exit_mode.clone()?, self.stop_mode.clone()?);
+        let (exit_variable, halt_variable) =
+            (std::env::var_os(EXIT_VARIABLE), std::env::var_os(HALT_VARIABLE));
+        let Selection { source, input, mode, invalid, deprecated } = select(Inputs {
+            exit_mode,
+            halt: self.halt,
+            exit_variable: exit_variable.as_deref(),
+            halt_variable: halt_variable.as_deref(),
+        });
+        if let Some(value) = invalid {
+            WARNED.call_once(|| {
+                tracing::warn!(variable = EXIT_VARIABLE, value, fallback = %mode, "no exit mode: it is ignored");
+            });
+        }
+        if !deprecated.is_empty() {
+            let used = deprecated.join(" and ");
+            DEPRECATED.call_once(|| {
+                tracing::warn!(used, instead = "exit_mode, or SNAKEPIT_SCRIPT_EXIT", "this is deprecated");
+            });
+        }
+        telemetry::emit(Event::ScriptExitModeSelected {
+            source: source.as_str(),
+            input: input.into(),
+            effective: mode.as_str(),
+        });
+        Ok((mode, stop_mode))
+    }
+
+    /// 2: Finds or starts the engine.
+    async fn start(&mut self) -> Result<Place, EngineError> {
+        let engine = std::mem::take(&mut self.engine);
+        let mut mine = Some(engine);
+        let found = global::find_or(async || begin(mine.take().unwrap_or_default(), self.await_pool).await);
+        match found.await? {
+            Found::Owned(pit) => Ok(Place { global: pit.clone(), pit, owned: true }),
+            Found::Embedded(global) => match mine.filter(|engine| !engine.is_empty()) {
+                Some(engine) => {
+                    let pit = begin(engine, self.await_pool).await?;
+                    Ok(Place { pit, global, owned: false })
+                }
+                None => Ok(Place { pit: global.clone(), global, owned: false }),
+            },
+        }
+    }
+
+    /// 3 and 4: Waits for the pools, and runs the function until it ends or a signal ends it.
+    async fn execute<T, E, F>(&self, place: &Place, signals: &Answering, function: F) -> Outcome<T, E>
+    where
+        F: AsyncFnOnce(Snakepit) -> Result<T, E>,
+    {
+        let pit = &place.pit;
+        reach(Step::Await);
+        let function = async {
+            if self.await_pool {
+                pit.await_ready(self.await_timeout).await.map_err(ScriptError::NotReady)?;
+            }
+            reach(Step::Function);
+            function(pit.clone()).await.map_err(ScriptError::Function)
+        };
+        let mut function = pin!(AssertUnwindSafe(function).catch_unwind());
+        let ended = tokio::select! {
+            ended = &mut function => ended,
+            () = signals.first() => {
+                pit.engine().close();
+                tokio::select! {
+                    biased;
+                    ended = &mut function => ended,
+                    () = self.patience(pit, signals) => return Outcome::Interrupted,
+                }
+            }
+        };
+        match ended {
+            Ok(Ok(value)) => Outcome::Returned(value),
+            Ok(Err(error)) => Outcome::Failed(error),
+            Err(panic) => Outcome::Panicked(panic),
+        }
+    }
+
+    /// After the first signal: until what is in flight has ended; a function that has asked to be told gets the whole grace.
+    async fn patience(&self, pit: &Snakepit, signals: &Answering) {
+        let patience = async {
+            pit.engine().finished().await;
+            if pit.engine().is_heeded() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(self.grace, patience) => {}
+            () = signals.second() => {}
+        }
+    }
+
+    /// The reason of a failure goes to the log before the exit path begins, where nothing is written any more.
+    fn diagnose<T, E: fmt::Display>(&self, outcome: &Outcome<T, E>) {
+        if !self.diagnostics {
+            return;
+        }
+        match outcome {
+            Outcome::Failed(error) => tracing::error!(%error, "the script failed"),
+            Outcome::Panicked(panic) => {
+                let said = panic.downcast_ref::<&str>().copied();
+                let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                tracing::error!(said = said.unwrap_or("nothing"), "the script panicked");
+            }
+            Outcome::Returned(_) | Outcome::Interrupted => {}
+        }
+    }
+
+    fn shutdown<T, E>(
+        &self,
+        place: Option<Place>,
+        exit: Exit,
+        stop_mode: StopMode,
+        signals: &Answering,
+        outcome: &Outcome<T, E>,
+    ) -> Shutdown {
+        let owned = place.as_ref().is_none_or(|place| place.owned);
+        let signalled = signals.have_come();
+        let (status, exit) = match outcome {
+            Outcome::Returned(_) => (0, exit),
+            // After a signal it is most often a call that was refused.
+            Outcome::Failed(_) => (i32::from(!signalled), exit),
+            Outcome::Panicked(_) => (1, exit),
+            // There is nothing to return; the signal asked the process to end.
+            Outcome::Interrupted => (0, if exit == Exit::Halt { Exit::Halt } else { Exit::Stop }),
+        };
+        let mut engines = Vec::new();
+        let mut run_id = None;
+        if let Some(place) = place {
+            run_id = place.pit.engine().run_id();
+            let is_apart = !Arc::ptr_eq(place.pit.engine(), place.global.engine());
+            if is_apart {
+                engines.push(Arc::clone(place.pit.engine()));
+            }
+            if stop_mode.stops(owned) {
+                engines.push(Arc::clone(place.global.engine()));
+            }
+        }
+        Shutdown {
+            path: if signalled { Path::Signal } else { Path::Script },
+            exit,
+            stop_mode,
+            owned,
+            status,
+            run_id,
+            if_cut_short: signals.are_answered().then_some(Exit::Stop),
+            engines,
+            grace: self.grace,
+            cleanup_timeout: self.cleanup_timeout,
+        }
+    }
+}
+
+async fn begin(engine: Builder, await_pool: bool) -> Result<Snakepit, EngineError> {
+    if await_pool { engine.start().await } else { engine.start_in_background().await }
+}
+
+/// Whether the process is one that would not end by itself.
+fn no_halt() -> bool {
+    std::env::args_os().skip(1).any(|argument| argument == "--no-halt")
+        || std::env::var(NO_HALT_VARIABLE).is_ok_and(|value| is_truthy(&value))
+}
