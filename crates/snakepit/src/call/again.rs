@@ -58,6 +58,9 @@ impl Extras {
             metadata: self.metadata.clone(),
             stream: self.stream,
             chain: self.chain.clone(),
+            said_of_trace: None,
+            trace: self.trace.clone(),
+            traces: Vec::new(),
         }
     }
 }
@@ -104,7 +107,7 @@ impl Waiting {
         if let Some(account) = &mut self.account {
             self.pool.attempt_lost(&self.command, account);
         }
-        if self.has_delivered {
+        if self.delivered > 0 {
             return Err(NoRetry::Delivered);
         }
         let deadline = after(self.began, self.timeout);

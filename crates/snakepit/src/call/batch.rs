@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 use super::ticket::{End, Place, Progress, Ticket};
-use super::{Call, CallError, CallId, Input, RemoteError};
+use super::{Call, CallError, CallId, Extras, Input, RemoteError};
 use crate::pool::{self, Command, Otherwise, QueueKey};
 use crate::value::Encoded;
 use crate::worker::Berth;
@@ -122,6 +122,11 @@ impl Call {
             self.deadline = self.deadline.max(member.deadline);
         }
         self.input = Input::Many(inputs);
+        if members.iter().any(|member| member.trace().is_some()) {
+            let trace = |member: &Self| member.extras.as_ref()?.trace.clone();
+            let traces = members.iter().map(trace).collect();
+            self.extras = Some(Box::new(Extras { traces, ..Extras::default() }));
+        }
         self.batch = Some(Box::new(Batch { members, underway }));
     }
 

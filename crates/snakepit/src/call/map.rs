@@ -138,6 +138,7 @@ struct Work<T> {
 impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
         map.options.note_chain()?;
+        map.options.note_trace(&tracing::Span::none())?;
         let pool = map.options.target?;
         let job = Job {
             timeout: map.options.timeout.unwrap_or_else(|| pool.bounds.call_timeout()),

@@ -7,11 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
+use tracing::Span;
 
 use super::again::Again;
+use super::telling::{refused, tell_refusal};
 use super::ticket::{End, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, Account, Command, Fate, Limit, QueueKey, Whereabouts, Wish};
+use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
 
@@ -38,7 +41,9 @@ impl Plan {
         };
         let extras = self.extras.as_ref().map_or(0, |extras| {
             let metadata = extras.metadata.iter().map(|(key, value)| key.len() + value.len() + SMALL);
-            metadata.sum::<usize>() + extras.session.as_ref().map_or(0, |session| session.len()) + 6 * SMALL
+            let trace = extras.trace.as_ref().map_or(0, |trace| trace.wire_len());
+            let session = extras.session.as_ref().map_or(0, |session| session.len());
+            metadata.sum::<usize>() + session + trace + 8 * SMALL
         });
         arguments + self.command.name.len() + extras + 4 * SMALL
     }
@@ -72,8 +77,12 @@ pub(crate) struct Waiting {
     queue_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) phase: Phase,
-    /// A part of a stream was handed on.
-    pub(super) has_delivered: bool,
+    pub(super) streams: bool,
+    /// How many parts of a stream were handed on.
+    pub(super) delivered: u64,
+    pub(super) trace: Option<Arc<TraceContext>>,
+    /// While it is not settled.
+    pub(super) span: Span,
     /// Until it is settled; none if somebody else counts it, or nobody does.
     pub(super) account: Option<Account>,
     /// Only if it is idempotent.
@@ -86,17 +95,23 @@ impl Waiting {
         pool: Arc<pool::Shared>,
         plan: Plan,
         again: Option<Box<Again>>,
+        span: Span,
     ) -> Result<Self, CallError> {
         let admitted = match &plan.input {
             Input::One(input) => pool.admit(&plan.command, input),
             Input::Many(_) => Ok(Account::default()),
         };
-        let account = admitted.inspect_err(|error| pool.count_refused(error))?;
+        let account = admitted.inspect_err(|error| {
+            pool.count_refused(error);
+            tell_refusal(&pool, &plan.command, error);
+        })?;
         if again.is_some() {
             pool.deposit_for_retries();
         }
         let mut begun = Self::start(pool, plan, Some(account), |pool, call| pool.submit(call, Limit::Holds))?;
         begun.again = again;
+        begun.span = span;
+        begun.tell_beginning();
         Ok(begun)
     }
 
@@ -128,7 +143,10 @@ impl Waiting {
         let ticket = Arc::new(Ticket::default());
         let now = Instant::now();
         let began = plan.began.unwrap_or(now);
-        let nested = plan.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
+        let extras = plan.extras.as_ref();
+        let nested = extras.is_some_and(|extras| extras.chain.is_some());
+        let streams = extras.is_some_and(|extras| extras.stream.is_some());
+        let trace = extras.and_then(|extras| extras.trace.clone());
         let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, id.0) };
         let call = Call {
             id,
@@ -157,7 +175,10 @@ impl Waiting {
             queue_timeout: plan.queue_timeout.min(plan.timeout),
             timeout: plan.timeout,
             phase: Phase::MayBeQueued,
-            has_delivered: false,
+            streams,
+            delivered: 0,
+            trace,
+            span: Span::none(),
             account,
             again: None,
         })
@@ -252,7 +273,7 @@ impl Waiting {
                 Err(end) => Event::End(end),
             })
         });
-        self.has_delivered |= matches!(event, Poll::Ready(Ok(Event::Item(_))));
+        self.delivered += u64::from(matches!(event, Poll::Ready(Ok(Event::Item(_)))));
         event
     }
 
@@ -285,6 +306,7 @@ impl Waiting {
                         self.phase = Phase::Over;
                         drop(call);
                         let error = self.queue_error();
+                        self.tell_queue_timeout();
                         self.settle(Fate::of(&error));
                         return Poll::Ready(Err(Late::Queued(error)));
                     }
@@ -332,6 +354,7 @@ impl Waiting {
     pub(super) fn settle(&mut self, fate: Fate) {
         if let Some(account) = self.account.take() {
             self.pool.settle(&self.command, account, fate);
+            self.tell_end(fate);
         }
     }
 
@@ -446,14 +469,6 @@ impl Drop for TimeIsUp {
     fn drop(&mut self) {
         abandon(&self.pool, self.call, &self.ticket);
     }
-}
-
-/// A call that its pool did not take.
-fn refused(pool: &pool::Shared, command: &Command, account: Option<Account>, error: CallError) -> CallError {
-    if let Some(account) = account {
-        pool.settle(command, account, Fate::of(&error));
-    }
-    error
 }
 
 /// A time as long as `Duration::MAX` is no overflow, only late.

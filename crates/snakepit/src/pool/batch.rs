@@ -25,6 +25,7 @@ use crate::call::batch::{Batch, Underway};
 use crate::call::ticket::Place;
 use crate::call::waiting::after;
 use crate::call::{Call, Input};
+use crate::telemetry::TraceContext;
 
 /// What stands around the arguments of a call in a frame, at the most.
 const AROUND: usize = 16;
@@ -119,6 +120,7 @@ impl Group {
 
 fn weight(call: &Call) -> usize {
     AROUND
+        + call.trace().map_or(0, TraceContext::wire_len)
         + match &call.input {
             Input::One(input) => input.payload_len(),
             Input::Many(inputs) => inputs.iter().map(crate::value::Encoded::payload_len).sum(),

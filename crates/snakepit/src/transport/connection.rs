@@ -22,6 +22,7 @@ use super::slate::Slate;
 use super::tools::Tools;
 use crate::adapter::AtWork;
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
+use crate::telemetry::Event;
 use crate::value::{Encoded, write};
 use crate::worker::Output;
 
@@ -90,6 +91,8 @@ pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
 pub(super) struct State {
     pub(super) calls: ByNumber<Held>,
     pub(super) tools: Tools,
+    /// What the worker told about itself in what is being read.
+    pub(super) told: Vec<Event>,
     pub(super) outbox: Outbox,
     /// What could not be written yet.
     stuck: Option<Outbox>,
