@@ -17,7 +17,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     say(&format!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id()));
     let status = pit.until_shutdown().await?;
     match worker.await? {
-        Ok(naps) => say(&format!("{naps} naps, and none was lost")),
+        Ok(naps) => say(&format!("naps: {naps}, and none was lost")),
         Err(error) => say(&format!("cut short: {error}")),
     }
     Ok(ExitCode::from(status))

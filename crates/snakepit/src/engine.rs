@@ -7,9 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
+use tracing::Level;
 
+use crate::call::waiting::after;
 use crate::custody::{Pid, Run, RunId};
 use crate::lifecycle::orchestrator::{self, Path, Shutdown, undisturbed};
+use crate::logging::somebody_says;
 use crate::pool::{Directory, PoolRef};
 
 /// How far an engine is.
@@ -102,7 +105,7 @@ impl Engine {
     /// time than this.
     pub(crate) fn begin_end(self: &Arc<Self>, path: Path, grace: Duration) {
         self.close();
-        self.hasten(after(grace));
+        self.hasten(after(Instant::now(), grace));
         if self.claim_end() {
             self.go_on_ending(path, grace);
         }
@@ -186,7 +189,7 @@ impl Engine {
     /// being done may hasten it, and waits for it.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
         self.close();
-        self.hasten(after(grace));
+        self.hasten(after(Instant::now(), grace));
         let mut stopped = self.stopped.lock().await;
         if let Some(drained) = *stopped {
             return drained;
@@ -196,7 +199,7 @@ impl Engine {
             () = self.finished() => true,
             () = self.out_of_time() => false,
         };
-        if !drained && !grace.is_zero() {
+        if !drained && !grace.is_zero() && somebody_says(Level::WARN) {
             undisturbed(|| tracing::warn!(?grace, "calls were cut short: they did not finish in time"));
         }
         join_all(self.pools.iter().map(|pool| pool.crew.stop())).await;
@@ -270,12 +273,4 @@ impl Drop for Watchman {
             self.0.closed();
         }
     }
-}
-
-/// No clock reaches beyond this, and nobody waits so long.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
-
-/// So long from now.
-fn after(time: Duration) -> Instant {
-    Instant::now() + time.min(LONGEST)
 }

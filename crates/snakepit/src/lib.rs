@@ -19,6 +19,7 @@ mod call;
 mod config;
 mod engine;
 pub mod lifecycle;
+mod logging;
 mod pit;
 mod pool;
 mod supervision;
@@ -43,6 +44,7 @@ pub use call::{
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
+pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,

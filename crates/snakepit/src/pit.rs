@@ -12,6 +12,7 @@ use crate::custody::{self, Run, RunId, StopReport, WorkerId};
 use crate::engine::{Engine, Phase};
 use crate::lifecycle::orchestrator::{CLEANUP_TIMEOUT, ENDING, Exit, GRACE, Path, Shutdown};
 use crate::lifecycle::{ShutdownCoordinator, SignalError, Stage};
+use crate::logging::Logging;
 use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
 use crate::tool::{ToolContext, Tools};
 use crate::worker::OomTeller;
@@ -63,6 +64,7 @@ pub struct Builder {
     pools: Vec<Pool>,
     tools: Tools,
     custody: custody::Config,
+    logging: Logging,
 }
 
 impl Builder {
@@ -75,6 +77,12 @@ impl Builder {
     /// How processes are kept.
     pub fn custody(mut self, config: custody::Config) -> Self {
         self.custody = config;
+        self
+    }
+
+    /// How much it says: by default warnings only, and nothing of what workers print unless a call fails.
+    pub fn logging(mut self, logging: Logging) -> Self {
+        self.logging = logging;
         self
     }
 
@@ -132,6 +140,8 @@ impl Builder {
         crate::telemetry::hear_custody();
         self.tools.add_session_store();
         let tools = Arc::new(self.tools);
+        let logging = self.logging;
+        logging.begin();
         let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
             let config = self.custody;
             let opened = tokio::task::spawn_blocking(move || {
@@ -146,7 +156,7 @@ impl Builder {
         let runtime = tokio::runtime::Handle::current();
         let mut shared = Vec::new();
         for pool in self.pools {
-            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone());
+            let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone(), logging);
             if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;
                 return Err(EngineError::Start { pool: pool.name.to_string(), source });
@@ -360,9 +370,13 @@ impl Snakepit {
     /// For hosts that end in a way of their own. It needs no runtime, blocks, is bounded, and does no harm if it is repeated.
     pub fn cleanup() -> Vec<(RunId, StopReport)> {
         let engines = Engine::all();
-        engines.iter().for_each(|engine| engine.give_up());
+        for engine in &engines {
+            engine.give_up();
+        }
         let reports = custody::end_all(custody::Config::default().grace());
-        engines.iter().for_each(|engine| engine.closed());
+        for engine in &engines {
+            engine.closed();
+        }
         reports
     }
 

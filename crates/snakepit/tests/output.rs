@@ -2,9 +2,6 @@
 
 mod support;
 
-use std::fmt::Write;
-use std::sync::{Arc, Mutex};
-
 use snakepit::{OutputLine, Value, args};
 use support::{Pit, soon, until, worker};
 
@@ -83,57 +80,4 @@ async fn a_line_without_an_end_is_cut() {
         lines[0].text.len()
     );
     pit.end().await;
-}
-
-/// Keeps everything that is logged up to a level, as text.
-#[derive(Clone)]
-struct Log(tracing::Level, Arc<Mutex<String>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.is_event() && metadata.level() <= &self.0
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Fields<'a>(&'a mut String);
-        impl tracing::field::Visit for Fields<'_> {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                let _ = write!(self.0, "{field}={value:?} ");
-            }
-        }
-        event.record(&mut Fields(&mut self.1.lock().expect("the log")));
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-/// In a runtime of one thread, so that everything that is logged is logged here.
-async fn logged(level: tracing::Level) -> String {
-    let log = Log(level, Arc::default());
-    let guard = tracing::subscriber::set_default(log.clone());
-    let pit = Pit::start(worker("hostile.py").workers(1)).await;
-    let _: Value = soon("a print", pit.call("says", args! { text: "psst \u{1b}[31m" })).await.expect("said");
-    until("it is read", || !output(&pit).0.is_empty()).await;
-    pit.end().await;
-    drop(guard);
-    log.1.lock().expect("the log").clone()
-}
-
-#[tokio::test(flavor = "current_thread")]
-async fn a_worker_that_prints_is_not_heard_unless_somebody_asks() {
-    let quiet = logged(tracing::Level::INFO).await;
-    assert_eq!(quiet, "");
-    let loud = logged(tracing::Level::DEBUG).await;
-    assert!(loud.contains("psst") && loud.contains("hostile-1"), "{loud}");
-    assert!(!loud.contains("\u{1b}[31m"), "{loud}");
 }

@@ -1,8 +1,5 @@
 //! Each row of the tables of docs/lifecycle.md, run as a user would: the example `script` as a process of its own.
 
-#[expect(dead_code, reason = "each test file uses its part")]
-mod support;
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -61,6 +58,7 @@ fn script(arguments: &[&str]) -> Ended {
     script_with(arguments, &[])
 }
 
+#[expect(clippy::disallowed_methods, reason = "the script is a host of its own")]
 fn script_with(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     let dir = TempDir::new().expect("a directory");
     let (events, state) = (dir.path().join("events"), dir.path().join("state"));

@@ -26,6 +26,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Runs a line of bash in which `$script`, `$graceful` and `$embedded` are the examples; nothing may be left of them.
+#[expect(clippy::disallowed_methods, reason = "a shell around a host, as a user starts it")]
 fn bash(line: &str) -> Shell {
     let home = TempDir::new().expect("a directory");
     let began = Instant::now();

@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::poll_fn;
 use nix::sys::signal::Signal;
 use snakepit::value::Map;
-use snakepit::{CallError, CallStream, Snakepit, Value};
+use snakepit::{CallError, CallStream, Logging, Snakepit, Value};
 use tokio::time::Instant;
 
 use super::form::Form;
@@ -57,7 +57,10 @@ impl Conductor<'_> {
 
     async fn start(&mut self, deadline: Option<Instant>) -> Result<Snakepit, End> {
         let Target { pool, custody } = &self.target;
-        let start = pin!(Snakepit::builder().custody(custody.clone()).pool(pool.clone()).start());
+        // Only `-v` looks at what the library says.
+        let logging = Logging::default().log_python_output(self.args.logs);
+        let builder = Snakepit::builder().custody(custody.clone()).logging(logging).pool(pool.clone());
+        let start = pin!(builder.start());
         // Whoever gives up here drops what was begun, and the end of the runtime waits for it.
         let started = tokio::select! {
             happening = self.outside.next() => return Err(happening.into()),

@@ -42,17 +42,10 @@ impl Trouble<'_> {
             Self::Call { command, error: CallError::Remote(error), commands } => {
                 format!("snakepit: {command}: {}{}", remote(error), hint(error, commands))
             }
-            Self::Call { command, error: error @ CallError::Timeout { output, .. }, .. } => {
-                let mut text = format!("snakepit: {}\n", chain(*error));
-                if !output.is_empty() {
-                    let _ = writeln!(text, "its worker's last lines:\n  {}", output.join("\n  "));
-                }
-                let _ = writeln!(
-                    text,
-                    "  --timeout, or call_timeout in the configuration, gives {command} more time"
-                );
-                text
-            }
+            Self::Call { command, error: error @ CallError::Timeout { .. }, .. } => format!(
+                "snakepit: {}\n  --timeout, or call_timeout in the configuration, gives {command} more time\n",
+                chain(*error)
+            ),
             Self::Call { command, error, .. } => {
                 let text = chain(*error);
                 if text.contains(*command) {

@@ -35,7 +35,9 @@ impl Leaver {
         Self::start_by(shell)
     }
 
-    fn start_by(command: Command) -> Self {
+    fn start_by(mut command: Command) -> Self {
+        // Some panic by order, and to find the names of a stack takes longer than all the rest.
+        command.env("RUST_BACKTRACE", "0");
         Self(HostProcess::start(command, &OpenAs::default()))
     }
 

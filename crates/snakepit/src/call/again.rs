@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::ticket::{End, Ticket};
-use super::waiting::{Phase, Waiting, after, lost};
+use super::waiting::{Phase, Waiting, after};
 use super::{Call, CallError, Extras, Input};
 use crate::pool::{Fate, Limit, QueueKey};
 use crate::supervision::NoRetry;
@@ -58,6 +58,9 @@ impl Extras {
             metadata: self.metadata.clone(),
             stream: self.stream,
             chain: self.chain.clone(),
+            said_of_trace: None,
+            trace: self.trace.clone(),
+            traces: Vec::new(),
         }
     }
 }
@@ -76,17 +79,14 @@ impl Waiting {
     /// As [`Waiting::conclude`]; none if the call was lost and is under way again.
     pub(crate) async fn conclude_or_again(&mut self, end: End) -> Result<Option<Encoded>, CallError> {
         match end {
-            End::Lost { berth, .. } if self.again.is_some() => {
-                // Rare, and large: not a part of every call's future.
-                Box::pin(self.make_again(&berth)).await.map(|()| None)
-            }
+            End::Lost { berth, .. } if self.again.is_some() => self.make_again(&berth).await.map(|()| None),
             end => self.conclude(end).await.map(Some),
         }
     }
 
     async fn make_again(&mut self, berth: &Arc<Berth>) -> Result<(), CallError> {
         self.phase = Phase::Over;
-        let error = lost(&self.pool, self.id, &self.command.name, berth).await;
+        let error = self.lost(berth).await;
         let Some(mut again) = self.again.take() else { return Err(error) };
         let made = self.try_again(&again).await;
         again.last = Some(error.clone());
@@ -107,7 +107,7 @@ impl Waiting {
         if let Some(account) = &mut self.account {
             self.pool.attempt_lost(&self.command, account);
         }
-        if self.has_delivered {
+        if self.delivered > 0 {
             return Err(NoRetry::Delivered);
         }
         let deadline = after(self.began, self.timeout);
@@ -129,6 +129,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of

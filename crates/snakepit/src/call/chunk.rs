@@ -16,10 +16,12 @@ use tokio::time::Instant;
 use super::again::explain;
 use super::batch::no_outcome;
 use super::entry::Entry;
+use super::telling::tell_refusal;
 use super::waiting::{Plan, Waiting, after};
-use super::{CallError, Extras, Input};
+use super::{CallError, Extras, Input, RemoteError};
 use crate::pool::{self, Account, Command, Fate};
 use crate::supervision::NoRetry;
+use crate::telemetry::{Event, Level, emit_with};
 use crate::value::{Encoded, Value, ValueError};
 
 /// How a frame ended; if it failed, how many of its inputs were started, if that is known.
@@ -47,19 +49,31 @@ impl Job {
         &self,
         inputs: Vec<Result<Encoded, ValueError>>,
     ) -> Vec<Result<T, CallError>> {
+        let (began, count) = (Instant::now(), inputs.len());
         let mut chunk = Chunk::new(self, inputs);
         while chunk.get_ready().await {
             let Some(frame) = chunk.frames.front_mut() else { break };
             let began = *frame.began.get_or_insert_with(Instant::now);
             let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
-            let (parts, end) = self.send(inputs, began).await;
+            let (parts, end, waiting) = self.send(inputs, began).await;
             chunk.take_in(&parts, end);
+            if let Some(waiting) = waiting.filter(|_| std::mem::take(&mut chunk.has_failed)) {
+                waiting.tell_output();
+            }
         }
-        std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect()
+        let outcomes: Vec<_> = std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect();
+        emit_with(Level::Debug, || Event::MapChunk {
+            pool: Arc::clone(&self.pool.name),
+            command: Arc::clone(&self.command.name),
+            inputs: count,
+            failed: outcomes.iter().filter(|outcome| outcome.is_err()).count(),
+            took: began.elapsed(),
+        });
+        outcomes
     }
 
-    /// The answers that came, in the order of the inputs, and how it ended.
-    async fn send(&self, mut inputs: Vec<Encoded>, began: Instant) -> (Vec<Encoded>, End) {
+    /// The answers that came, in the order of the inputs, how it ended, and the call that it was, if it was one.
+    async fn send(&self, mut inputs: Vec<Encoded>, began: Instant) -> (Vec<Encoded>, End, Option<Waiting>) {
         let many = self.sends_many();
         let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
@@ -75,18 +89,19 @@ impl Job {
         };
         let mut waiting = match Waiting::begin_bulk(Arc::clone(&self.pool), plan) {
             Ok(waiting) => waiting,
-            Err(error) => return (Vec::new(), Err((error, None))),
+            Err(error) => return (Vec::new(), Err((error, None)), None),
         };
         if many {
-            return waiting.values().await;
+            let (parts, end) = waiting.values().await;
+            return (parts, end, Some(waiting));
         }
         let wrong = |source| CallError::Result { command: self.command.name.to_string(), source };
         let entry = waiting.value().await.and_then(|value| {
             value.to_value().and_then(|value| Encoded::encode(&vec![(true, value)])).map_err(wrong)
         });
         match entry {
-            Ok(entry) => (vec![entry], Ok(())),
-            Err(error) => (Vec::new(), Err((error, None))),
+            Ok(entry) => (vec![entry], Ok(()), Some(waiting)),
+            Err(error) => (Vec::new(), Err((error, None)), Some(waiting)),
         }
     }
 
@@ -122,6 +137,8 @@ struct Chunk<'a, T> {
     outcomes: Vec<Option<Result<T, CallError>>>,
     /// What is under way is in front, and stays until its end is known.
     frames: VecDeque<Frame>,
+    /// The command's code has failed for an input since somebody looked.
+    has_failed: bool,
 }
 
 /// One input under way.
@@ -164,7 +181,8 @@ impl Frame {
 
 impl<'a, T: DeserializeOwned> Chunk<'a, T> {
     fn new(job: &'a Job, inputs: Vec<Result<Encoded, ValueError>>) -> Self {
-        let mut chunk = Self { job, outcomes: Vec::with_capacity(inputs.len()), frames: VecDeque::new() };
+        let outcomes = Vec::with_capacity(inputs.len());
+        let mut chunk = Self { job, outcomes, frames: VecDeque::new(), has_failed: false };
         let mut good = Vec::with_capacity(inputs.len());
         for (at, input) in inputs.into_iter().enumerate() {
             let admitted = match input {
@@ -178,6 +196,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 }
                 Err(error) => {
                     job.pool.count_refused(&error);
+                    tell_refusal(&job.pool, &job.command, &error);
                     chunk.outcomes.push(Some(Err(error)));
                 }
             }
@@ -310,7 +329,9 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
 
 impl<T> Chunk<'_, T> {
     fn settle(&mut self, one: One, outcome: Result<T, CallError>) {
-        let fate = outcome.as_ref().err().map_or(Fate::Ok, Fate::of);
+        let error = outcome.as_ref().err();
+        self.has_failed |= error.and_then(CallError::remote).is_some_and(RemoteError::has_run);
+        let fate = error.map_or(Fate::Ok, Fate::of);
         self.job.pool.settle(&self.job.command, one.account, fate);
         self.outcomes[one.at] = Some(outcome);
     }

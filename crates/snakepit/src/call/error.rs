@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CallId;
 use crate::supervision::{Fingerprint, NoRetry};
+use crate::telemetry::TraceError;
 use crate::value::ValueError;
 use crate::worker::Autopsy;
 
@@ -38,7 +39,7 @@ pub enum CallError {
     },
     /// The caller's time ran out while a worker had the call.
     #[error(
-        "{command} did not answer within {after:?}{}{}", shown_degraded(.degraded.as_deref()), shown_stack(.stack.as_deref())
+        "{command} did not answer within {after:?}{}{}{}", shown_degraded(.degraded.as_deref()), shown_stack(.stack.as_deref()), shown_lines(.output)
     )]
     Timeout {
         /// The command.
@@ -161,6 +162,15 @@ pub enum CallError {
         #[source]
         source: ValueError,
     },
+    /// What was said about its trace is none.
+    #[error("{command} is not called with a trace context that is none")]
+    Trace {
+        /// The command.
+        command: String,
+        /// What is wrong with it.
+        #[source]
+        source: TraceError,
+    },
     /// The result is not what the caller expects.
     #[error("the result of {command} is not what was expected")]
     Result {
@@ -228,6 +238,13 @@ fn shown_stack(stack: Option<&str>) -> String {
     stack.map_or_else(String::new, |stack| format!("; it was here:\n{}", stack.trim_end()))
 }
 
+fn shown_lines(output: &[String]) -> String {
+    if output.is_empty() {
+        return String::new();
+    }
+    format!("\nits worker's last lines:\n  {}", output.join("\n  "))
+}
+
 /// An error as a worker (or a tool) tells it: an exception with its causes, or a call that did not fit.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -263,6 +280,11 @@ impl RemoteError {
     /// An error with nothing but a kind and a message.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind: kind.into(), message: message.into(), ..Self::default() }
+    }
+
+    /// Whether the command's code has run: with other errors, the call did not get so far.
+    pub(super) fn has_run(&self) -> bool {
+        matches!(self.kind.as_str(), "exception" | "bad_value" | "deadline")
     }
 
     /// The error and its causes, the outermost first.

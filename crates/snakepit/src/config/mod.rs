@@ -1,6 +1,6 @@
 //! Engines from a file: `snakepit.toml`, with the keys and defaults that `default.toml` lists.
 //!
-//! Owns the file's form. The defaults are those of [`Pool`] and of [`custody::Config`]; nothing is defaulted twice.
+//! Owns the file's form. The defaults are those of [`Pool`], [`custody::Config`] and [`Logging`]; nothing is defaulted twice.
 
 mod error;
 mod supervision;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub use error::ConfigError;
 
-use crate::{Builder, Pool, Snakepit, custody};
+use crate::{Builder, Logging, Pool, Snakepit, custody};
 use tables::Root;
 
 /// What a configuration file says.
@@ -27,6 +27,7 @@ use tables::Root;
 pub struct Config {
     pools: Vec<Pool>,
     custody: custody::Config,
+    logging: Logging,
 }
 
 impl Config {
@@ -57,7 +58,7 @@ impl Config {
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let dir = file.parent().unwrap_or(Path::new("/"));
         let pools = root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
-        Ok(Self { pools, custody: root.custody.into_config(dir) })
+        Ok(Self { pools, custody: root.custody.into_config(dir), logging: root.log.into_logging() })
     }
 
     /// The pools, in the order of the file.
@@ -80,9 +81,14 @@ impl Config {
         &self.custody
     }
 
+    /// How much an engine says.
+    pub fn logging(&self) -> Logging {
+        self.logging
+    }
+
     /// An engine with all that the file says, to be started or to be given tools first.
     pub fn builder(self) -> Builder {
-        let builder = Snakepit::builder().custody(self.custody);
+        let builder = Snakepit::builder().custody(self.custody).logging(self.logging);
         self.pools.into_iter().fold(builder, Builder::pool)
     }
 }

@@ -13,7 +13,7 @@ use super::supervision::{
 };
 use super::units::{Size, Time};
 use crate::adapter::python::is_file;
-use crate::{Affinity, CancelGrace, Pool, PythonWorker, custody};
+use crate::{Affinity, CancelGrace, LogLevel, Logging, Pool, PythonWorker, custody};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +22,8 @@ pub(super) struct Root {
     pub(super) pool: Vec<(String, PoolTable)>,
     #[serde(default)]
     pub(super) custody: CustodyTable,
+    #[serde(default)]
+    pub(super) log: LogTable,
 }
 
 /// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.
@@ -242,6 +244,25 @@ impl PoolKeys {
         let pool = set(pool, self.max_sessions, Pool::max_sessions);
         let pool = set(pool, self.max_frame.map(|it| it.0), Pool::max_frame);
         self.supervise(pool)
+    }
+}
+
+/// The keys of `[log]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogTable {
+    library_mode: Option<bool>,
+    log_level: Option<LogLevel>,
+    grpc_log_level: Option<LogLevel>,
+    log_python_output: Option<bool>,
+}
+
+impl LogTable {
+    pub(super) fn into_logging(self) -> Logging {
+        let logging = set(Logging::default(), self.library_mode, Logging::library_mode);
+        let logging = set(logging, self.log_level, Logging::log_level);
+        let logging = set(logging, self.grpc_log_level, Logging::grpc_log_level);
+        set(logging, self.log_python_output, Logging::log_python_output)
     }
 }
 

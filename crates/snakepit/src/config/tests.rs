@@ -1,6 +1,7 @@
 //! Files that are read, and files that are not, with what is said about them.
 
 use super::*;
+use crate::LogLevel;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, "/conf/snakepit.toml").map_err(|error| error.to_string())
@@ -43,15 +44,16 @@ fn the_reference_is_the_defaults() {
     let pool = config.pool("example").expect("its pool");
     assert_eq!(settings(pool), settings(&Pool::python("worker.py")));
     assert_eq!(format!("{:?}", config.custody()), format!("{:?}", custody::Config::default()));
+    assert_eq!(config.logging(), Logging::default());
 }
 
 #[test]
 fn the_reference_mentions_every_key_and_no_other() {
     let lines: Vec<&str> = Config::REFERENCE.lines().map(|line| line.trim_start_matches('#')).collect();
     let mut tables = 0;
-    for table in ["[pool.example]", "[custody]"] {
+    for (table, fewest) in [("[pool.example]", 39), ("[custody]", 10), ("[log]", 4)] {
         let mut keys = known_keys(table);
-        assert!(keys.len() > 5, "{keys:?}");
+        assert!(keys.len() >= fewest, "{keys:?}");
         tables += keys.len();
         keys.retain(|key| !lines.iter().any(|line| line.starts_with(&format!("{key} = "))));
         assert!(keys.is_empty(), "default.toml does not mention {keys:?} of {table}");
@@ -80,7 +82,28 @@ fn what_the_reference_leaves_out_can_be_said() {
         let pool = &config.pools()[0];
         assert!(pool.workers == 4 || pool.sizing.is_some_and(|sizing| sizing.max_workers == 8));
         assert_eq!(config.custody().state_dir.as_deref(), Some(Path::new("/conf/state")));
+        assert_eq!(
+            config.logging(),
+            Logging::default().log_level(LogLevel::Warning).log_python_output(false)
+        );
     }
+}
+
+#[test]
+fn every_log_key_is_heard_and_what_is_not_said_is_left_to_the_mode() {
+    let read =
+        |keys: &str| parse(&format!("[pool.a]\nworker = \"w.py\"\n[log]\n{keys}\n")).map(|it| it.logging());
+    assert_eq!(read("library_mode = false"), Ok(Logging::default().library_mode(false)));
+    let said =
+        "library_mode = false\nlog_level = \"debug\"\ngrpc_log_level = \"off\"\nlog_python_output = false";
+    let heard = Logging::default()
+        .library_mode(false)
+        .log_level(LogLevel::Debug)
+        .grpc_log_level(LogLevel::Off)
+        .log_python_output(false);
+    assert_eq!(read(said), Ok(heard));
+    let refused = read("log_level = \"loud\"").expect_err("no level");
+    assert!(refused.contains("log.log_level") && refused.contains("`warning`"), "{refused}");
 }
 
 #[test]

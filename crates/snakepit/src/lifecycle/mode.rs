@@ -53,11 +53,10 @@ impl ExitMode {
     /// What it comes to, once it is known who started the engine.
     pub(super) fn resolve(self, owned: bool, no_halt: bool) -> Exit {
         match self {
-            Self::None => Exit::Return,
             Self::Halt => Exit::Halt,
             Self::Stop => Exit::Stop,
             Self::Auto if owned && no_halt => Exit::Stop,
-            Self::Auto => Exit::Return,
+            Self::None | Self::Auto => Exit::Return,
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
 use crate::custody::{self, Run, RunId, StopReport};
 use crate::engine::{Engine, Phase};
+use crate::logging;
 use crate::telemetry::{self, Event};
 
 /// How long calls that are under way may take, unless it is said otherwise.
@@ -148,9 +149,12 @@ impl Shutdown {
         reach(Step::Exit);
         self.cut_short();
         self.tell_exit();
+        logging::flush().await;
         // Who waits for the end has heard of all of it.
-        self.engines.iter().for_each(|engine| engine.closed());
-        unfinished.is_finished();
+        for engine in &self.engines {
+            engine.closed();
+        }
+        unfinished.finish();
         self.leave();
         Ended { status: self.status, drained }
     }
@@ -162,7 +166,9 @@ impl Shutdown {
         let stop = join_all(engines.iter().map(|engine| engine.stop(self.grace)));
         let hasten = async {
             stop_now().await;
-            engines.iter().for_each(|engine| engine.end_now());
+            for engine in engines {
+                engine.end_now();
+            }
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
@@ -228,7 +234,7 @@ impl Unfinished {
         Self { engines, path, grace }
     }
 
-    fn is_finished(mut self) {
+    fn finish(mut self) {
         self.engines.clear();
     }
 }
@@ -253,7 +259,7 @@ impl Deserted {
         Self(engines)
     }
 
-    pub(super) fn is_kept(mut self) {
+    pub(super) fn keep(mut self) {
         self.0.clear();
     }
 }

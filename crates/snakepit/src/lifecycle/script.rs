@@ -234,7 +234,7 @@ impl Script {
             Ok(Some(place)) => {
                 let deserted = Deserted::unless_kept(place.to_be_stopped(stop_mode));
                 let outcome = self.execute(&place, &signals, function).await;
-                deserted.is_kept();
+                deserted.keep();
                 (Some(place), outcome)
             }
             Ok(None) => (begun.place.get().cloned(), Outcome::Interrupted),
@@ -434,7 +434,7 @@ impl Script {
         let (status, exit) = match outcome {
             Outcome::Returned(_) => (0, exit),
             // After a signal it is most often a call that was refused.
-            Outcome::Failed(_) => (if signalled { 0 } else { 1 }, exit),
+            Outcome::Failed(_) => (i32::from(!signalled), exit),
             Outcome::Panicked(_) => (1, exit),
             // There is nothing to return; the signal asked the process to end.
             Outcome::Interrupted => (0, by_signal),

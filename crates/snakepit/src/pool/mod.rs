@@ -5,6 +5,7 @@
 
 mod admission;
 mod batch;
+mod bounds;
 mod command;
 mod config;
 mod crew;
@@ -51,6 +52,7 @@ pub use stats::{CallAtWork, CommandGrowth, PoolStats, TaintedPlace, WorkerStats}
 
 use crate::call::waiting::{Plan, Waiting};
 use crate::call::{CallError, CallId, Input};
+use crate::logging::Logging;
 use crate::supervision::growth::Growth;
 use crate::tool::Tools;
 use crate::value::{Encoded, Value};
@@ -83,10 +85,14 @@ pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     /// What it is made of at present: a reload may change it.
     config: ArcSwap<Pool>,
+    /// Of these, what every call asks for.
+    pub(crate) bounds: bounds::Bounds,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) oom: OomTeller,
+    /// How much its engine says.
+    pub(crate) logging: Logging,
     pub(crate) health: watch::Sender<Health>,
     events: event::Announcer,
     admission: admission::Admission,
@@ -118,6 +124,7 @@ impl Shared {
         tools: Arc<Tools>,
         runtime: tokio::runtime::Handle,
         oom: OomTeller,
+        logging: Logging,
     ) -> Arc<Self> {
         let config = config.settled();
         Arc::new(Self {
@@ -126,6 +133,7 @@ impl Shared {
             sessions: Sessions::new(config.session_ttl, config.max_sessions),
             runtime,
             oom,
+            logging,
             health: watch::Sender::new(Health::Starting),
             events: event::Announcer::default(),
             admission: admission::Admission::new(&config),
@@ -138,6 +146,7 @@ impl Shared {
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
+            bounds: bounds::Bounds::of(&config),
             config: ArcSwap::from_pointee(config),
         })
     }
@@ -149,6 +158,7 @@ impl Shared {
     /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
     fn adopt(&self, config: &Arc<Pool>) {
         self.scheduler().set_limit(config.queue_limit);
+        self.bounds.adopt(config);
         self.config.store(Arc::clone(config));
     }
 
@@ -213,8 +223,8 @@ impl Shared {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for long is told late, not never.
-            timeout: self.config().call_timeout,
-            queue_timeout: self.config().call_timeout,
+            timeout: self.bounds.call_timeout(),
+            queue_timeout: self.bounds.call_timeout(),
             priority: i8::MAX,
             extras: None,
             began: None,

@@ -73,6 +73,8 @@ pub(crate) struct Sessions {
 /// What a call of a session finds.
 pub(crate) enum Visit {
     New,
+    /// It is known, and no worker serves it at present.
+    Unserved,
     At(Arc<Berth>),
 }
 
@@ -134,7 +136,9 @@ impl Sessions {
             table.by_age.clear();
             let ends = |(id, session): (&Arc<str>, &Session)| (session.visited + ttl, Arc::clone(id));
             let ends: Vec<_> = table.sessions.iter().map(ends).collect();
-            ends.into_iter().for_each(|(when, id)| table.look_again(when, id));
+            for (when, id) in ends {
+                table.look_again(when, id);
+            }
         }
     }
 
@@ -148,7 +152,7 @@ impl Sessions {
         let now = Instant::now();
         if let Some(session) = table.sessions.get_mut(id) {
             session.visited = now;
-            let visit = session.berth.upgrade().map_or(Visit::New, Visit::At);
+            let visit = session.berth.upgrade().map_or(Visit::Unserved, Visit::At);
             return Some((visit, Arc::clone(&session.in_use)));
         }
         if table.sessions.len() >= table.limit {

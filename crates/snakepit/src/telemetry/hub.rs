@@ -37,7 +37,9 @@ pub fn observe(observer: impl Fn(&Event) + Send + Sync + 'static) {
 pub(super) fn deliver(event: Event, level: Level) {
     // Not under the lock: an observer may emit events itself.
     let observers: Vec<Observer> = locked(&OBSERVERS).clone();
-    observers.iter().for_each(|observer| observer(&event));
+    for observer in observers {
+        observer(&event);
+    }
     let queues = locked(&QUEUES);
     let mut wanting = queues.iter().filter(|queue| queue.level >= level).peekable();
     while let Some(queue) = wanting.next() {

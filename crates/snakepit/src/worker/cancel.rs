@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Level;
+
 use super::{Berth, Order};
 use crate::adapter::{CancelStage, Reason};
 use crate::call::ticket::{End, Ticket};
@@ -45,7 +47,9 @@ async fn escalate(berth: Arc<Berth>, call: CallId, ticket: Arc<Ticket>) {
     if ended_within(&ticket, grace.raise).await {
         return;
     }
-    tracing::warn!(worker = %berth.id, call = call.get(), "a cancelled call does not end: its worker is replaced");
+    if berth.pool.logging.allows(Level::WARN) {
+        tracing::warn!(worker = %berth.id, call = call.get(), "a cancelled call does not end: its worker is replaced");
+    }
     berth.order(Order::Retire(Reason::Stopped));
     berth.only_stubborn_ones_left(&ticket).await;
     if !ticket.has_ended() {

@@ -127,7 +127,7 @@ mod tests {
     fn who_was_ended_by_us_is_judged_by_why() {
         let judged = |reason: Reason| blame(&reason, &crash());
         assert_eq!(judged(Reason::Broken("it speaks in tongues".into())), Some(Blame::Own));
-        assert_eq!(judged(Reason::Stuck(Duration::from_secs(60))), Some(Blame::Perhaps));
+        assert_eq!(judged(Reason::Stuck(Duration::from_mins(1))), Some(Blame::Perhaps));
         for told in [Reason::Stopped, Reason::Replaced("it is old".into()), Reason::Stubborn(CallId(1))] {
             assert_eq!(judged(told), None);
         }

@@ -1,5 +1,6 @@
 //! Subscribers of `tracing`: one that tells warnings, and those that misbehave.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Field, Visit};
@@ -72,6 +73,6 @@ struct Words(String);
 
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!(" {}={value:?}", field.name());
+        let _ = write!(self.0, " {}={value:?}", field.name());
     }
 }

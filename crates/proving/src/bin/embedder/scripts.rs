@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use snakepit::custody::Run;
 use snakepit::lifecycle::{ScriptError, on_exit, set_exit_limit};
 use snakepit::{CallError, Script, Snakepit, StopMode, args, telemetry};
 use tokio::sync::Notify;
@@ -220,7 +221,7 @@ pub(crate) fn with_own_pools(options: &Options) -> ExitCode {
         let ended = snakepit::script(options.engine())
             .stop_mode(mode)
             .run(async |pit| {
-                assert_ne!(pit.run().map(|run| run.id()), host.run().map(|run| run.id()));
+                assert_ne!(pit.run().map(Run::id), host.run().map(Run::id));
                 tell(&format!("runs {}", runs()));
                 Ok::<_, Failure>(())
             })

@@ -79,7 +79,7 @@ impl Birth {
         let id = WorkerId::new(name.clone())
             .map_err(|error| StartError::Missing(format!("{name} cannot be a worker's name: {error}")))?;
         let config = &self.generation.config;
-        let output = Output::new(id.clone());
+        let output = Output::new(id.clone(), self.shared.logging);
         let limits = (config.concurrency, config.max_frame);
         let pool = Arc::clone(&self.shared.name);
         let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));

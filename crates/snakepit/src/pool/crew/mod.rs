@@ -19,6 +19,7 @@ use super::stats::Roll;
 use super::{Pool, Shared};
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
+use crate::logging::Logging;
 use crate::supervision::Sizing;
 use crate::worker::Output;
 pub use reload::{ReloadError, Reloaded};
@@ -130,7 +131,9 @@ pub(crate) async fn prepare(pool: &Pool, run: Option<Run>) -> Result<(), StartEr
         return Err(StartError::Missing(format!("{name} is too long")));
     };
     let limits = (pool.concurrency, pool.max_frame);
-    let spawner = Spawner::new(run, id.clone(), pool.name.as_str().into(), limits, Output::new(id));
+    // What it prints is read by the adapter, and news to nobody.
+    let output = Output::new(id.clone(), Logging::default());
+    let spawner = Spawner::new(run, id, pool.name.as_str().into(), limits, output);
     pool.adapter.init(&spawner).await
 }
 

@@ -1,0 +1,151 @@
+//! A whole life of an engine in a process of its own, and what it leaves on the streams of its host.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use snakepit_proving::{Deadline, Process};
+use tempfile::TempDir;
+
+/// A life takes a second or two.
+const IN_TIME: Duration = Duration::from_mins(1);
+
+struct Life {
+    home: TempDir,
+    command: Command,
+}
+
+impl Life {
+    fn new(mode: &str) -> Self {
+        Self::started_by(Command::new(env!("CARGO_BIN_EXE_proving-life")), mode)
+    }
+
+    /// Its standard error is whatever the shell makes of it.
+    fn in_shell(mode: &str, redirection: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("exec \"$0\" \"$@\" {redirection}");
+        shell.args(["-c", script.as_str(), env!("CARGO_BIN_EXE_proving-life")]);
+        Self::started_by(shell, mode)
+    }
+
+    fn started_by(mut command: Command, mode: &str) -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        let worker = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snakepit/tests/workers/loud.py");
+        command.arg(mode).arg(worker).arg(home.path().join("state"));
+        command.stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
+        let mut life = Self { home, command };
+        let (out, err) = (life.create("out"), life.create("err"));
+        life.command.stdout(out).stderr(err);
+        life
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn create(&self, name: &str) -> File {
+        File::create(self.path(name)).expect("a file")
+    }
+
+    /// Lives it to its end, which must be a good one.
+    fn live(&mut self) {
+        let mut child = self.command.spawn().expect("started");
+        let process = Process::of(child.id() as i32);
+        let in_time = process.ends_before(Deadline::after(IN_TIME));
+        if !in_time {
+            process.end();
+        }
+        let status = child.wait().expect("waited");
+        let said = fs::read_to_string(self.path("err")).unwrap_or_default();
+        assert!(in_time && status.success(), "{status}, in time: {in_time}\n{said}");
+        let runs =
+            fs::read_dir(self.path("state/runs")).map_or(0, |runs| runs.flatten().filter(is_run).count());
+        assert_eq!(runs, 0, "runs are left");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect("a file")
+    }
+}
+
+fn is_run(entry: &fs::DirEntry) -> bool {
+    !entry.file_name().to_string_lossy().starts_with('.')
+}
+
+#[test]
+fn with_the_defaults_a_whole_life_writes_nothing() {
+    let mut life = Life::new("library");
+    life.live();
+    assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
+}
+
+#[test]
+fn a_program_of_its_own_says_what_happens_on_standard_error_only() {
+    let mut life = Life::new("program");
+    life.live();
+    assert_eq!(life.read("out"), "");
+    let said = life.read("err");
+    let line = |words: &[&str]| said.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(line(&["INFO", "snakepit.pool.ready"]), "{said}");
+    assert!(line(&["INFO", "snakepit.script.shutdown.exit"]), "{said}");
+    assert!(line(&["WARN", "snakepit.worker.died"]), "{said}");
+    for word in ["imported", "out hello", "err hello", "info: log hello", "out goodbye"] {
+        assert!(line(&["INFO", "snakepit::output", word]), "{word}: {said}");
+    }
+    assert!(!said.contains("DEBUG") && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn the_subscriber_of_a_host_is_the_only_one_that_hears() {
+    let mut life = Life::new("guest");
+    life.live();
+    assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
+}
+
+#[test]
+fn a_closed_standard_error_holds_up_nothing() {
+    for mode in ["library", "program"] {
+        let mut life = Life::in_shell(mode, "2>&-");
+        life.live();
+        assert_eq!(life.read("out"), "");
+    }
+}
+
+#[test]
+fn a_full_standard_error_holds_up_nothing() {
+    for mode in ["library", "program"] {
+        let mut life = Life::in_shell(mode, "2>/dev/full");
+        assert!(Path::new("/dev/full").exists());
+        life.live();
+        assert_eq!(life.read("out"), "");
+    }
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_holds_up_nothing() {
+    for mode in ["library", "program"] {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let mut life = Life::new(mode);
+        life.command.stderr(writer);
+        life.live();
+        drop(std::mem::replace(&mut life.command, Command::new("true")));
+        let mut said = Vec::new();
+        reader.read_to_end(&mut said).expect("what fitted into the pipe");
+        assert_eq!(said.is_empty(), mode == "library");
+        // The pipe was full, and most of what was said was not.
+        assert!(mode == "library" || said.len() > 60 * 1024, "{} bytes", said.len());
+    }
+}
+
+#[test]
+fn a_standard_error_whose_reader_is_gone_holds_up_nothing() {
+    for mode in ["library", "program"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut life = Life::new(mode);
+        life.command.stderr(writer);
+        life.live();
+    }
+}

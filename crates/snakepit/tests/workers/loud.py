@@ -1,0 +1,70 @@
+"""A worker that never does anything without a word."""
+
+import os
+import sys
+import time
+
+import snakepit
+
+print("imported")
+
+
+@snakepit.command
+def say(text: str):
+    """On both streams and in the log."""
+    print(f"out {text}")
+    print(f"err {text}", file=sys.stderr)
+    snakepit.context().log("info", f"log {text}")
+    return text
+
+
+@snakepit.command
+def shout(lines: int):
+    for number in range(lines):
+        print(f"line {number} " + "x" * 200)
+        print(f"err {number}", file=sys.stderr)
+    return lines
+
+
+@snakepit.command
+def fail(text: str):
+    say(text)
+    raise ValueError("it failed")
+
+
+@snakepit.command
+def fail_if(text: str, fails: bool):
+    say(text)
+    if fails:
+        raise ValueError("it failed")
+    return text
+
+
+@snakepit.command
+def sleep(text: str):
+    say(text)
+    time.sleep(60)
+
+
+@snakepit.command
+def die(text: str):
+    say(text)
+    os._exit(7)
+
+
+@snakepit.command
+def count(n: int):
+    for number in range(n):
+        say(f"item {number}")
+        yield number
+
+
+@snakepit.command
+def count_and_fail(n: int):
+    yield from count(n)
+    raise ValueError("no more")
+
+
+@snakepit.on_session_end
+def ended(session):
+    print(f"session {session} has ended")
