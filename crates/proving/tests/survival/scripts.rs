@@ -11,7 +11,7 @@ use super::{ALL_STEPS, Embedder, Ended};
 
 #[test]
 fn a_script_that_begins_while_another_ends_answers_signals() {
-    for _ in 0..rounds(10, 2) {
+    for _ in 0..rounds(5, 2) {
         let mut embedder = Embedder::start(&["scripts", "how=overlap"]);
         embedder.until("ready");
         embedder.signal(Signal::TERM);
@@ -23,7 +23,7 @@ fn a_script_that_begins_while_another_ends_answers_signals() {
 
 #[test]
 fn of_two_scripts_that_begin_at_once_the_one_that_owns_the_engine_answers_signals() {
-    for _ in 0..rounds(5, 1) {
+    for _ in 0..rounds(3, 1) {
         let mut embedder = Embedder::start(&["scripts", "how=together"]);
         embedder.until("ready");
         embedder.signal(Signal::TERM);
