@@ -4,7 +4,7 @@
 //! - as `metrics` counters, gauges and histograms, with the feature of that name;
 //! - to whoever has asked for them with [`subscribe`].
 //!
-//! Owns the list, and who hears of it. What happens where is for the others to say: they call [`emit`], which costs next
+//! Owns the list, and who hears of it. What happens where is for the others to say: they call `emit`, which costs next
 //! to nothing while nobody listens.
 //!
 //! ```
