@@ -4,6 +4,7 @@
 //! [`mailbox_conformance!`](crate::mailbox_conformance), [`load`] and [`model`] with it.
 
 pub mod conformance;
+pub mod cut;
 pub mod fixture;
 pub mod jump;
 
