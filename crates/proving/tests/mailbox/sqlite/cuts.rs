@@ -143,8 +143,11 @@ impl Recording {
     /// Cuts the power after so many entries; says what is wrong then, and how many changes were lost.
     fn cut(&mut self, at: usize) -> (Result<(), String>, usize) {
         let remains_dir = fast_dir();
-        let files: Vec<Entry> =
-            self.log[..at].iter().filter(|entry| !matches!(entry.change, Change::Returned(_))).cloned().collect();
+        let files: Vec<Entry> = self.log[..at]
+            .iter()
+            .filter(|entry| !matches!(entry.change, Change::Returned(_)))
+            .cloned()
+            .collect();
         let returned = self.log[..at].iter().rev().find_map(|entry| match entry.change {
             Change::Returned(number) => Some(number),
             _ => None,

@@ -4,6 +4,7 @@ mod child;
 mod clocks;
 mod cuts;
 mod failures;
+mod kills;
 mod wakeups;
 
 use std::collections::HashMap;
