@@ -3,10 +3,16 @@
 //! Knows backends only through [`Fixture`]: whoever adds one writes that, and runs
 //! [`mailbox_conformance!`](crate::mailbox_conformance), [`load`] and [`model`] with it.
 
+pub mod checker;
 pub mod conformance;
+pub mod cut;
 pub mod fixture;
+pub mod history;
 pub mod jump;
+pub mod load;
 
+pub use checker::{Report, Rule, Terms, check};
 pub use conformance::{CHECKS, Check, Verdict};
 pub use fixture::Fixture;
+pub use history::{Ending, History};
 pub use jump::JumpClock;

@@ -1,5 +1,9 @@
-//! Mailboxes: each backend passes the same suite.
+//! Mailboxes: each backend passes the same suite, keeps the same rules under load, and those that are broken on purpose are
+//! caught.
 
+mod broken;
+mod caught;
+mod load;
 mod memory;
 mod sqlite;
 

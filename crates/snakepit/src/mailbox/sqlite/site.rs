@@ -114,6 +114,9 @@ impl Site {
                 "{file} cannot be written: give this user the right to write the file and its directory"
             ))));
         }
+        // The change to a log is made with a journal, which must not come back after a power cut: it would undo the change, and
+        // with it all that the log says.
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             return Err(Refused::Known(backend(format!(

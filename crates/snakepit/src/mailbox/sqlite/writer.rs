@@ -134,8 +134,10 @@ impl Writer {
     fn transact(&mut self, orders: Vec<Order>, is_stirred: bool) {
         let mut group = Group { orders: orders.into(), done: Vec::new(), is_stirred };
         if let Err(error) = self.connect().and_then(|()| self.run_group(&mut group)) {
-            // None of it was done, or nobody knows: also not for those who have waited and were given something.
-            let waited = if is_stirred { self.parked.take_all() } else { Vec::new() };
+            // None of it was done, or nobody knows: also not for those who have waited and were given something. Nobody else
+            // waits for a file that failed.
+            let is_for_all = is_stirred || self.connection.is_none();
+            let waited = if is_for_all { self.parked.take_all() } else { Vec::new() };
             let failed = group.orders.into_iter().chain(group.done.into_iter().map(|(order, _)| order));
             for order in failed.chain(waited) {
                 answer(order, Err(error.clone()));
@@ -144,12 +146,7 @@ impl Writer {
         }
         for (order, mut result) in group.done {
             if let Ok(Answer::Received(received)) = &mut result {
-                if !received.messages.is_empty() {
-                    received.is_committed(&self.inbox, &order);
-                } else if Parked::wants(&order) {
-                    self.parked.park(order, received.next, micros(self.site.clock.since_boot()));
-                    continue;
-                }
+                received.is_committed(&self.inbox, &order);
             }
             answer(order, result);
         }
@@ -239,7 +236,13 @@ impl Writer {
                     }
                 }
             };
-            group.done.push((order, result));
+            match result {
+                // Before the next order, which may bring what it waits for.
+                Ok(Answer::Received(received)) if received.messages.is_empty() && Parked::wants(&order) => {
+                    parked.park(order, received.next, now);
+                }
+                result => group.done.push((order, result)),
+            }
             reach(Step::Order);
         }
         serve_waiting(&mut desk, queues, parked, group)?;

@@ -1,16 +1,40 @@
-//! The SQLite backend as the suite wants it: a file of its own, with a clock that can jump.
+//! The SQLite backend as the suite wants it: a file of its own, with a clock that can jump. And what only it has to survive.
+
+mod child;
+mod clocks;
+mod cuts;
+mod failures;
+mod kills;
+mod wakeups;
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, SqliteMailbox};
+use snakepit_proving::deadline::{Deadline, recheck};
 use snakepit_proving::mailbox::{Fixture, JumpClock};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+
+/// Runs something that waits for the mailbox.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+fn dir() -> TempDir {
+    TempDir::new().expect("a directory")
+}
+
+/// Waits until the last writer has closed the file: then its log is gone.
+fn until_closed(path: &Path) {
+    let log = format!("{}-wal", path.display());
+    recheck(Deadline::patient(), "the file is closed", || (!Path::new(&log).exists()).then_some(()));
+}
 
 /// What takes longer than this is jumped over.
 const LONG: Duration = Duration::from_secs(10);

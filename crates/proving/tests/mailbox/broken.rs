@@ -1,0 +1,470 @@
+//! Backends that are broken on purpose: memory, with one fault each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use snakepit::mailbox::{
+    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError,
+    MemoryMailbox, Message, MessageId, Pending, PostOffice, Receipt, Receive, Send,
+};
+use snakepit_proving::mailbox::Fixture;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep_until};
+
+use crate::memory::Memory;
+
+/// What is wrong with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Nothing,
+    LosesSends,
+    LosesNacks,
+    DeliversUnsent,
+    ChangesBodies,
+    DeliversAfterAck,
+    AcceptsStaleReceipts,
+    AcksByIdNotByReceipt,
+    KeepsLeasesAfterNack,
+    LapsesLate,
+    LapsesEarly,
+    IgnoresExtensions,
+    ExtensionsShorten,
+    ReusesReceipts,
+    LeasesOverlap,
+    ForgetsAttempts,
+    CountsTwice,
+    IgnoresTheLimit,
+    GivesUpEarly,
+    DeadLettersTwice,
+    DropsDeadLetters,
+    CopiesInsteadOfMoving,
+    ForgetsAtCuts,
+    UndoesAcksAtCuts,
+    LeasesByTheWallClock,
+    NeverDrains,
+    Reorders,
+    IgnoresPriorities,
+    NeverWakes,
+    FillsBatches,
+    SendsWhenClosed,
+    SleepsThroughClose,
+    ClampsRanges,
+    ForgetsDedupKeys,
+    RepliesWithoutAck,
+}
+
+/// A mailbox with a fault.
+pub(crate) struct Broken {
+    inner: MemoryMailbox,
+    /// Where messages come from that never were in the mailbox.
+    shadow: MemoryMailbox,
+    fault: Fault,
+    memory: Mutex<Notes>,
+    me: Weak<Broken>,
+}
+
+#[derive(Default)]
+struct Notes {
+    /// Counts whatever a fault does not do every time.
+    turn: u64,
+    /// Every message that was given out, by its receipt.
+    given: HashMap<Receipt, Message>,
+    /// The latest receipt of each.
+    latest: HashMap<MessageId, Receipt>,
+    /// Messages that are given out once more.
+    again: Vec<Message>,
+    acked: Vec<Message>,
+    extra_dead: Vec<DeadLetter>,
+    is_closed: bool,
+}
+
+impl Notes {
+    fn every(&mut self, turns: u64) -> bool {
+        self.turn += 1;
+        self.turn.is_multiple_of(turns)
+    }
+}
+
+impl std::fmt::Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Broken({:?})", self.fault)
+    }
+}
+
+impl Broken {
+    pub(crate) fn new(
+        office: &PostOffice,
+        name: &str,
+        policy: DeadLetterPolicy,
+        fault: Fault,
+    ) -> Result<Arc<Self>, MailboxError> {
+        let limit = policy.max_deliveries;
+        let policy = match fault {
+            Fault::IgnoresTheLimit => policy.max_deliveries(u32::MAX),
+            Fault::GivesUpEarly => policy.max_deliveries(limit.saturating_sub(1).max(1)),
+            _ => policy,
+        };
+        let inner = office.mailbox_with(name, policy)?;
+        let shadow = MemoryMailbox::new("shadow");
+        Ok(Arc::new_cyclic(|me| Self { inner, shadow, fault, memory: Mutex::default(), me: me.clone() }))
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    /// The power is cut.
+    pub(crate) async fn cut(&self) {
+        match self.fault {
+            Fault::ForgetsAtCuts => drop(self.inner.purge().await),
+            Fault::UndoesAcksAtCuts => {
+                let mut notes = self.notes();
+                let acked = std::mem::take(&mut notes.acked);
+                notes.again.extend(acked.into_iter().rev().take(3));
+            }
+            _ => {}
+        }
+    }
+
+    fn lease(&self, asked: Duration) -> Duration {
+        match self.fault {
+            Fault::LapsesLate => asked + asked / 2,
+            Fault::LapsesEarly => asked / 2,
+            Fault::LeasesByTheWallClock => Duration::from_hours(12),
+            _ => asked,
+        }
+    }
+
+    async fn fetch(&self, mut options: Receive) -> Result<Vec<Message>, MailboxError> {
+        if self.is(Fault::ClampsRanges) {
+            options.max_messages = options.max_messages.clamp(1, 10);
+            options.wait = options.wait.min(Duration::from_secs(20));
+        }
+        options.check()?;
+        options.visibility_timeout = self.lease(options.visibility_timeout);
+        let until = Instant::now() + options.wait;
+        match self.fault {
+            Fault::NeverWakes if !options.wait.is_zero() => {
+                let now = self.inner.receive(options.wait(Duration::ZERO)).await?;
+                if !now.is_empty() {
+                    return Ok(now);
+                }
+                sleep_until(until).await;
+                options.wait = Duration::ZERO;
+                self.inner.receive(options).await
+            }
+            Fault::FillsBatches => {
+                let mut all = Vec::new();
+                loop {
+                    let more = options.max_messages(options.max_messages - all.len());
+                    all.extend(self.inner.receive(more).await?);
+                    options.wait = until.saturating_duration_since(Instant::now());
+                    if all.len() == options.max_messages || options.wait.is_zero() {
+                        return Ok(all);
+                    }
+                }
+            }
+            _ => self.inner.receive(options).await,
+        }
+    }
+
+    /// What becomes of the messages on their way out.
+    async fn give(&self, mut messages: Vec<Message>) -> Vec<Message> {
+        if self.is(Fault::DeliversUnsent) && self.notes().every(9) {
+            self.shadow.send(b"never sent".to_vec(), Send::new()).await.expect("the shadow takes it");
+            messages.extend(self.shadow.receive(Receive::new()).await.expect("the shadow gives it"));
+        }
+        let mut notes = self.notes();
+        messages.extend(std::mem::take(&mut notes.again).into_iter().map(|mut message| {
+            notes.turn += 1;
+            message.delivery_count += 1;
+            message.receipt = Some(Receipt::from(format!("again {}", notes.turn).as_str()));
+            message
+        }));
+        for message in &mut messages {
+            message.mailbox = self.me.upgrade().expect("it is alive");
+            match self.fault {
+                Fault::ChangesBodies if notes.every(7) => message.body = b"changed"[..].into(),
+                Fault::ForgetsAttempts => message.delivery_count = 1,
+                Fault::CountsTwice => message.delivery_count *= 2,
+                Fault::LeasesOverlap if notes.every(6) => notes.again.push(message.clone()),
+                Fault::ReusesReceipts => {
+                    let given = Receipt::from(message.id.to_string().as_str());
+                    let real = message.receipt.replace(given).expect("a receipt");
+                    notes.latest.insert(message.id, real);
+                }
+                _ => {}
+            }
+            let receipt = message.receipt.clone().expect("a receipt");
+            if !self.is(Fault::ReusesReceipts) {
+                notes.latest.insert(message.id, receipt.clone());
+            }
+            notes.given.insert(receipt, message.clone());
+        }
+        if self.is(Fault::Reorders) {
+            messages.reverse();
+        }
+        messages
+    }
+
+    /// The receipt as the inner mailbox knows it.
+    fn real(&self, receipt: &Receipt) -> Receipt {
+        if !matches!(self.fault, Fault::ReusesReceipts | Fault::AcksByIdNotByReceipt) {
+            return receipt.clone();
+        }
+        let notes = self.notes();
+        let id = notes.given.get(receipt).map(|message| message.id);
+        id.and_then(|id| notes.latest.get(&id)).unwrap_or(receipt).clone()
+    }
+
+    fn judged(&self, outcome: Result<(), MailboxError>) -> Result<(), MailboxError> {
+        match outcome {
+            Err(MailboxError::ReceiptExpired) if self.is(Fault::AcceptsStaleReceipts) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn copy_to_the_dead(&self, receipt: &Receipt, reason: DeadReason) {
+        let Some(original) = self.notes().given.get(receipt).cloned() else { return };
+        self.shadow.send(original.body.to_vec(), Send::new()).await.expect("the shadow takes it");
+        for copy in self.shadow.receive(Receive::new()).await.expect("the shadow gives it") {
+            copy.bury(reason.clone()).await.expect("the shadow buries it");
+        }
+        let mut letters = self.shadow.dead_letters(1).await.expect("the shadow lists it");
+        self.shadow.purge_dead_letters().await.expect("the shadow forgets it");
+        for letter in &mut letters {
+            letter.message.id = original.id;
+            letter.message.delivery_count = original.delivery_count;
+        }
+        self.notes().extra_dead.extend(letters);
+    }
+}
+
+impl Mailbox for Broken {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn send(&self, body: Vec<u8>, mut options: Send) -> Pending<'_, MessageId> {
+        Box::pin(async move {
+            let is_closed = self.inner.is_closed();
+            match self.fault {
+                Fault::LosesSends if self.notes().every(11) => return self.shadow.send(body, options).await,
+                Fault::SendsWhenClosed if is_closed => return self.shadow.send(body, options).await,
+                Fault::NeverDrains if self.notes().every(20) => options.delay = Duration::from_hours(12),
+                Fault::IgnoresPriorities => options.priority = 0,
+                Fault::ForgetsDedupKeys => options.dedup_key = None,
+                _ => {}
+            }
+            self.inner.send(body, options).await
+        })
+    }
+
+    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>> {
+        self.inner.send_all(messages)
+    }
+
+    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
+        Box::pin(async move {
+            if self.notes().is_closed {
+                return Err(MailboxError::Closed(self.name().to_owned()));
+            }
+            let messages = self.fetch(options).await?;
+            Ok(self.give(messages).await)
+        })
+    }
+
+    fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let outcome = self.inner.ack(&self.real(receipt)).await;
+            let mut notes = self.notes();
+            if outcome.is_ok()
+                && let Some(message) = notes.given.get(receipt).cloned()
+            {
+                notes.acked.push(message.clone());
+                if self.is(Fault::DeliversAfterAck) && notes.every(5) {
+                    notes.again.push(message);
+                }
+            }
+            drop(notes);
+            self.judged(outcome)
+        })
+    }
+
+    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        self.inner.ack_all(receipts)
+    }
+
+    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let real = self.real(receipt);
+            let outcome = match self.fault {
+                Fault::LosesNacks if self.notes().every(3) => self.inner.ack(&real).await,
+                Fault::KeepsLeasesAfterNack => {
+                    self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await
+                }
+                _ => self.inner.nack(&real, visibility).await,
+            };
+            self.judged(outcome)
+        })
+    }
+
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+        self.inner.nack_all(receipts, visibility)
+    }
+
+    fn extend<'a>(
+        &'a self,
+        receipt: &'a Receipt,
+        visibility: Duration,
+        extension: Extension,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let real = self.real(receipt);
+            let outcome = match self.fault {
+                Fault::IgnoresExtensions => {
+                    self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await
+                }
+                Fault::ExtensionsShorten => self.inner.extend(&real, visibility, Extension::Exactly).await,
+                _ => self.inner.extend(&real, self.lease(visibility), extension).await,
+            };
+            self.judged(outcome)
+        })
+    }
+
+    fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let real = self.real(receipt);
+            if !self.is(Fault::CopiesInsteadOfMoving) {
+                return self.judged(self.inner.bury(&real, reason).await);
+            }
+            self.inner.nack(&real, Duration::ZERO).await?;
+            self.copy_to_the_dead(receipt, reason).await;
+            Ok(())
+        })
+    }
+
+    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+        Box::pin(async move {
+            let real = self.real(receipt);
+            if !self.is(Fault::RepliesWithoutAck) {
+                return self.inner.reply(&real, body, options).await;
+            }
+            let named = self.notes().given.get(receipt).and_then(|message| message.reply_to.clone());
+            self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await?;
+            let name = named.ok_or(MailboxError::NoReplyTo)?;
+            self.inner.office().mailbox(name).send(body, options).await
+        })
+    }
+
+    fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
+        self.inner.peek(max_messages)
+    }
+
+    fn count(&self) -> Pending<'_, Count> {
+        Box::pin(async move {
+            let mut count = self.inner.count().await?;
+            match self.fault {
+                Fault::DropsDeadLetters => count.dead = self.dead_letters(usize::MAX).await?.len() as u64,
+                _ => count.dead += self.notes().extra_dead.len() as u64,
+            }
+            Ok(count)
+        })
+    }
+
+    fn purge(&self) -> Pending<'_, u64> {
+        self.inner.purge()
+    }
+
+    fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>> {
+        Box::pin(async move {
+            let mut letters = self.inner.dead_letters(max_messages).await?;
+            letters.extend(self.notes().extra_dead.iter().cloned());
+            match self.fault {
+                Fault::DropsDeadLetters => letters.retain(|letter| letter.reason != DeadReason::Deliveries),
+                Fault::DeadLettersTwice => letters.extend(letters.clone()),
+                _ => {}
+            }
+            Ok(letters)
+        })
+    }
+
+    fn redrive<'a>(&'a self, ids: Option<&'a [MessageId]>) -> Pending<'a, u64> {
+        self.inner.redrive(ids)
+    }
+
+    fn purge_dead_letters(&self) -> Pending<'_, u64> {
+        self.inner.purge_dead_letters()
+    }
+
+    fn close(&self) {
+        self.notes().is_closed = true;
+        if !self.is(Fault::SleepsThroughClose) {
+            self.inner.close();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.notes().is_closed
+    }
+
+    fn health(&self) -> Pending<'_, ()> {
+        self.inner.health()
+    }
+}
+
+/// Broken mailboxes for the suite.
+pub(crate) struct BrokenMemory {
+    office: PostOffice,
+    memory: Memory,
+    fault: Fault,
+}
+
+impl BrokenMemory {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { office: PostOffice::new(), memory: Memory::default(), fault }
+    }
+}
+
+impl Fixture for BrokenMemory {
+    fn runtime(&self) -> Runtime {
+        self.memory.runtime()
+    }
+
+    fn open<'a>(
+        &'a self,
+        name: &'a str,
+        policy: DeadLetterPolicy,
+    ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
+        Box::pin(async move {
+            let broken: Arc<dyn Mailbox> = Broken::new(&self.office, name, policy, self.fault)?;
+            Ok(broken)
+        })
+    }
+
+    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
+        self.memory.reopen(mailbox)
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.memory.pass(time)
+    }
+
+    fn unit(&self) -> Duration {
+        self.memory.unit()
+    }
+
+    fn patience(&self) -> Duration {
+        self.memory.patience()
+    }
+}
