@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod fixture;
 pub mod history;
 pub mod load;
+pub mod model;
 
 pub use checker::{Report, Rule, Terms, check};
 pub use conformance::{CHECKS, Check, Verdict};
