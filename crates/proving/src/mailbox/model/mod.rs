@@ -123,7 +123,7 @@ impl<'a> Game<'a> {
                 self.use_receipt(step).await;
             }
             Step::Peek | Step::Purge | Step::Dead | Step::Redrive(_) | Step::PurgeDead => {
-                self.look(step).await
+                self.look(step).await;
             }
         }
         let count = self.mailbox.count().await.expect("messages can be counted");
