@@ -15,6 +15,7 @@ mod memory;
 mod message;
 mod options;
 mod policy;
+mod telling;
 mod typed;
 
 pub use error::MailboxError;
