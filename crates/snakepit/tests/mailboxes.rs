@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    DeadLetterPolicy, DeadReason, Mailbox, MailboxError, MemoryMailbox, PostOffice, Receive, Send,
+    AfterFailure, DeadLetterPolicy, DeadReason, Mailbox, MailboxError, MemoryMailbox, PostOffice, Receive,
+    Send,
 };
 use snakepit::telemetry::{self, Event, Subscription};
 
@@ -147,4 +148,30 @@ async fn a_dead_reason_has_a_word() {
         assert_eq!(reason.kind(), word);
         assert_eq!(serde_json::to_value(&reason).expect("JSON")["kind"], word);
     }
+}
+
+#[test]
+fn a_failure_comes_again_after_a_pause_that_doubles_or_is_buried() {
+    let policy = DeadLetterPolicy::new().max_deliveries(4).include("Poison").include("Odd").exclude("Odd");
+    let seconds = Duration::from_secs;
+    for (error, deliveries, expected) in [
+        ("Busy", 1, AfterFailure::Again(seconds(1))),
+        ("Busy", 2, AfterFailure::Again(seconds(2))),
+        ("Busy", 3, AfterFailure::Again(seconds(4))),
+        ("Busy", 4, AfterFailure::Bury),
+        ("Poison", 1, AfterFailure::Bury),
+        ("Odd", 1, AfterFailure::Again(seconds(1))),
+        ("Odd", 4, AfterFailure::Bury),
+    ] {
+        assert_eq!(policy.after_failure(error, deliveries, 0.0), expected, "{error} {deliveries}");
+    }
+    let backoff = policy.backoff;
+    for deliveries in [0, 1, 2, 10, 33, u32::MAX] {
+        let (longest, shortest) = (backoff.pause(deliveries, 0.0), backoff.pause(deliveries, 1.0));
+        assert!(longest <= Duration::from_mins(5) && shortest >= longest.mul_f64(0.7499), "{deliveries}");
+        assert!(backoff.pause(deliveries, f64::NAN) <= longest);
+    }
+    let mut endless = backoff;
+    (endless.first, endless.longest) = (Duration::MAX, Duration::MAX);
+    assert_eq!(endless.pause(3, 0.0), Duration::MAX);
 }

@@ -413,3 +413,6 @@ fn place_count(count: &mut Count, place: Place) -> &mut u64 {
         Place::Leased => &mut count.in_flight,
     }
 }
+
+#[cfg(test)]
+mod tests;
