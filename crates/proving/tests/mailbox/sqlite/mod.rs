@@ -4,7 +4,9 @@ mod child;
 mod clocks;
 mod cuts;
 mod failures;
+mod formats;
 mod kills;
+mod load;
 mod wakeups;
 
 use std::collections::HashMap;

@@ -14,7 +14,7 @@ use crate::mailbox::options::DEDUP_WINDOW;
 use crate::mailbox::{Count, DeadReason, Extension, MailboxError, MessageId, Receive, Send};
 
 /// A body longer than this is kept apart, so that a lease does not write it again.
-const LARGE: usize = 1024;
+pub(super) const LARGE: usize = 1024;
 
 type Outcome<T> = Result<T, Failure>;
 
@@ -25,6 +25,8 @@ pub(super) struct Desk<'a> {
     wall: Micros,
     ids: &'a mut dyn FnMut() -> MessageId,
     gates: &'a Gates,
+    /// Kept for all sends of the transaction: looking it up would take as long as a part of the send.
+    insert: Option<CachedStatement<'a>>,
     /// Queues in which everything that was due has been done.
     settled: Vec<(i64, u32)>,
     /// Queues in which there may be something to receive, or something is due earlier than was thought.
@@ -46,7 +48,7 @@ impl<'a> Desk<'a> {
         ids: &'a mut dyn FnMut() -> MessageId,
         gates: &'a Gates,
     ) -> Self {
-        Self { connection, now, wall, ids, gates, settled: Vec::new(), stirred: Vec::new() }
+        Self { connection, now, wall, ids, gates, insert: None, settled: Vec::new(), stirred: Vec::new() }
     }
 
     pub(super) fn stir(&mut self, queue: i64) {
@@ -146,28 +148,32 @@ impl<'a> Desk<'a> {
         let lifetime = options.time_to_live.map(micros);
         let attributes = (!options.attributes.is_empty())
             .then(|| serde_json::to_string(&options.attributes).unwrap_or_default());
-        self.run(
-            "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
+        let insert = "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
                  sent, id, reply_to, trace, attributes, large, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            params![
-                queue,
-                if is_late { DELAYED } else { READY },
-                is_late.then(|| self.now.saturating_add(delay)),
-                is_late.then(|| self.wall.saturating_add(delay)),
-                lifetime.map(|time| self.now.saturating_add(time)),
-                lifetime.map(|time| self.wall.saturating_add(time)),
-                lifetime,
-                options.priority,
-                self.wall,
-                id.0.as_bytes(),
-                options.reply_to,
-                options.trace,
-                attributes,
-                large,
-                large.is_none().then_some(body),
-            ],
-        )?;
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let mut statement = match self.insert.take() {
+            Some(statement) => statement,
+            None => self.sql(insert)?,
+        };
+        statement.execute(params![
+            queue,
+            if is_late { DELAYED } else { READY },
+            is_late.then(|| self.now.saturating_add(delay)),
+            is_late.then(|| self.wall.saturating_add(delay)),
+            lifetime.map(|time| self.now.saturating_add(time)),
+            lifetime.map(|time| self.wall.saturating_add(time)),
+            lifetime,
+            options.priority,
+            self.wall,
+            id.0.as_bytes(),
+            options.reply_to,
+            options.trace,
+            attributes,
+            large,
+            large.is_none().then_some(body),
+        ])?;
+        self.insert = Some(statement);
+        reach(Step::Statement);
         if let Some(key) = &options.dedup_key {
             let window = micros(DEDUP_WINDOW);
             self.run(
