@@ -9,6 +9,7 @@
 
 from .commands import BadArgument, command, health, on_session_end, on_start, on_stop
 from .context import Cancelled, Context, HostError, NoCall, context
+from .trace import span, trace_context
 from .values import BadValue
 
 __version__ = "0.1.0"
@@ -25,4 +26,6 @@ __all__ = [
     "on_session_end",
     "on_start",
     "on_stop",
+    "span",
+    "trace_context",
 ]

@@ -14,6 +14,7 @@ from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR,
 from .frames import Fault, read_credit, word_of
 from .results import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
+from .trace import begin, begin_turn, end, end_turn, outgoing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class Running:
         """Runs the call in this thread and answers it."""
         self.thread = get_ident()
         word, encoded = word_of(ERROR), None
+        attached = begin(self.options) if "trace" in self.options else None
         try:
             try:
                 word, encoded = self._answer()
@@ -134,6 +136,7 @@ class Running:
             word, encoded = word_of(ERROR), None
             self._settle()
             encoded = self.loop.failure(error)
+        end(attached)
         self.loop.answer(self.call, word, encoded)
 
     def _settle(self) -> None:
@@ -199,6 +202,7 @@ class Running:
             except BaseException as error:
                 lists.refused(error)
                 continue
+            begun = begin_turn(self.call, self.options, lists.current)
             try:
                 self.loop.note_input(self, lists.started - 1)
                 self.unshield()
@@ -210,6 +214,7 @@ class Running:
                 lists.raised(error)
             else:
                 lists.answered(values)
+            end_turn(begun)
         return lists.outcomes
 
     def _stream(self, command: "Command") -> None:
@@ -293,6 +298,7 @@ class Running:
         loop = self.loop
         number = loop.wait_for(waiter)
         try:
+            options = outgoing(self.context, options)
             return number, host_call_message(loop.codec, number, tool, args, options, loop.connection.max_frame)
         except BaseException:
             del loop.waiters[number]

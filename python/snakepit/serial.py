@@ -15,7 +15,8 @@ from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESUL
 from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
 from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
-from .serial_wait import Waits
+from .serial_wait import STREAM_CREDIT, Waits
+from .trace import begin, end, outgoing
 from .values import MAX_DEPTH, BadPayload
 
 TYPE_CHECKING = False
@@ -298,7 +299,7 @@ class Serial(Runner):
         except (TypeError, ValueError):
             raise Fault("a CALL that is not [command, args, deadline, options]") from None
         self.message = message
-        self.context = None
+        self.context = attached = None
         stage = self.stages.get(call, 0)
         try:
             if stage:
@@ -311,6 +312,7 @@ class Serial(Runner):
             if command.streams and stream is None:
                 raise self.life.streaming(name)
             self.slate[0] = self.call = call
+            attached = begin(options) if options else None
             if stream is not None:
                 self.stream(call, command, args, stream)
             else:
@@ -322,6 +324,7 @@ class Serial(Runner):
         except BaseException as error:
             self.call = 0
             self.fail(call, error)
+        end(attached)
         self.over(call)
 
     def over(self, call: int) -> None:
@@ -369,6 +372,7 @@ class Serial(Runner):
             serve_lists(self, call, self.commands[name], many, until)
             return
         started = 0
+        attached = begin(message[3]) if len(message) > 3 and type(message[3]) is dict else None
         for args in many:
             started += 1
             try:
@@ -394,6 +398,7 @@ class Serial(Runner):
                 room = limit - len(entry)
             entries.append(entry)
         self.connection.post(_RESULTS, call, results_message(entries))
+        end(attached)
         self.over(call)
 
     def plain_command(self, name: "Any") -> "Command":
@@ -485,10 +490,10 @@ class Serial(Runner):
         return self.waits.stage(context.call_id)
 
     def host_call(self, context: Context, tool: str, args: "Any") -> "Any":
-        return self.waits.host_call(context.call_id, tool, args)
+        return self.waits.host_call(context.call_id, tool, args, outgoing(context, None))
 
     def host_stream(self, context: Context, tool: str, args: "Any") -> "Any":
-        return self.waits.host_stream(context.call_id, tool, args)
+        return self.waits.host_stream(context.call_id, tool, args, outgoing(context, {"stream": STREAM_CREDIT}))
 
     def on_cancel_signal(self, number: int, frame: "Any") -> None:
         self.waits.on_cancel_signal()

@@ -8,6 +8,7 @@ from time import monotonic
 from .batches import Lists
 from .context import Cancelled
 from .results import Results
+from .trace import begin_turn, end_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def serve_lists(serial: "Serial", call: int, command: "Command", many: "Any", until: "Optional[float]") -> None:
     """A CALLS of a batch command, from its arguments to its answer."""
     lists = Lists(command, many)
+    options = serial.message[3] if len(serial.message) > 3 else None
     while lists.next():
         if serial.stages.get(call):
             lists.refused(Cancelled("cancelled before it was started"))
@@ -27,13 +29,17 @@ def serve_lists(serial: "Serial", call: int, command: "Command", many: "Any", un
         if until is not None and until <= monotonic():
             lists.refused(serial.life.too_late())
             continue
+        begun = None
         try:
             serial.slate[1] = lists.started
             serial.call = call
+            begun = begin_turn(call, options, lists.current) if options else None
             values = lists.invoke()
             serial.call = 0
+            end_turn(begun)
         except BaseException as error:
             serial.call = 0
+            end_turn(begun)
             lists.raised(error)
         else:
             lists.answered(values)

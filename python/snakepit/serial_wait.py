@@ -248,10 +248,10 @@ class Waits:
                 raise Cancelled("the caller no longer wants the stream")
             self.pump()
 
-    def host_call(self, call: int, tool: str, args: "Any") -> "Any":
+    def host_call(self, call: int, tool: str, args: "Any", options: "Any") -> "Any":
         self.enter()
         try:
-            number = self._ask(call, tool, args, None)
+            number = self._ask(call, tool, args, options)
             try:
                 kind, value, _ = self._answer(call, number)
             finally:
@@ -262,10 +262,10 @@ class Waits:
             raise HostError(tool, value)
         return value
 
-    def host_stream(self, call: int, tool: str, args: "Any") -> "Iterator[Any]":
+    def host_stream(self, call: int, tool: str, args: "Any", options: "Any") -> "Iterator[Any]":
         self.enter()
         try:
-            number = self._ask(call, tool, args, {"stream": STREAM_CREDIT})
+            number = self._ask(call, tool, args, options)
         finally:
             self.exit()
         return self._items(call, tool, number)

@@ -12,6 +12,7 @@ from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
 from .results import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS
+from .trace import begin, begin_turn, end_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ class Task:
 
         running, concurrent = self.running, self.tasks.concurrent
         current_call.set(running)
+        if "trace" in running.options:
+            begin(running.options)  # of this task alone, and over with it
         try:
             word, encoded = await self._answer()
         except BaseException as error:
@@ -247,11 +250,13 @@ class Task:
             except BaseException as error:
                 lists.refused(error)
                 continue
+            begun = begin_turn(running.call, running.options, lists.current)
             try:
                 running.loop.note_input(running, lists.started - 1)
                 lists.answered(await lists.invoke())
             except BaseException as error:
                 lists.raised(self._reason(error))
+            end_turn(begun)
         return lists.outcomes
 
     async def _stream(self, command: "Any") -> None:

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p snakepit --example embedded`
 
+use std::io::{self, Write};
+
 use snakepit::{CallError, Pool, ScriptError, Snakepit, args};
 
 #[tokio::main]
@@ -9,12 +11,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
     let pit = Snakepit::builder().pool(Pool::python(worker).workers(1)).start_global().await?;
 
-    println!("a library adds: {}", library(1, 2).await?);
-    println!("and one with a pool of its own: {}", library_with_pool(worker, 3, 4).await?);
-    println!("the program goes on: {}", pit.call::<String>("greet", args! { name: "World" }).await?);
+    say(&format!("a library adds: {}", library(1, 2).await?));
+    say(&format!("and one with a pool of its own: {}", library_with_pool(worker, 3, 4).await?));
+    say(&format!("the program goes on: {}", pit.call::<String>("greet", args! { name: "World" }).await?));
 
     pit.stop().await;
     Ok(())
+}
+
+/// Nobody may be left to read it, which is no reason to panic as `println!` does.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Does not know who started the engine, and does not need to.

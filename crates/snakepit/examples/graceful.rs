@@ -3,6 +3,7 @@
 //!
 //! `cargo run -p snakepit --example graceful`
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use snakepit::{CallError, Pool, Snakepit, args};
@@ -13,13 +14,18 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
 
     let worker = tokio::spawn(work(pit.clone()));
-    println!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id());
+    say(&format!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id()));
     let status = pit.until_shutdown().await?;
     match worker.await? {
-        Ok(naps) => println!("naps: {naps}, and none was lost"),
-        Err(error) => println!("cut short: {error}"),
+        Ok(naps) => say(&format!("naps: {naps}, and none was lost")),
+        Err(error) => say(&format!("cut short: {error}")),
     }
     Ok(ExitCode::from(status))
+}
+
+/// Nobody may be left to read it, which is no reason to panic as `println!` does.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// One nap after the other, until no more are taken.

@@ -9,8 +9,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tracing::Level;
 
-use crate::custody::{Run, RunId};
-use crate::lifecycle::orchestrator;
+use crate::call::waiting::after;
+use crate::custody::{Pid, Run, RunId};
+use crate::lifecycle::orchestrator::{self, Path, Shutdown, undisturbed};
 use crate::logging::somebody_says;
 use crate::pool::{Directory, PoolRef};
 
@@ -28,6 +29,11 @@ pub(crate) struct Engine {
     pub(crate) pools: Vec<PoolRef>,
     pub(crate) directory: Arc<Directory>,
     run: Option<Run>,
+    runtime: tokio::runtime::Handle,
+    /// A forked copy of the host has the engine's memory, but neither its threads nor its workers.
+    owner: Pid,
+    /// Somebody sees to its end.
+    is_ending: AtomicBool,
     phase: watch::Sender<Phase>,
     /// When what is under way has had its time: the earliest that anybody has asked for.
     until: watch::Sender<Option<Instant>>,
@@ -52,7 +58,7 @@ impl Engine {
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
         engines.retain(|engine| engine.strong_count() > 0);
         let all = engines.iter().filter_map(Weak::upgrade);
-        all.filter(|engine| engine.phase() != Phase::Closed).collect()
+        all.filter(|engine| engine.is_own() && engine.phase() != Phase::Closed).collect()
     }
 
     /// To be called inside its runtime.
@@ -60,16 +66,19 @@ impl Engine {
         let engine = Arc::new(Self {
             pools,
             directory,
-            run: run.clone(),
+            run,
+            runtime: tokio::runtime::Handle::current(),
+            owner: Pid::current(),
+            is_ending: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Serving),
             until: watch::Sender::new(None),
             stopped: Mutex::new(None),
             is_heeded: AtomicBool::new(false),
         });
         ENGINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&engine));
-        if let Some(run) = run {
-            let watchman = Watchman { engine: Arc::clone(&engine), run };
-            tokio::spawn(async move { watchman.engine.reached(Phase::Closed).await });
+        if engine.run.is_some() {
+            let watchman = Watchman(Arc::clone(&engine));
+            tokio::spawn(async move { watchman.0.reached(Phase::Closed).await });
         }
         engine
     }
@@ -80,6 +89,49 @@ impl Engine {
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.run.as_ref().map(Run::id)
+    }
+
+    /// Whether it was started by this process.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == Pid::current()
+    }
+
+    /// Whoever is told yes sees to its end; the others wait for that.
+    pub(crate) fn claim_end(&self) -> bool {
+        !self.is_ending.swap(true, Ordering::SeqCst)
+    }
+
+    /// Begins to end it, unless somebody has; who waits for the end may be gone before it. What is under way has no more
+    /// time than this.
+    pub(crate) fn begin_end(self: &Arc<Self>, path: Path, grace: Duration) {
+        self.close();
+        self.hasten(after(Instant::now(), grace));
+        if self.claim_end() {
+            self.go_on_ending(path, grace);
+        }
+    }
+
+    /// Whoever saw to its end has left.
+    pub(crate) fn go_on_ending(self: &Arc<Self>, path: Path, grace: Duration) {
+        self.runtime.spawn(Shutdown::of(self, path, grace).conduct());
+    }
+
+    /// Ends it without its runtime, which may be one that nobody drives.
+    pub(crate) fn end_apart(self: &Arc<Self>) {
+        let engine = Arc::clone(self);
+        let end = move || {
+            engine.give_up();
+            orchestrator::rescue(&engine);
+            engine.closed();
+        };
+        if std::thread::Builder::new().name("snakepit-drop".into()).spawn(end).is_err() {
+            self.go_on_ending(Path::Drop, Duration::ZERO);
+        }
+    }
+
+    /// Whether nothing happens in its runtime but while somebody waits in it.
+    pub(crate) fn is_driven_by_others(&self) -> bool {
+        self.runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -122,17 +174,22 @@ impl Engine {
             for pool in &self.pools {
                 pool.shared.finished().await;
             }
-            if self.pools.iter().all(|pool| pool.shared.is_done()) {
+            if self.is_done() {
                 return;
             }
         }
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_done(&self) -> bool {
+        self.pools.iter().all(|pool| pool.shared.is_done())
     }
 
     /// Drains and ends all workers; says whether everything that was under way could finish. Whoever asks while that is
     /// being done may hasten it, and waits for it.
     pub(crate) async fn stop(&self, grace: Duration) -> bool {
         self.close();
-        self.hasten(Instant::now() + grace);
+        self.hasten(after(Instant::now(), grace));
         let mut stopped = self.stopped.lock().await;
         if let Some(drained) = *stopped {
             return drained;
@@ -143,7 +200,7 @@ impl Engine {
             () = self.out_of_time() => false,
         };
         if !drained && !grace.is_zero() && somebody_says(Level::WARN) {
-            tracing::warn!(?grace, "calls were cut short: they did not finish in time");
+            undisturbed(|| tracing::warn!(?grace, "calls were cut short: they did not finish in time"));
         }
         join_all(self.pools.iter().map(|pool| pool.crew.stop())).await;
         *stopped = Some(drained);
@@ -202,16 +259,18 @@ impl Engine {
 }
 
 /// Sits in the engine's runtime. If that is dropped under the engine, whoever could stop it is gone, too.
-struct Watchman {
-    engine: Arc<Engine>,
-    run: Run,
-}
+struct Watchman(Arc<Engine>);
 
 impl Drop for Watchman {
     fn drop(&mut self) {
-        if self.engine.phase() != Phase::Closed {
-            orchestrator::rescue(&self.engine, &self.run);
-            self.engine.closed();
+        if self.0.is_own() && self.0.phase() != Phase::Closed {
+            if self.0.claim_end() {
+                orchestrator::rescue(&self.0);
+            } else if let Some(run) = self.0.run() {
+                // Who saw to it sat in this runtime, too.
+                let _ = run.stop();
+            }
+            self.0.closed();
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::adapter::StartError;
 use crate::call::{CallBuilder, CallError, Chain, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Run, RunId, StopReport, WorkerId};
 use crate::engine::{Engine, Phase};
-use crate::lifecycle::orchestrator::{Exit, GRACE, Path, Shutdown};
+use crate::lifecycle::orchestrator::{CLEANUP_TIMEOUT, ENDING, Exit, GRACE, Path, Shutdown};
 use crate::lifecycle::{ShutdownCoordinator, SignalError, Stage};
 use crate::logging::Logging;
 use crate::pool::{Crew, Directory, Pool, PoolRef, Shared, prepare};
@@ -114,7 +114,13 @@ impl Builder {
 
     /// Starts all pools and waits until all their workers are ready.
     pub async fn start(self) -> Result<Snakepit, EngineError> {
+        self.start_telling(|_| {}).await
+    }
+
+    /// As [`Builder::start`]; tells of the engine as soon as there is something to be stopped.
+    pub(crate) async fn start_telling(self, begun: impl FnOnce(&Snakepit)) -> Result<Snakepit, EngineError> {
         let (pit, firsts) = self.launch().await?;
+        begun(&pit);
         for (pool, first) in firsts {
             if let Ok(Err(source)) = first.await {
                 pit.stop_within(Duration::ZERO).await;
@@ -165,8 +171,7 @@ impl Builder {
             firsts.push((shared.name.to_string(), first));
             pools.push(PoolRef { shared: Arc::clone(shared), crew, pools: Arc::clone(&directory) });
         }
-        let engine = Engine::new(pools, directory, run);
-        Ok((Snakepit(Arc::new(Owner { engine, runtime })), firsts))
+        Ok((Snakepit(Arc::new(Owner(Engine::new(pools, directory, run)))), firsts))
     }
 
     /// Whether there is nothing to be started.
@@ -220,23 +225,30 @@ impl From<Pool> for Builder {
 pub struct Snakepit(Arc<Owner>);
 
 /// The last of an engine's handles: its end is the engine's end.
-struct Owner {
-    engine: Arc<Engine>,
-    runtime: tokio::runtime::Handle,
-}
+struct Owner(Arc<Engine>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.engine.phase() != Phase::Closed {
+        let engine = &self.0;
+        if !engine.is_own() {
+            // What the copy of an engine holds belongs to a runtime of which the copy has no thread.
+            return std::mem::forget(Arc::clone(engine));
+        }
+        if engine.phase() == Phase::Closed {
+            return;
+        }
+        if !engine.is_driven_by_others() {
             // If the runtime is gone, too, its processes have been ended by whoever sat in it.
-            self.runtime.spawn(Shutdown::of(&self.engine, Path::Drop, Duration::ZERO).conduct());
+            engine.begin_end(Path::Drop, Duration::ZERO);
+        } else if engine.claim_end() {
+            engine.end_apart();
         }
     }
 }
 
 impl std::fmt::Debug for Snakepit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snakepit").field("pools", &self.0.engine.pools).finish_non_exhaustive()
+        f.debug_struct("Snakepit").field("pools", &self.engine().pools).finish_non_exhaustive()
     }
 }
 
@@ -247,7 +259,7 @@ impl Snakepit {
     }
 
     fn options(&self, command: &str) -> Options {
-        Options::new(Arc::clone(&self.0.engine.directory), self.0.engine.directory.first(), command)
+        Options::new(Arc::clone(&self.engine().directory), self.engine().directory.first(), command)
     }
 
     /// Calls a command: `pit.call("add", args! { a: 1, b: 2 }).await?`. Options go between: `.timeout(…)`, `.session(…)`.
@@ -281,17 +293,17 @@ impl Snakepit {
 
     /// A pool by its name.
     pub fn pool(&self, name: &str) -> Option<&PoolRef> {
-        self.0.engine.pools.iter().find(|pool| pool.name() == name)
+        self.engine().pools.iter().find(|pool| pool.name() == name)
     }
 
     /// All pools.
     pub fn pools(&self) -> &[PoolRef] {
-        &self.0.engine.pools
+        &self.engine().pools
     }
 
     /// Until all workers of all pools are ready.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
-        for pool in &self.0.engine.pools {
+        for pool in &self.engine().pools {
             pool.await_ready(timeout).await?;
         }
         Ok(())
@@ -299,42 +311,55 @@ impl Snakepit {
 
     /// The run that its processes belong to; none if no pool has processes.
     pub fn run(&self) -> Option<&Run> {
-        self.0.engine.run()
+        self.engine().run()
     }
 
     /// Until it takes no more calls: because it is being stopped, or because a signal asked the process to end.
     ///
     /// Who waits for this is given time to finish (the grace of the stop); see [`crate::script`].
     pub async fn stopping(&self) {
-        self.0.engine.stopping().await;
+        self.engine().stopping().await;
     }
 
     /// Stops: calls that wait are given back, those under way may finish (30 s), then everything is ended.
     ///
-    /// Asked for in a tool of the host, the stop only begins: the call that uses the tool is to finish, too.
+    /// It goes on if nobody waits for it any more. Asked for in a tool of the host, it only begins: the call that uses the tool
+    /// is to finish, too.
     pub async fn stop(&self) {
         self.stop_within(GRACE).await;
     }
 
     /// As [`Snakepit::stop`], with another time for what is under way.
     pub async fn stop_within(&self, grace: Duration) {
-        let shutdown = Shutdown::of(&self.0.engine, Path::Stop, grace);
+        let engine = self.engine();
+        if !engine.is_own() || engine.phase() == Phase::Closed {
+            return;
+        }
+        engine.begin_end(Path::Stop, grace);
         if Chain::current().is_some() {
-            self.0.engine.close();
-            self.0.runtime.spawn(shutdown.conduct());
-        } else {
-            shutdown.conduct().await;
+            return;
+        }
+        let limit = grace.saturating_add(ENDING).saturating_add(CLEANUP_TIMEOUT);
+        if tokio::time::timeout(limit, engine.reached(Phase::Closed)).await.is_err() {
+            // Nobody drives its runtime.
+            engine.end_apart();
+            engine.reached(Phase::Closed).await;
         }
     }
 
     /// Serves until a signal asks the process to end (SIGTERM or SIGINT), then stops as [`Snakepit::stop`] does. A second
     /// signal meanwhile ends everything at once; a third ends the process where it stands.
     ///
-    /// Gives the status that the process should exit with: 0 after a clean drain, 128 + n if the signal n cut it short.
+    /// Gives the status that the process should exit with: 0 after a clean drain, 128 + n if the signal n cut it short. It is 0,
+    /// too, if somebody else has stopped the engine.
     pub async fn until_shutdown(&self) -> Result<u8, SignalError> {
         let coordinator = ShutdownCoordinator::install()?;
-        coordinator.reached(Stage::Draining { signal: None }).await;
-        let shutdown = Shutdown::of(&self.0.engine, Path::Signal, GRACE);
+        tokio::select! {
+            biased;
+            _ = coordinator.reached(Stage::Draining { signal: None }) => {}
+            () = self.engine().reached(Phase::Closed) => return Ok(0),
+        }
+        let shutdown = Shutdown::of(self.engine(), Path::Signal, GRACE);
         let ended = Shutdown { if_cut_short: Some(Exit::Return), ..shutdown }.conduct().await;
         Ok(u8::try_from(ended.status).unwrap_or(u8::MAX))
     }
@@ -344,13 +369,18 @@ impl Snakepit {
     ///
     /// For hosts that end in a way of their own. It needs no runtime, blocks, is bounded, and does no harm if it is repeated.
     pub fn cleanup() -> Vec<(RunId, StopReport)> {
-        for engine in Engine::all() {
+        let engines = Engine::all();
+        for engine in &engines {
             engine.give_up();
         }
-        custody::end_all(custody::Config::default().grace())
+        let reports = custody::end_all(custody::Config::default().grace());
+        for engine in &engines {
+            engine.closed();
+        }
+        reports
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.0.engine
+        &self.0.0
     }
 }

@@ -10,9 +10,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::call::{Call, CallId, Chain, Link, RemoteError};
 use crate::pool;
+use crate::telemetry::{self, Event, Level, TraceContext, is_heard};
 use crate::value::{Encoded, ValueError};
 use crate::worker::Berth;
 
@@ -184,6 +186,52 @@ fn bad_value(error: &ValueError) -> RemoteError {
     RemoteError::new("bad_value", error.to_string())
 }
 
+/// How a tool ended.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Ok,
+    Failed,
+    Cancelled,
+}
+
+/// A tool under way, until it is told how it ended. The engine's own are not worth a word.
+struct Told(Option<(Link, Instant)>);
+
+impl Told {
+    fn new(link: &Link) -> Self {
+        let told = is_heard(Level::Debug) && !link.tool.starts_with("snakepit.");
+        Self(told.then(|| (link.clone(), Instant::now())))
+    }
+
+    fn end(mut self, outcome: Outcome) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        let Some((link, began)) = self.0.take() else { return };
+        let outcome = match outcome {
+            Outcome::Ok => "ok",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        };
+        let Link { call, pool, command, tool } = link;
+        telemetry::emit(Event::ToolStop {
+            pool,
+            command,
+            call: call.get(),
+            tool,
+            outcome,
+            took: began.elapsed(),
+        });
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.tell(Outcome::Cancelled);
+    }
+}
+
 /// While it lives, the place of the asking call may serve a nested one.
 struct Asking(Arc<Berth>, CallId);
 
@@ -204,6 +252,16 @@ impl Drop for Asking {
 impl Call {
     /// Asks a tool of the host in the name of this call. Dropping the future cancels it.
     pub fn ask(&self, tool: &str, args: Encoded) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> {
+        self.ask_within(tool, args, None)
+    }
+
+    /// As [`Call::ask`], from inside a span of the worker's: what the tool does is a child of that.
+    pub fn ask_within(
+        &self,
+        tool: &str,
+        args: Encoded,
+        span: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<ToolAnswer, RemoteError>> {
         let Some(slot) = &self.slot else {
             return futures_util::future::ready(Err(RemoteError::new("refused", "the call has no worker")))
                 .boxed();
@@ -217,7 +275,9 @@ impl Call {
             command: Arc::clone(&self.command.name),
             tool: tool.into(),
         };
-        let chain = Arc::new(Chain::extended(self.chain().map(Arc::as_ref), link));
+        let trace = span.map(Arc::new).or_else(|| self.extras.as_ref()?.trace.clone());
+        let told = Told::new(&link);
+        let chain = Arc::new(Chain::extended(self.chain().map(Arc::as_ref), link, trace));
         let context = ToolContext {
             call: self.id,
             command: Arc::clone(&self.command.name),
@@ -226,11 +286,18 @@ impl Call {
             shared: Arc::clone(&pool),
         };
         match pool.tools.find(tool) {
-            Err(error) => futures_util::future::ready(Err(error)).boxed(),
+            Err(error) => {
+                told.end(Outcome::Failed);
+                futures_util::future::ready(Err(error)).boxed()
+            }
             Ok(run) => async move {
                 let asking = Asking::new(berth, id);
                 let asked = AssertUnwindSafe(async { run(args, context).await }).catch_unwind();
-                match Arc::clone(&chain).scope(asked).await.unwrap_or_else(|panic| Err(panicked(&*panic)))? {
+                let asked = telemetry::attached(chain.trace(), asked);
+                let answer = Arc::clone(&chain).scope(asked).await;
+                let answer = answer.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                told.end(if answer.is_ok() { Outcome::Ok } else { Outcome::Failed });
+                match answer? {
                     ToolAnswer::Value(value) => Ok(ToolAnswer::Value(value)),
                     // Items are made while they are read: in the same chain, and the call asks until the last.
                     ToolAnswer::Stream(items) => {

@@ -171,7 +171,9 @@ async fn a_worker_that_computes_in_c_and_holds_the_gil_is_busy_without_a_beat() 
         looks.push((scene.look().await, scene.berth.handle.beats()));
     }
     call.await.expect("no panic").expect("an answer");
-    let silent: Vec<_> = looks.iter().filter(|(_, beats)| *beats == Some(0)).collect();
+    // It may have been asked, and have answered, before it began to compute: finding out for how long takes a while, too.
+    let before = looks.first().and_then(|(_, beats)| *beats);
+    let silent: Vec<_> = looks.iter().filter(|(_, beats)| *beats == before).collect();
     assert!(silent.len() >= 4, "it takes a while: {looks:?}");
     // The first look has nothing to compare with.
     assert!(silent.iter().skip(1).all(|(liveness, _)| *liveness == Liveness::Busy), "{looks:?}");

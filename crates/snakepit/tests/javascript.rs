@@ -73,3 +73,14 @@ async fn a_tool_of_the_host_is_called_and_a_stream_of_it_taken() {
     assert_eq!(pit.call::<i64>("sum", summed).await.expect("a sum"), 5050);
     pit.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_knows_no_traces_serves_calls_that_have_one() {
+    let pit = start().await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let call = pit.call::<i64>("add", args! { a: 1, b: 2 }).traceparent(trace).tracestate("a=b");
+    assert_eq!(call.await.expect("a sum"), 3);
+    let map = pit.map::<u64, _>("echo", 0u64..100).traceparent(trace).in_order().expect("a map");
+    assert_eq!(map.filter_map(|value| async move { value.ok() }).count().await, 100);
+    pit.end().await;
+}

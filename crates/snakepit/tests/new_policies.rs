@@ -9,7 +9,7 @@ use snakepit::{
 };
 use support::{Pit, at_once, heard, soon, until, worker};
 
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 fn pool(file: &str) -> Pool {
     worker(file).name("p").workers(1).restarts(at_once())

@@ -27,8 +27,9 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     // What its caller makes of a value is not the pool's matter.
     assert!(matches!(pit.call::<String>("echo", args! { value: 1 }).await, Err(CallError::Result { .. })));
     assert!(pit.call::<Value>("end", args! { how: "MemoryError" }).await.is_err());
-    assert!(pit.call::<Value>("end", args! { how: "kill" }).await.is_err_and(|it| it.autopsy().is_some()));
-    let refused = pit.call::<Value>("end", args! { how: "kill" }).await;
+    let exits = || pit.call::<Value>("end", args! { how: "os._exit" });
+    assert!(exits().await.is_err_and(|it| it.autopsy().is_some()));
+    let refused = exits().await;
     assert!(matches!(refused, Err(CallError::Quarantined { .. })), "{refused:?}");
     let too_long = pit.call::<Value>("echo", args! { value: "x".repeat(2 << 20) }).await;
     assert!(matches!(too_long, Err(CallError::Arguments { .. })), "{too_long:?}");

@@ -77,7 +77,9 @@ async fn at_its_age_and_when_it_idles_a_worker_is_replaced() {
         let reason = due(&mut events).await;
         assert!(reason.contains(said), "{reason}");
         ended(&mut events).await;
-        assert_ne!(pit.call::<u32>("pid", ()).await.expect("served"), before);
+        // On a busy machine the first one may have been replaced before it was asked, and this was its end.
+        let another = async { while pit.call::<u32>("pid", ()).await.expect("served") == before {} };
+        soon("another one", another).await;
         pit.end().await;
     }
 }

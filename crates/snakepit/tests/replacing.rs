@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -198,7 +199,13 @@ async fn a_reload_with_new_settings_changes_them_and_a_failed_one_changes_nothin
     let pit = Pit::start(code.pool().workers(1)).await;
     let pool = pit.pools()[0].clone();
     let more = Pool::python(code.python().env("WHO", "new")).name("code").workers(3);
-    soon("the reload", pool.reload_as(more)).await.expect("reloaded");
+    soon("the reload", pool.reload_as(more.max_frame(1 << 16))).await.expect("reloaded");
+    let long = args! { text: "x".repeat(1 << 17) };
+    let error = soon("the call", pool.call::<String>("version", long)).await.expect_err("too long");
+    assert!(
+        error.source().is_some_and(|source| source.to_string().contains("max_frame is 65536")),
+        "{error:?}"
+    );
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     assert_eq!(names(&pool).len(), 3);
     let nowhere = Pool::python("/nonexistent/worker.py").name("code").workers(9);

@@ -90,7 +90,12 @@ impl Tally {
 async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_started() {
     let mut tally = Tally::default();
     let mut sent_ahead = 0;
-    for round in 0..rounds(40) {
+    for round in 0.. {
+        // What is sent ahead depends on how quick the machine is at the time: until some were.
+        if round >= rounds(40) && sent_ahead > 0 {
+            break;
+        }
+        assert!(round < 200, "nothing is sent ahead: the test tests nothing");
         let pit = deaf_worker().await;
         let path = pit.file("marks");
         let calls = calls_behind_a_slow_one(&pit, &path, jitter(round, 160_000)).await;
@@ -103,7 +108,6 @@ async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_start
         pit.prove_nothing_is_left();
     }
     println!("{tally:?}, {sent_ahead} were at the worker");
-    assert!(sent_ahead > 0, "nothing is sent ahead: the test tests nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]

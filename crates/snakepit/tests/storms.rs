@@ -248,10 +248,13 @@ async fn a_slot_serves_again_after_a_death_about_as_soon_as_after_a_fresh_start(
     }
     fresh.sort_unstable();
     again.sort_unstable();
-    let (start, recovery) = (percentile(&fresh, 50), percentile(&again, 50));
-    let ratio = recovery.as_secs_f64() / start.as_secs_f64();
-    println!("fresh start → answer {start:?}, death → answer {recovery:?}: {ratio:.2} ×");
-    println!("  p90: {:?} and {:?}", percentile(&fresh, 90), percentile(&again, 90));
+    for percent in [50, 90] {
+        let (start, recovery) = (percentile(&fresh, percent), percentile(&again, percent));
+        let ratio = recovery.as_secs_f64() / start.as_secs_f64();
+        println!("p{percent}: fresh start → answer {start:?}, death → answer {recovery:?}: {ratio:.2} ×");
+    }
+    // The quickest of each: what others do on the machine meanwhile is in all the rest, and a pause would be in this, too.
+    let ratio = again[0].as_secs_f64() / fresh[0].as_secs_f64();
     assert!(ratio < 3.0, "{ratio}: fresh {fresh:?}, after a death {again:?}");
     pit.end().await;
 }

@@ -116,7 +116,7 @@ async fn workers_share_the_devices_and_a_faulty_one_is_left_alone_for_a_while() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_with_no_device_left_waits_for_one_and_says_so() {
-    let taint = Taint::default().lasts(Duration::from_millis(500)).pattern("wedged");
+    let taint = Taint::default().lasts(Duration::from_millis(1500)).pattern("wedged");
     let pool = worker("moody.py")
         .workers(1)
         .devices(["tpu:0"])
@@ -124,7 +124,10 @@ async fn a_pool_with_no_device_left_waits_for_one_and_says_so() {
         .queue_timeout(Duration::from_millis(100));
     let pit = Pit::start(pool).await;
     let pool = pit.pools()[0].clone();
+    let mut events = pool.events();
     let _ = soon("the call", pit.call::<Value>("die", args! { of: "the driver is wedged" })).await;
+    // The caller hears of the death before the crew does.
+    heard(&mut events, |event| matches!(event, PoolEvent::Tainted { .. }).then_some(())).await;
     let error = soon("a call", pit.call::<u32>("echo", args! { value: 1 })).await.expect_err("no device");
     assert!(error.to_string().contains("devices"), "{error}");
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready again");

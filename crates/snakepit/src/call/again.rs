@@ -58,6 +58,9 @@ impl Extras {
             metadata: self.metadata.clone(),
             stream: self.stream,
             chain: self.chain.clone(),
+            said_of_trace: None,
+            trace: self.trace.clone(),
+            traces: Vec::new(),
         }
     }
 }
@@ -76,10 +79,7 @@ impl Waiting {
     /// As [`Waiting::conclude`]; none if the call was lost and is under way again.
     pub(crate) async fn conclude_or_again(&mut self, end: End) -> Result<Option<Encoded>, CallError> {
         match end {
-            End::Lost { berth, .. } if self.again.is_some() => {
-                // Rare, and large: not a part of every call's future.
-                Box::pin(self.make_again(&berth)).await.map(|()| None)
-            }
+            End::Lost { berth, .. } if self.again.is_some() => self.make_again(&berth).await.map(|()| None),
             end => self.conclude(end).await.map(Some),
         }
     }
@@ -107,7 +107,7 @@ impl Waiting {
         if let Some(account) = &mut self.account {
             self.pool.attempt_lost(&self.command, account);
         }
-        if self.has_delivered {
+        if self.delivered > 0 {
             return Err(NoRetry::Delivered);
         }
         let deadline = after(self.began, self.timeout);
@@ -129,6 +129,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of

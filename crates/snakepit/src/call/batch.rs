@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
 use super::ticket::{End, Place, Progress, Ticket};
-use super::{Call, CallError, CallId, Input, RemoteError};
+use super::{Call, CallError, CallId, Extras, Input, RemoteError};
 use crate::pool::{self, Command, Otherwise, QueueKey};
 use crate::value::Encoded;
 use crate::worker::Berth;
@@ -96,6 +95,7 @@ impl Call {
             slot: None,
             queued_at,
             returns: 0,
+            is_over: false,
             batch: None,
         }
     }
@@ -122,6 +122,11 @@ impl Call {
             self.deadline = self.deadline.max(member.deadline);
         }
         self.input = Input::Many(inputs);
+        if members.iter().any(|member| member.trace().is_some()) {
+            let trace = |member: &Self| member.extras.as_ref()?.trace.clone();
+            let traces = members.iter().map(trace).collect();
+            self.extras = Some(Box::new(Extras { traces, ..Extras::default() }));
+        }
         self.batch = Some(Box::new(Batch { members, underway }));
     }
 
@@ -209,14 +214,15 @@ impl Batch {
 
 /// The ends in one part of an answer, of which `most` are wanted.
 fn split(part: &Encoded, command: &Command, most: usize) -> Vec<End> {
-    match part.decode::<Vec<Entry<Encoded>>>() {
-        Ok(entries) => entries
-            .into_iter()
-            .map(|entry| match entry.0 {
-                Ok(value) => End::Value(value),
-                Err(error) => End::Failed(CallError::Remote(Box::new(error))),
-            })
-            .collect(),
+    let ends = part.flagged(|well, value| {
+        if well {
+            return Ok(End::Value(value));
+        }
+        let error: RemoteError = value.decode()?;
+        Ok(End::Failed(CallError::Remote(Box::new(error))))
+    });
+    match ends {
+        Ok(ends) => ends,
         Err(source) => {
             let expected = part.list_len().map_or(most, |entries| entries.min(most));
             let wrong = || CallError::Result { command: command.name.to_string(), source: source.clone() };

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::again::Again;
 use super::chain::{Chain, MAX_NESTING};
+use super::telling::tell_refusal;
 use super::ticket::Progress;
 use super::waiting::{Plan, Waiting};
 use super::{CallError, Extras, Input};
@@ -70,24 +71,29 @@ impl Options {
 
     pub(crate) fn begin(mut self, input: Result<Encoded, ValueError>) -> Result<Waiting, CallError> {
         let chained = self.note_chain();
-        let pool = self.target?;
+        let pool = self.target.clone()?;
+        let span = self.span(&pool);
+        let chained = chained.and_then(|()| self.note_trace(&span));
         let input = input
             .map_err(|source| CallError::Arguments { command: self.command.name.to_string(), source })
             .and_then(|input| chained.map(|()| input))
-            .inspect_err(|error| pool.count_refused(error))?;
+            .inspect_err(|error| {
+                pool.count_refused(error);
+                tell_refusal(&pool, &self.command, error);
+            })?;
         let again = self.idempotent.then(|| Again::new(&input, self.extras.as_deref(), self.priority));
         let streams = self.extras.as_ref().is_some_and(|extras| extras.stream.is_some());
-        let default = if streams { pool.config().stream_timeout } else { pool.config().call_timeout };
+        let default = if streams { pool.bounds.stream_timeout() } else { pool.bounds.call_timeout() };
         let plan = Plan {
             command: self.command,
             input: Input::One(input),
             timeout: self.timeout.unwrap_or(default),
-            queue_timeout: self.queue_timeout.unwrap_or(pool.config().queue_timeout),
+            queue_timeout: self.queue_timeout.unwrap_or_else(|| pool.bounds.queue_timeout()),
             priority: self.priority,
             extras: self.extras,
             began: None,
         };
-        Waiting::begin(pool, plan, again)
+        Waiting::begin(pool, plan, again, span)
     }
 }
 
@@ -131,6 +137,20 @@ macro_rules! common_options {
         /// Says that doing it twice does no harm: if its worker is lost, it is made again, as [`crate::Pool::retry`] says.
         pub fn idempotent(mut self) -> Self {
             self.options.idempotent = true;
+            self
+        }
+
+        /// The trace that it belongs to, and the span that it is a child of: a `traceparent` of the W3C. Without it, what
+        /// [`TraceContext::scope`](crate::telemetry::TraceContext::scope) says, and inside a tool the trace of the call
+        /// that asks.
+        pub fn traceparent(mut self, traceparent: impl Into<String>) -> Self {
+            self.options.extras().said_of_trace.get_or_insert_default().parent = Some(traceparent.into());
+            self
+        }
+
+        /// What goes with a [`traceparent`](Self::traceparent): a `tracestate` of the W3C.
+        pub fn tracestate(mut self, tracestate: impl Into<String>) -> Self {
+            self.options.extras().said_of_trace.get_or_insert_default().state = Some(tracestate.into());
             self
         }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::CallId;
+use crate::telemetry::TraceContext;
 
 /// How many calls may wait for one another.
 pub const MAX_NESTING: usize = 16;
@@ -29,6 +30,8 @@ pub struct Link {
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     links: Vec<Link>,
+    /// What a call that the tool makes belongs to.
+    trace: Option<Arc<TraceContext>>,
 }
 
 tokio::task_local! {
@@ -46,10 +49,15 @@ impl Chain {
         CHAIN.scope(self, tool).await
     }
 
-    pub(crate) fn extended(parent: Option<&Self>, link: Link) -> Self {
+    pub(crate) fn extended(parent: Option<&Self>, link: Link, trace: Option<Arc<TraceContext>>) -> Self {
         let mut links = parent.map_or_else(Vec::new, |parent| parent.links.clone());
         links.push(link);
-        Self { links }
+        Self { links, trace }
+    }
+
+    /// The trace that the tool's work belongs to.
+    pub(crate) fn trace(&self) -> Option<&Arc<TraceContext>> {
+        self.trace.as_ref()
     }
 
     /// The calls that wait.

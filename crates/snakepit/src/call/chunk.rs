@@ -16,10 +16,12 @@ use tokio::time::Instant;
 use super::again::explain;
 use super::batch::no_outcome;
 use super::entry::Entry;
+use super::telling::tell_refusal;
 use super::waiting::{Plan, Waiting, after};
 use super::{CallError, Extras, Input, RemoteError};
 use crate::pool::{self, Account, Command, Fate};
 use crate::supervision::NoRetry;
+use crate::telemetry::{Event, Level, emit_with};
 use crate::value::{Encoded, Value, ValueError};
 
 /// How a frame ended; if it failed, how many of its inputs were started, if that is known.
@@ -47,6 +49,7 @@ impl Job {
         &self,
         inputs: Vec<Result<Encoded, ValueError>>,
     ) -> Vec<Result<T, CallError>> {
+        let (began, count) = (Instant::now(), inputs.len());
         let mut chunk = Chunk::new(self, inputs);
         while chunk.get_ready().await {
             let Some(frame) = chunk.frames.front_mut() else { break };
@@ -58,7 +61,15 @@ impl Job {
                 waiting.tell_output();
             }
         }
-        std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect()
+        let outcomes: Vec<_> = std::mem::take(&mut chunk.outcomes).into_iter().flatten().collect();
+        emit_with(Level::Debug, || Event::MapChunk {
+            pool: Arc::clone(&self.pool.name),
+            command: Arc::clone(&self.command.name),
+            inputs: count,
+            failed: outcomes.iter().filter(|outcome| outcome.is_err()).count(),
+            took: began.elapsed(),
+        });
+        outcomes
     }
 
     /// The answers that came, in the order of the inputs, how it ended, and the call that it was, if it was one.
@@ -185,6 +196,7 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 }
                 Err(error) => {
                     job.pool.count_refused(&error);
+                    tell_refusal(&job.pool, &job.command, &error);
                     chunk.outcomes.push(Some(Err(error)));
                 }
             }

@@ -35,6 +35,7 @@ pub(crate) async fn ask(
         slot: None,
         queued_at: None,
         returns: 0,
+        is_over: false,
         batch: None,
     };
     Arc::clone(handle).execute(call);

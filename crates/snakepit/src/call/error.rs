@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CallId;
 use crate::supervision::{Fingerprint, NoRetry};
+use crate::telemetry::TraceError;
 use crate::value::ValueError;
 use crate::worker::Autopsy;
 
@@ -160,6 +161,15 @@ pub enum CallError {
         /// Where in them, and why.
         #[source]
         source: ValueError,
+    },
+    /// What was said about its trace is none.
+    #[error("{command} is not called with a trace context that is none")]
+    Trace {
+        /// The command.
+        command: String,
+        /// What is wrong with it.
+        #[source]
+        source: TraceError,
     },
     /// The result is not what the caller expects.
     #[error("the result of {command} is not what was expected")]

@@ -138,9 +138,10 @@ struct Work<T> {
 impl<T: DeserializeOwned + Send + 'static> Work<T> {
     fn new(mut map: MapBuilder<T>, running: Running<T>) -> Result<Self, CallError> {
         map.options.note_chain()?;
+        map.options.note_trace(&tracing::Span::none())?;
         let pool = map.options.target?;
         let job = Job {
-            timeout: map.options.timeout.unwrap_or(pool.config().call_timeout),
+            timeout: map.options.timeout.unwrap_or_else(|| pool.bounds.call_timeout()),
             pool,
             command: map.options.command,
             priority: map.options.priority,
@@ -188,7 +189,7 @@ impl<T: DeserializeOwned + Send + 'static> Work<T> {
             let mut inputs = Vec::with_capacity(size.min(1024));
             let mut bytes = 0;
             let first = self.taken;
-            let most = CHUNK_BYTES.min(self.job.pool.config().max_frame / 4);
+            let most = CHUNK_BYTES.min(self.job.pool.bounds.max_frame() / 4);
             while inputs.len() < size && bytes < most {
                 let Some(input) = self.next_input.take().or_else(|| self.inputs.next()) else { break };
                 let length = input.as_ref().map_or(0, Encoded::payload_len);

@@ -15,6 +15,7 @@ mod error;
 mod map;
 mod portion;
 mod stream;
+mod telling;
 pub(crate) mod ticket;
 pub(crate) mod waiting;
 
@@ -34,6 +35,7 @@ pub use portion::Portion;
 pub use stream::{CallStream, StreamBuilder};
 
 use crate::pool::{Command, QueueKey, Slot};
+use crate::telemetry::TraceContext;
 use crate::value::Encoded;
 use batch::Batch;
 use ticket::{End, Progress, Ticket};
@@ -77,6 +79,27 @@ pub(crate) struct Extras {
     /// The first credit of a stream.
     pub(crate) stream: Option<Portion>,
     pub(crate) chain: Option<Arc<Chain>>,
+    /// What the caller said about its trace, as long as nobody has looked at it.
+    pub(crate) said_of_trace: Option<Box<SaidOfTrace>>,
+    pub(crate) trace: Option<Arc<TraceContext>>,
+    /// Of many calls that travel together and have traces of their own: one for each.
+    pub(crate) traces: Vec<Option<Arc<TraceContext>>>,
+}
+
+/// `traceparent` and `tracestate`, unchecked.
+#[derive(Debug, Default)]
+pub(crate) struct SaidOfTrace {
+    pub(crate) parent: Option<String>,
+    pub(crate) state: Option<String>,
+}
+
+impl Extras {
+    /// Whether there is nothing but a trace, so that the call may travel with others.
+    pub(crate) fn is_only_trace(&self) -> bool {
+        let Self { session, session_in_use: _, metadata, stream, chain, said_of_trace: _, trace: _, traces } =
+            self;
+        session.is_none() && metadata.is_empty() && stream.is_none() && chain.is_none() && traces.is_empty()
+    }
 }
 
 /// A call in the hands of a worker (or of the queue that it waits in).
@@ -98,6 +121,8 @@ pub struct Call {
     pub(crate) queued_at: Option<Instant>,
     /// How often it came back from a worker that had not started it.
     pub(crate) returns: u8,
+    /// It has its end, and its caller was told.
+    pub(crate) is_over: bool,
     /// The calls that travel with it, if it is a batch.
     pub(crate) batch: Option<Box<Batch>>,
 }
@@ -144,6 +169,11 @@ impl Call {
     /// If the caller takes a stream: how much may be sent before it grants more.
     pub fn stream_credit(&self) -> Option<Portion> {
         self.extras.as_ref()?.stream
+    }
+
+    /// The trace that it belongs to.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.extras.as_ref()?.trace.as_deref()
     }
 
     /// The calls that wait for this one, if a tool of the host made it.
@@ -201,6 +231,7 @@ impl Call {
             None => self.ticket.end(end),
             Some(batch) => batch.end(&self.ticket, end),
         }
+        self.is_over = true;
     }
 
     /// Hands back a call that its worker never started, to be given to another one.
@@ -270,6 +301,9 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         let slot = self.slot.take();
         let end = match &slot {
             Some(slot) => {

@@ -6,9 +6,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use tokio::time::Instant;
+
 use super::batch::Aboard;
 use super::{CallError, Portion};
 use crate::pool::QueueKey;
+use crate::telemetry::{Level, is_heard};
 use crate::value::Encoded;
 use crate::worker::Berth;
 
@@ -54,6 +57,8 @@ enum Outcome {
 #[derive(Debug, Default)]
 struct State {
     place: Option<Place>,
+    /// Since when a worker has it, if anybody wants to know.
+    placed_at: Option<Instant>,
     /// How many lines its worker had printed when it got the call.
     printed: u64,
     items: VecDeque<Encoded>,
@@ -79,13 +84,23 @@ impl Ticket {
             Place::Aboard(aboard) => aboard.berth.output.printed(),
             Place::Queued(_) => 0,
         };
+        let placed_at = match &place {
+            Place::With(_) | Place::Aboard(_) if is_heard(Level::Debug) => Some(Instant::now()),
+            Place::With(_) | Place::Aboard(_) | Place::Queued(_) => None,
+        };
         let mut state = self.state();
         state.place = Some(place);
         state.printed = printed;
+        state.placed_at = placed_at;
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
         self.state().place.clone()
+    }
+
+    /// Since when a worker has it; none if it has not, or if nobody listened when it got it.
+    pub(crate) fn placed_at(&self) -> Option<Instant> {
+        self.state().placed_at
     }
 
     pub(crate) fn berth(&self) -> Option<Arc<Berth>> {

@@ -7,11 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
+use tracing::Span;
 
 use super::again::Again;
+use super::telling::{refused, tell_refusal};
 use super::ticket::{End, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
 use crate::pool::{self, AUTOPSY_PATIENCE, Account, Command, Fate, Limit, QueueKey, Whereabouts, Wish};
+use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
 use crate::worker::{Berth, abandon};
 
@@ -38,7 +41,9 @@ impl Plan {
         };
         let extras = self.extras.as_ref().map_or(0, |extras| {
             let metadata = extras.metadata.iter().map(|(key, value)| key.len() + value.len() + SMALL);
-            metadata.sum::<usize>() + extras.session.as_ref().map_or(0, |session| session.len()) + 6 * SMALL
+            let trace = extras.trace.as_ref().map_or(0, |trace| trace.wire_len());
+            let session = extras.session.as_ref().map_or(0, |session| session.len());
+            metadata.sum::<usize>() + session + trace + 8 * SMALL
         });
         arguments + self.command.name.len() + extras + 4 * SMALL
     }
@@ -72,8 +77,12 @@ pub(crate) struct Waiting {
     queue_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) phase: Phase,
-    /// A part of a stream was handed on.
-    pub(super) has_delivered: bool,
+    pub(super) streams: bool,
+    /// How many parts of a stream were handed on.
+    pub(super) delivered: u64,
+    pub(super) trace: Option<Arc<TraceContext>>,
+    /// While it is not settled.
+    pub(super) span: Span,
     /// Until it is settled; none if somebody else counts it, or nobody does.
     pub(super) account: Option<Account>,
     /// Only if it is idempotent.
@@ -86,17 +95,23 @@ impl Waiting {
         pool: Arc<pool::Shared>,
         plan: Plan,
         again: Option<Box<Again>>,
+        span: Span,
     ) -> Result<Self, CallError> {
         let admitted = match &plan.input {
             Input::One(input) => pool.admit(&plan.command, input),
             Input::Many(_) => Ok(Account::default()),
         };
-        let account = admitted.inspect_err(|error| pool.count_refused(error))?;
+        let account = admitted.inspect_err(|error| {
+            pool.count_refused(error);
+            tell_refusal(&pool, &plan.command, error);
+        })?;
         if again.is_some() {
             pool.deposit_for_retries();
         }
         let mut begun = Self::start(pool, plan, Some(account), |pool, call| pool.submit(call, Limit::Holds))?;
         begun.again = again;
+        begun.span = span;
+        begun.tell_beginning();
         Ok(begun)
     }
 
@@ -117,9 +132,9 @@ impl Waiting {
         submit: impl FnOnce(&Arc<pool::Shared>, Call) -> Result<(), CallError>,
     ) -> Result<Self, CallError> {
         let length = plan.length();
-        if length > pool.config().max_frame {
-            let message =
-                format!("they are {length} bytes long, and max_frame is {}", pool.config().max_frame);
+        let most = pool.bounds.max_frame();
+        if length > most {
+            let message = format!("they are {length} bytes long, and max_frame is {most}");
             let source = ValueError::unsendable(message);
             let error = CallError::Arguments { command: plan.command.name.to_string(), source };
             return Err(refused(&pool, &plan.command, account, error));
@@ -128,7 +143,10 @@ impl Waiting {
         let ticket = Arc::new(Ticket::default());
         let now = Instant::now();
         let began = plan.began.unwrap_or(now);
-        let nested = plan.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
+        let extras = plan.extras.as_ref();
+        let nested = extras.is_some_and(|extras| extras.chain.is_some());
+        let streams = extras.is_some_and(|extras| extras.stream.is_some());
+        let trace = extras.and_then(|extras| extras.trace.clone());
         let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, id.0) };
         let call = Call {
             id,
@@ -141,6 +159,7 @@ impl Waiting {
             slot: None,
             queued_at: None,
             returns: 0,
+            is_over: false,
             batch: None,
         };
         if let Err(error) = submit(&pool, call) {
@@ -156,7 +175,10 @@ impl Waiting {
             queue_timeout: plan.queue_timeout.min(plan.timeout),
             timeout: plan.timeout,
             phase: Phase::MayBeQueued,
-            has_delivered: false,
+            streams,
+            delivered: 0,
+            trace,
+            span: Span::none(),
             account,
             again: None,
         })
@@ -188,12 +210,14 @@ impl Waiting {
                 end
             });
             match end.await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -204,12 +228,14 @@ impl Waiting {
         let mut timer = pin!(self.timer());
         loop {
             match poll_fn(|context| self.poll(timer.as_mut(), context, Ticket::poll_end)).await {
+                Ok(End::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
                 Ok(end) => {
-                    if let Some(value) = self.conclude_or_again(end).await? {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
                         return Ok(value);
                     }
                 }
-                Err(late) => return Err(late.explain().await),
+                Err(late) => return Err(Box::pin(late.explain()).await),
             }
             timer.as_mut().reset(self.first_look());
         }
@@ -247,7 +273,7 @@ impl Waiting {
                 Err(end) => Event::End(end),
             })
         });
-        self.has_delivered |= matches!(event, Poll::Ready(Ok(Event::Item(_))));
+        self.delivered += u64::from(matches!(event, Poll::Ready(Ok(Event::Item(_)))));
         event
     }
 
@@ -280,6 +306,7 @@ impl Waiting {
                         self.phase = Phase::Over;
                         drop(call);
                         let error = self.queue_error();
+                        self.tell_queue_timeout();
                         self.settle(Fate::of(&error));
                         return Poll::Ready(Err(Late::Queued(error)));
                     }
@@ -327,6 +354,7 @@ impl Waiting {
     pub(super) fn settle(&mut self, fate: Fate) {
         if let Some(account) = self.account.take() {
             self.pool.settle(&self.command, account, fate);
+            self.tell_end(fate);
         }
     }
 
@@ -342,14 +370,17 @@ impl Waiting {
         }
     }
 
+    fn answered(&mut self, value: Encoded) -> Encoded {
+        self.phase = Phase::Over;
+        self.settle(Fate::Ok);
+        value
+    }
+
     /// What an end means to the caller.
     pub(crate) async fn conclude(&mut self, end: End) -> Result<Encoded, CallError> {
         self.phase = Phase::Over;
         match end {
-            End::Value(value) => {
-                self.settle(Fate::Ok);
-                Ok(value)
-            }
+            End::Value(value) => Ok(self.answered(value)),
             End::Failed(error) => {
                 let error = match &self.again {
                     Some(again) => again.explain(error),
@@ -438,14 +469,6 @@ impl Drop for TimeIsUp {
     fn drop(&mut self) {
         abandon(&self.pool, self.call, &self.ticket);
     }
-}
-
-/// A call that its pool did not take.
-fn refused(pool: &pool::Shared, command: &Command, account: Option<Account>, error: CallError) -> CallError {
-    if let Some(account) = account {
-        pool.settle(command, account, Fate::of(&error));
-    }
-    error
 }
 
 /// A time as long as `Duration::MAX` is no overflow, only late.

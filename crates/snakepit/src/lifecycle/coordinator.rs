@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
+use super::orchestrator::undisturbed;
 use crate::custody::{NotesError, Pid, Signal, SignalNotes, exit_now};
 
 /// How far the end of the process has come.
@@ -388,7 +389,7 @@ impl Occasion {
 impl Callback {
     fn call(self) {
         if catch_unwind(AssertUnwindSafe(self.call)).is_err() {
-            tracing::warn!(callback = self.name, "a shutdown callback panicked");
+            undisturbed(|| tracing::warn!(callback = self.name, "a shutdown callback panicked"));
         }
     }
 }

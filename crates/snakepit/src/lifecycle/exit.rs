@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use super::orchestrator::undisturbed;
 use crate::custody::exit_now;
 
 /// How long an exit may take by default: the hooks, C's `atexit` and the flush of stdout together.
@@ -132,7 +133,7 @@ fn run_hooks() {
         };
         drop(door);
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
-            tracing::warn!(hook = name, "an exit hook panicked");
+            undisturbed(|| tracing::warn!(hook = name, "an exit hook panicked"));
         }
     }
 }

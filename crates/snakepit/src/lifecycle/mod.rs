@@ -1,7 +1,7 @@
 //! Start, run, stop and exit, in one predictable order.
 //!
 //! A [`script`] goes through the whole of it: resolve, start, await, run, shut down. What shuts engines down is in one place
-//! ([`orchestrator`]), whether a script asks for it, a signal ([`ShutdownCoordinator`]), a call of
+//! (`orchestrator.rs`), whether a script asks for it, a signal ([`ShutdownCoordinator`]), a call of
 //! [`Snakepit::stop`](crate::Snakepit::stop) or the drop of the last handle. A host that neither runs a script nor installs
 //! the coordinator keeps its signals as they are.
 

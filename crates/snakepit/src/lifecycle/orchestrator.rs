@@ -8,6 +8,7 @@
 //! Every step is bounded, and each may be taken again: a second shutdown of an engine waits for the first, or hastens it, and
 //! finds nothing to do afterwards.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use super::failpoint::{Step, reach};
 pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
 use crate::custody::{self, Run, RunId, StopReport};
-use crate::engine::Engine;
+use crate::engine::{Engine, Phase};
 use crate::logging;
 use crate::telemetry::{self, Event};
 
@@ -31,7 +32,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(30);
 pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long workers without a call may take to end, beyond what is said to end them. It only bounds a mistake.
-const ENDING: Duration = Duration::from_secs(30);
+pub(crate) const ENDING: Duration = Duration::from_secs(30);
 
 /// Who asked for the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,6 +132,7 @@ impl Shutdown {
 
     /// Does it, step by step. Returns only if the process is to go on.
     pub(crate) async fn conduct(mut self) -> Ended {
+        let unfinished = Unfinished::new(self.engines.clone(), self.path, self.grace);
         // a
         reach(Step::Start);
         self.tell_start();
@@ -143,13 +145,17 @@ impl Shutdown {
         // d
         reach(Step::Cleanup);
         self.clean_up(targets).await;
-        for engine in &self.engines {
-            engine.closed();
-        }
         // e
         reach(Step::Exit);
         self.cut_short();
-        self.leave().await;
+        self.tell_exit();
+        logging::flush().await;
+        // Who waits for the end has heard of all of it.
+        for engine in &self.engines {
+            engine.closed();
+        }
+        unfinished.finish();
+        self.leave();
         Ended { status: self.status, drained }
     }
 
@@ -166,7 +172,7 @@ impl Shutdown {
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
-            stopped = tokio::time::timeout(self.grace + ENDING, stop) => stopped,
+            stopped = tokio::time::timeout(self.grace.saturating_add(ENDING), stop) => stopped,
             () = hasten => return false,
         };
         let drained = stopped.is_ok_and(|all| all.into_iter().all(|drained| drained));
@@ -204,15 +210,75 @@ impl Shutdown {
     }
 
     /// e: Leaves the process as it was asked for. Nothing is written from here on.
-    async fn leave(&self) {
-        self.tell_exit();
-        logging::flush().await;
+    fn leave(&self) {
         match self.exit {
             Exit::Return => {}
             Exit::Stop => exit::exit(self.status),
             Exit::Halt => custody::exit_now(self.status),
         }
     }
+}
+
+/// Engines whose end has begun: it goes on, also if who waits for it does not wait any longer.
+pub(crate) struct Unfinished {
+    engines: Vec<Arc<Engine>>,
+    path: Path,
+    grace: Duration,
+}
+
+impl Unfinished {
+    fn new(engines: Vec<Arc<Engine>>, path: Path, grace: Duration) -> Self {
+        for engine in &engines {
+            let _ = engine.claim_end();
+        }
+        Self { engines, path, grace }
+    }
+
+    fn finish(mut self) {
+        self.engines.clear();
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for engine in self.engines.drain(..).filter(|engine| engine.is_own()) {
+            if std::thread::panicking() {
+                engine.end_apart();
+            } else if engine.phase() != Phase::Closed {
+                engine.go_on_ending(self.path, self.grace);
+            }
+        }
+    }
+}
+
+/// The engines of a script whose function still runs: ended if nobody waits for the script any longer.
+pub(super) struct Deserted(Vec<Arc<Engine>>);
+
+impl Deserted {
+    pub(super) fn unless_kept(engines: Vec<Arc<Engine>>) -> Self {
+        Self(engines)
+    }
+
+    pub(super) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Deserted {
+    fn drop(&mut self) {
+        for engine in self.0.drain(..).filter(|engine| engine.is_own() && engine.phase() != Phase::Closed) {
+            engine.begin_end(Path::Drop, Duration::ZERO);
+        }
+    }
+}
+
+/// Does what must not change how a process ends: a log that cannot be written to may panic.
+pub(crate) fn undisturbed(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}
+
+fn tell(event: Event) {
+    undisturbed(|| telemetry::emit(event));
 }
 
 /// Until a second signal says so.
@@ -243,14 +309,14 @@ impl Target {
 }
 
 /// Ends the processes of an engine when nobody is left to stop it in order: its runtime is being dropped. Blocks, bounded.
-pub(crate) fn rescue(engine: &Engine, run: &Run) {
+pub(crate) fn rescue(engine: &Engine) {
     let shutdown = Shutdown {
         path: Path::Drop,
         exit: Exit::Return,
         stop_mode: StopMode::Always,
         owned: true,
         status: 0,
-        run_id: Some(run.id()),
+        run_id: engine.run_id(),
         if_cut_short: None,
         engines: Vec::new(),
         grace: Duration::ZERO,
@@ -259,9 +325,13 @@ pub(crate) fn rescue(engine: &Engine, run: &Run) {
     let began = Instant::now();
     shutdown.tell_start();
     engine.close();
-    let report = run.stop();
-    let outcome = if report.is_clean() { Cleaned::Clean } else { Cleaned::Timeout };
-    shutdown.tell_cleanup(outcome, report.killed, began.elapsed());
+    let report = engine.run().map(Run::stop);
+    let (outcome, killed) = match &report {
+        Some(report) if report.is_clean() => (Cleaned::Clean, report.killed),
+        Some(report) => (Cleaned::Timeout, report.killed),
+        None => (Cleaned::Nothing, 0),
+    };
+    shutdown.tell_cleanup(outcome, killed, began.elapsed());
     shutdown.tell_exit();
 }
 
@@ -271,7 +341,7 @@ impl Shutdown {
     }
 
     fn tell_start(&self) {
-        telemetry::emit(Event::ScriptShutdownStart {
+        tell(Event::ScriptShutdownStart {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -282,7 +352,7 @@ impl Shutdown {
     }
 
     fn tell_stop(&self, drained: bool, took: Duration) {
-        telemetry::emit(Event::ScriptShutdownStop {
+        tell(Event::ScriptShutdownStop {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -295,7 +365,7 @@ impl Shutdown {
     }
 
     fn tell_cleanup(&self, outcome: Cleaned, killed: usize, took: Duration) {
-        telemetry::emit(Event::ScriptShutdownCleanup {
+        tell(Event::ScriptShutdownCleanup {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),
@@ -309,7 +379,7 @@ impl Shutdown {
     }
 
     fn tell_exit(&self) {
-        telemetry::emit(Event::ScriptShutdownExit {
+        tell(Event::ScriptShutdownExit {
             run_id: self.run_id(),
             path: self.path.as_str(),
             exit_mode: self.exit.as_str(),

@@ -6,18 +6,22 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::Notify;
 
+use super::exit;
 use super::failpoint::{Step, reach};
 use super::global::{self, Found};
 use super::mode::{ArgumentError, Exit, ExitMode, StopMode};
-use super::orchestrator::{CLEANUP_TIMEOUT, GRACE, Path, Shutdown};
+use super::orchestrator::{CLEANUP_TIMEOUT, Deserted, GRACE, Path, Shutdown, undisturbed};
 use super::selection::{EXIT_VARIABLE, HALT_VARIABLE, Inputs, Selection, is_truthy, select};
 use super::signals::Answering;
 use crate::call::CallError;
+use crate::custody::exit_now;
+use crate::engine::Engine;
 use crate::pit::{Builder, EngineError, Snakepit};
 use crate::telemetry::{self, Event};
 
@@ -26,6 +30,9 @@ const NO_HALT_VARIABLE: &str = "SNAKEPIT_NO_HALT";
 
 /// How long the pools may take to get ready, unless it is said otherwise.
 const AWAIT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long a function may go on after a signal, once the last call that was under way is answered.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// Why a script has no result.
 #[derive(Debug, thiserror::Error)]
@@ -107,12 +114,37 @@ enum Outcome<T, E> {
 }
 
 /// The engine of a script.
+#[derive(Clone)]
 struct Place {
     /// What its function gets.
     pit: Snakepit,
     /// The process-wide one.
     global: Snakepit,
     owned: bool,
+}
+
+impl Place {
+    /// What ends with the script.
+    fn to_be_stopped(&self, stop_mode: StopMode) -> Vec<Arc<Engine>> {
+        let (own, global) = (self.pit.engine(), self.global.engine());
+        let is_apart = !Arc::ptr_eq(own, global);
+        let chosen = [(is_apart, own), (stop_mode.stops(self.owned), global)];
+        chosen.into_iter().filter(|(ends, _)| *ends).map(|(_, engine)| Arc::clone(engine)).collect()
+    }
+}
+
+/// An engine that is there, although its workers may not be ready yet.
+#[derive(Default)]
+struct Begun {
+    place: OnceLock<Place>,
+    told: Notify,
+}
+
+impl Begun {
+    fn tell(&self, place: Place) {
+        let _ = self.place.set(place);
+        self.told.notify_one();
+    }
 }
 
 impl Script {
@@ -188,27 +220,31 @@ impl Script {
         // 1
         let (exit_mode, stop_mode) = self.resolve()?;
         reach(Step::Resolve);
-        let signals = Answering::begin(self.signals);
+        let leave = if exit_mode == ExitMode::Halt { exit_now } else { exit::exit };
+        let mut signals = Answering::begin(self.signals, leave);
         // 2
-        let started = tokio::select! {
-            started = self.start() => started.map_err(ScriptError::Start).map(Some),
-            () = signals.first() => Ok(None),
-        };
+        let begun = Begun::default();
+        let started = self.start_unless(&signals, &begun).await;
+        if begun.place.get().is_some_and(|place| !place.owned) {
+            signals = Answering::none();
+        }
         reach(Step::Engine);
         // 3 and 4
         let (place, outcome) = match started {
             Ok(Some(place)) => {
+                let deserted = Deserted::unless_kept(place.to_be_stopped(stop_mode));
                 let outcome = self.execute(&place, &signals, function).await;
+                deserted.keep();
                 (Some(place), outcome)
             }
-            Ok(None) => (None, Outcome::Interrupted),
+            Ok(None) => (begun.place.get().cloned(), Outcome::Interrupted),
             Err(error) => (None, Outcome::Failed(error)),
         };
         self.diagnose(&outcome);
         // 5
         let owned = place.as_ref().is_none_or(|place| place.owned);
         let exit = exit_mode.resolve(owned, no_halt());
-        self.shutdown(place, exit, stop_mode, &signals, &outcome).conduct().await;
+        self.shutdown(place.as_ref(), exit, stop_mode, &signals, &outcome).conduct().await;
         drop(signals);
         match outcome {
             Outcome::Returned(value) => Ok(value),
@@ -247,38 +283,74 @@ impl Script {
         });
         if let Some(value) = invalid {
             WARNED.call_once(|| {
-                tracing::warn!(variable = EXIT_VARIABLE, value, fallback = %mode, "no exit mode: it is ignored");
+                undisturbed(|| {
+                    tracing::warn!(variable = EXIT_VARIABLE, value, fallback = %mode, "no exit mode: it is ignored");
+                });
             });
         }
         if !deprecated.is_empty() {
             let used = deprecated.join(" and ");
             DEPRECATED.call_once(|| {
-                tracing::warn!(used, instead = "exit_mode, or SNAKEPIT_SCRIPT_EXIT", "this is deprecated");
+                undisturbed(|| {
+                    tracing::warn!(
+                        used,
+                        instead = "exit_mode, or SNAKEPIT_SCRIPT_EXIT",
+                        "this is deprecated"
+                    );
+                });
             });
         }
-        telemetry::emit(Event::ScriptExitModeSelected {
-            source: source.as_str(),
-            input: input.into(),
-            effective: mode.as_str(),
+        undisturbed(|| {
+            telemetry::emit(Event::ScriptExitModeSelected {
+                source: source.as_str(),
+                input: input.into(),
+                effective: mode.as_str(),
+            });
         });
         Ok((mode, stop_mode))
     }
 
-    /// 2: Finds or starts the engine.
-    async fn start(&mut self) -> Result<Place, EngineError> {
-        let engine = std::mem::take(&mut self.engine);
-        let mut mine = Some(engine);
-        let found = global::find_or(async || begin(mine.take().unwrap_or_default(), self.await_pool).await);
-        match found.await? {
-            Found::Owned(pit) => Ok(Place { global: pit.clone(), pit, owned: true }),
-            Found::Embedded(global) => match mine.filter(|engine| !engine.is_empty()) {
-                Some(engine) => {
-                    let pit = begin(engine, self.await_pool).await?;
-                    Ok(Place { pit, global, owned: false })
-                }
-                None => Ok(Place { pit: global.clone(), global, owned: false }),
+    /// 2, or none if a signal comes first. What is half begun cannot be ended in order, so it is waited for.
+    async fn start_unless<E>(
+        &mut self,
+        signals: &Answering,
+        begun: &Begun,
+    ) -> Result<Option<Place>, ScriptError<E>> {
+        let mut start = pin!(self.start(begun));
+        let started = tokio::select! {
+            started = &mut start => started.map(Some),
+            () = signals.first() => tokio::select! {
+                started = &mut start => started.map(Some),
+                () = begun.told.notified() => Ok(None),
+                () = signals.second() => Ok(None),
             },
-        }
+        };
+        started.map_err(ScriptError::Start)
+    }
+
+    /// 2: Finds or starts the engine.
+    async fn start(&mut self, begun: &Begun) -> Result<Place, EngineError> {
+        let mut mine = Some(std::mem::take(&mut self.engine));
+        let await_pool = self.await_pool;
+        let owned = |pit: Snakepit| Place { global: pit.clone(), pit, owned: true };
+        let found = global::find_or(async || {
+            let engine = mine.take().unwrap_or_default();
+            begin(engine, await_pool, |pit| begun.tell(owned(pit.clone()))).await
+        });
+        let place = match found.await? {
+            Found::Owned(pit) => owned(pit),
+            Found::Embedded(global) => {
+                let embedded = |pit: Snakepit| Place { pit, global: global.clone(), owned: false };
+                match mine.filter(|engine| !engine.is_empty()) {
+                    Some(engine) => {
+                        embedded(begin(engine, await_pool, |pit| begun.tell(embedded(pit.clone()))).await?)
+                    }
+                    None => embedded(global.clone()),
+                }
+            }
+        };
+        begun.tell(place.clone());
+        Ok(place)
     }
 
     /// 3 and 4: Waits for the pools, and runs the function until it ends or a signal ends it.
@@ -317,9 +389,13 @@ impl Script {
     /// After the first signal: until what is in flight has ended; a function that has asked to be told gets the whole grace.
     async fn patience(&self, pit: &Snakepit, signals: &Answering) {
         let patience = async {
+            let waits_for_an_answer = !pit.engine().is_done();
             pit.engine().finished().await;
             if pit.engine().is_heeded() {
                 std::future::pending::<()>().await;
+            } else if waits_for_an_answer {
+                // The last answer is on its way to the function, and may be all that it waits for.
+                let _ = tokio::time::timeout(SETTLING, std::future::pending::<()>()).await;
             }
         };
         tokio::select! {
@@ -333,7 +409,7 @@ impl Script {
         if !self.diagnostics {
             return;
         }
-        match outcome {
+        undisturbed(|| match outcome {
             Outcome::Failed(error) => tracing::error!(%error, "the script failed"),
             Outcome::Panicked(panic) => {
                 let said = panic.downcast_ref::<&str>().copied();
@@ -341,56 +417,49 @@ impl Script {
                 tracing::error!(said = said.unwrap_or("nothing"), "the script panicked");
             }
             Outcome::Returned(_) | Outcome::Interrupted => {}
-        }
+        });
     }
 
     fn shutdown<T, E>(
         &self,
-        place: Option<Place>,
+        place: Option<&Place>,
         exit: Exit,
         stop_mode: StopMode,
         signals: &Answering,
         outcome: &Outcome<T, E>,
     ) -> Shutdown {
-        let owned = place.as_ref().is_none_or(|place| place.owned);
+        let owned = place.is_none_or(|place| place.owned);
         let signalled = signals.have_come();
+        let by_signal = if exit == Exit::Halt { Exit::Halt } else { Exit::Stop };
         let (status, exit) = match outcome {
             Outcome::Returned(_) => (0, exit),
             // After a signal it is most often a call that was refused.
             Outcome::Failed(_) => (i32::from(!signalled), exit),
             Outcome::Panicked(_) => (1, exit),
             // There is nothing to return; the signal asked the process to end.
-            Outcome::Interrupted => (0, if exit == Exit::Halt { Exit::Halt } else { Exit::Stop }),
+            Outcome::Interrupted => (0, by_signal),
         };
-        let mut engines = Vec::new();
-        let mut run_id = None;
-        if let Some(place) = place {
-            run_id = place.pit.engine().run_id();
-            let is_apart = !Arc::ptr_eq(place.pit.engine(), place.global.engine());
-            if is_apart {
-                engines.push(Arc::clone(place.pit.engine()));
-            }
-            if stop_mode.stops(owned) {
-                engines.push(Arc::clone(place.global.engine()));
-            }
-        }
         Shutdown {
             path: if signalled { Path::Signal } else { Path::Script },
             exit,
             stop_mode,
             owned,
             status,
-            run_id,
-            if_cut_short: signals.are_answered().then_some(Exit::Stop),
-            engines,
+            run_id: place.and_then(|place| place.pit.engine().run_id()),
+            if_cut_short: signals.are_answered().then_some(by_signal),
+            engines: place.map(|place| place.to_be_stopped(stop_mode)).unwrap_or_default(),
             grace: self.grace,
             cleanup_timeout: self.cleanup_timeout,
         }
     }
 }
 
-async fn begin(engine: Builder, await_pool: bool) -> Result<Snakepit, EngineError> {
-    if await_pool { engine.start().await } else { engine.start_in_background().await }
+async fn begin(
+    engine: Builder,
+    await_pool: bool,
+    begun: impl FnOnce(&Snakepit),
+) -> Result<Snakepit, EngineError> {
+    if await_pool { engine.start_telling(begun).await } else { engine.start_in_background().await }
 }
 
 /// Whether the process is one that would not end by itself.

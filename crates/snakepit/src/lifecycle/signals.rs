@@ -1,11 +1,11 @@
 //! How a script answers signals, from its first step to its last.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::coordinator::{CallbackId, ShutdownCoordinator, Stage};
-use super::exit;
+use super::orchestrator::undisturbed;
 use crate::custody;
 use crate::pit::Snakepit;
 
@@ -17,25 +17,41 @@ pub(super) struct Answering(Option<Hold>);
 
 struct Hold {
     coordinator: Arc<ShutdownCoordinator>,
-    /// It was not there before.
-    is_ours: bool,
     rescue: CallbackId,
     /// Dropped when the script is over.
     _over: SyncSender<()>,
 }
 
+/// The scripts of this process that answer signals: one may begin while another ends.
+struct Holders {
+    count: usize,
+    /// The coordinator was not there before the first of them, and the last one takes it away.
+    is_theirs: bool,
+}
+
+static HOLDERS: Mutex<Holders> = Mutex::new(Holders { count: 0, is_theirs: false });
+
+fn holders() -> MutexGuard<'static, Holders> {
+    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Answering {
     /// A script whose process has an engine already leaves signals to those who started that. If they cannot be had, they
     /// keep their default.
-    pub(super) fn begin(wanted: bool) -> Self {
+    ///
+    /// A script that is stuck leaves the process by `leave`.
+    pub(super) fn begin(wanted: bool, leave: fn(i32) -> !) -> Self {
         if !wanted || Snakepit::global().is_some() {
             return Self(None);
         }
-        let is_ours = ShutdownCoordinator::get().is_none();
+        let mut holders = holders();
+        if holders.count == 0 {
+            holders.is_theirs = ShutdownCoordinator::get().is_none();
+        }
         let coordinator = match ShutdownCoordinator::install() {
             Ok(coordinator) => coordinator,
             Err(error) => {
-                tracing::warn!(%error, "signals keep their default");
+                undisturbed(|| tracing::warn!(%error, "signals keep their default"));
                 return Self(None);
             }
         };
@@ -45,10 +61,16 @@ impl Answering {
             let _ = custody::end_all(Duration::ZERO);
             let is_stuck = script.recv_timeout(LEAVING) == Err(mpsc::RecvTimeoutError::Timeout);
             if let (true, Some(Stage::StopNow { signal })) = (is_stuck, stage()) {
-                exit::exit(128 + signal);
+                leave(128 + signal);
             }
         });
-        Self(Some(Hold { coordinator, is_ours, rescue, _over: over }))
+        holders.count += 1;
+        Self(Some(Hold { coordinator, rescue, _over: over }))
+    }
+
+    /// Leaves signals to others.
+    pub(super) fn none() -> Self {
+        Self(None)
     }
 
     /// Until the first signal.
@@ -86,8 +108,10 @@ impl Drop for Answering {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
             hold.coordinator.unregister(hold.rescue);
-            // A process that goes on without the script is ended by signals as before.
-            if hold.is_ours {
+            let mut holders = holders();
+            holders.count -= 1;
+            // A process that goes on without scripts is ended by signals as before.
+            if holders.count == 0 && holders.is_theirs {
                 hold.coordinator.reset();
             }
         }

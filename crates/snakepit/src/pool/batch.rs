@@ -25,6 +25,7 @@ use crate::call::batch::{Batch, Underway};
 use crate::call::ticket::Place;
 use crate::call::waiting::after;
 use crate::call::{Call, Input};
+use crate::telemetry::TraceContext;
 
 /// What stands around the arguments of a call in a frame, at the most.
 const AROUND: usize = 16;
@@ -84,6 +85,13 @@ impl Group {
 
     /// The next calls that travel together: by priority, then by age.
     fn load(&mut self, size: usize) -> Vec<Call> {
+        if self.calls.len() <= size && self.bytes <= self.most_bytes {
+            // All of them, as nearly always: to take them out one by one would move those behind each time.
+            self.bytes = 0;
+            let members = std::mem::take(&mut self.calls).into_values().collect();
+            self.settle();
+            return members;
+        }
         let mut members = Vec::with_capacity(size.min(self.calls.len()));
         let mut bytes = 0;
         while members.len() < size
@@ -112,6 +120,7 @@ impl Group {
 
 fn weight(call: &Call) -> usize {
     AROUND
+        + call.trace().map_or(0, TraceContext::wire_len)
         + match &call.input {
             Input::One(input) => input.payload_len(),
             Input::Many(inputs) => inputs.iter().map(crate::value::Encoded::payload_len).sum(),

@@ -85,7 +85,7 @@ impl Shared {
 
     fn gather_with(self: &Arc<Self>, call: Call, limit: Limit) -> Option<Refused> {
         let command = Arc::clone(&call.command);
-        let most_bytes = self.config().max_frame;
+        let most_bytes = self.bounds.max_frame();
         let gathered = self.scheduler().gather(call, limit, most_bytes, Instant::now());
         match gathered {
             Gathered::Goes(van) => {

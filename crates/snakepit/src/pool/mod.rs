@@ -5,6 +5,7 @@
 
 mod admission;
 mod batch;
+mod bounds;
 mod command;
 mod config;
 mod crew;
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     /// What it is made of at present: a reload may change it.
     config: ArcSwap<Pool>,
+    /// Of these, what every call asks for.
+    pub(crate) bounds: bounds::Bounds,
     pub(crate) tools: Arc<Tools>,
     pub(crate) sessions: Sessions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -143,6 +146,7 @@ impl Shared {
             growth: Mutex::default(),
             scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
             commands: RwLock::new(HashMap::new()),
+            bounds: bounds::Bounds::of(&config),
             config: ArcSwap::from_pointee(config),
         })
     }
@@ -154,6 +158,7 @@ impl Shared {
     /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
     fn adopt(&self, config: &Arc<Pool>) {
         self.scheduler().set_limit(config.queue_limit);
+        self.bounds.adopt(config);
         self.config.store(Arc::clone(config));
     }
 
@@ -218,8 +223,8 @@ impl Shared {
             command: self.command(name),
             input: Input::One(arguments),
             // A worker that is busy for long is told late, not never.
-            timeout: self.config().call_timeout,
-            queue_timeout: self.config().call_timeout,
+            timeout: self.bounds.call_timeout(),
+            queue_timeout: self.bounds.call_timeout(),
             priority: i8::MAX,
             extras: None,
             began: None,

@@ -80,6 +80,7 @@ impl Fate {
             | CallError::TooManySessions { .. }
             | CallError::Cycle { .. }
             | CallError::NoSuchPool { .. }
+            | CallError::Trace { .. }
             | CallError::Arguments { .. } => Self::Refused,
             // A value came.
             CallError::Result { .. } => Self::Ok,

@@ -11,6 +11,7 @@ use crate::adapter::Reason;
 use crate::call::batch::Aboard;
 use crate::call::ticket::{Place, Ticket};
 use crate::call::{Call, CallError, Extras, Input};
+use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{Berth, Order};
 
 /// Which worker a call may go to.
@@ -55,14 +56,17 @@ pub(crate) enum Whereabouts {
 /// Finding a worker, or a place to wait.
 impl Shared {
     /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
+    #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
-        if call.extras.is_none() && call.command.gathers() && matches!(call.input, Input::One(_)) {
+        let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
+        if plain && call.command.gathers() && matches!(call.input, Input::One(_)) {
             return self.gather(call, limit);
         }
         self.submit_alone(call, limit)
     }
 
     /// As [`Shared::submit`], for a call that is to travel with no others.
+    #[inline]
     pub(crate) fn submit_alone(self: &Arc<Self>, mut call: Call, limit: Limit) -> Result<(), CallError> {
         let wish = match call.extras.as_deref_mut() {
             Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
@@ -119,8 +123,15 @@ impl Shared {
             limit: self.sessions.limit(),
         })?;
         extras.session_in_use = Some(in_use);
+        if let (Visit::New, Some(session)) = (&visit, &extras.session) {
+            emit_with(Level::Debug, || Event::SessionOpened {
+                pool: Arc::clone(&self.name),
+                session: Arc::clone(session),
+                sessions: self.sessions.count(),
+            });
+        }
         Ok(match visit {
-            Visit::New => Wish::Any,
+            Visit::New | Visit::Unserved => Wish::Any,
             Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
             Visit::At(berth) => match self.config().affinity {
                 Affinity::Hint => Wish::Rather(berth.post),
@@ -233,11 +244,11 @@ impl Shared {
                 scheduler.set_places(berth, places);
             }
             self.note_if_done(&scheduler);
-            if Handing::feeds_later(&berth.pool, load.post) { None } else { scheduler.next_for(load.post) }
+            if Handing::feeds_later(&berth.pool, berth.post) { None } else { scheduler.next_for(berth.post) }
         };
         if let Some(call) = next {
             self.hand_over(call);
-            self.feed(load.post);
+            self.feed(berth.post);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
 use crate::supervision::{Fingerprint, Sizing, Suspect};
+use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::OutputLine;
 
 /// A running pool. Cheap to clone.
@@ -240,6 +241,11 @@ impl PoolRef {
     pub fn end_session(&self, id: &str) -> bool {
         let ended = self.shared.sessions.end(id);
         if let Some(session) = &ended {
+            let (pool, id) = (&self.shared.name, &session.id);
+            emit_with(Level::Debug, || Event::SessionEnded {
+                pool: Arc::clone(pool),
+                session: Arc::clone(id),
+            });
             tell_of_session_end(&self.shared, session);
         }
         ended.is_some()

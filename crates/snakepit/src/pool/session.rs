@@ -73,6 +73,8 @@ pub(crate) struct Sessions {
 /// What a call of a session finds.
 pub(crate) enum Visit {
     New,
+    /// It is known, and no worker serves it at present.
+    Unserved,
     At(Arc<Berth>),
 }
 
@@ -150,7 +152,7 @@ impl Sessions {
         let now = Instant::now();
         if let Some(session) = table.sessions.get_mut(id) {
             session.visited = now;
-            let visit = session.berth.upgrade().map_or(Visit::New, Visit::At);
+            let visit = session.berth.upgrade().map_or(Visit::Unserved, Visit::At);
             return Some((visit, Arc::clone(&session.in_use)));
         }
         if table.sessions.len() >= table.limit {

@@ -13,15 +13,16 @@ use crate::worker::Berth;
 pub(crate) struct Slot {
     berth: Arc<Berth>,
     load: Load,
-    /// When it was taken, and how many calls the worker had then, where the worker's limit follows from that.
-    taken: Option<(Instant, usize)>,
+    /// When it was taken, and how many calls the worker had then, where the worker's limit follows from that. In a box,
+    /// because every call is moved with it and few have it.
+    taken: Option<Box<(Instant, usize)>>,
 }
 
 impl Slot {
     pub(super) fn new(berth: Arc<Berth>, load: Load) -> Self {
         let beside = berth.takes();
         berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
-        let taken = berth.limit.is_some().then(|| (Instant::now(), beside));
+        let taken = berth.limit.is_some().then(|| Box::new((Instant::now(), beside)));
         Self { berth, load, taken }
     }
 
@@ -32,7 +33,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let places = self.taken.and_then(|(since, beside)| self.berth.learn_limit(since, beside));
+        let places = self.taken.take().and_then(|taken| self.berth.learn_limit(taken.0, taken.1));
         self.berth.puts_down();
         self.berth.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
         self.berth.pool.release(&self.berth, self.load, places);

@@ -213,7 +213,7 @@ catalog! {
         name: Arc<str> = "the span's name",
         trace_id: Arc<str> = "the trace, as in W3C `traceparent`",
         span_id: Arc<str> = "the span",
-        parent_id: Arc<str> = "the span that it is a child of",
+        parent_id: Option<Arc<str>> = "the span that it is a child of; absent if the trace begins here",
         took: Duration = "how long it lasted",
         error: Option<Arc<str>> = "the type of the exception that left it, if one did",
         attributes: Option<Arc<str>> = "what it was given by name, as JSON",

@@ -4,7 +4,7 @@
 //! - as `metrics` counters, gauges and histograms, with the feature of that name;
 //! - to whoever has asked for them with [`subscribe`].
 //!
-//! Owns the list, and who hears of it. What happens where is for the others to say: they call [`emit`], which costs next
+//! Owns the list, and who hears of it. What happens where is for the others to say: they call `emit`, which costs next
 //! to nothing while nobody listens.
 //!
 //! ```
@@ -19,10 +19,15 @@ mod catalog;
 mod define;
 mod field;
 mod hub;
+mod measures;
 mod of_custody;
 mod of_pools;
+mod propagation;
+#[cfg(feature = "metrics")]
+mod record;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tracing::level_filters::LevelFilter;
@@ -31,13 +36,19 @@ pub use catalog::{CATALOG, Event};
 pub use define::{Entry, FieldEntry, Level};
 pub use field::FieldValue;
 pub use hub::{Subscription, observe, subscribe, subscribe_to};
+pub use measures::{MEASURES, Measure};
 pub(crate) use of_custody::hear_custody;
+pub(crate) use propagation::{attached, continued};
+#[cfg(feature = "metrics")]
+pub(crate) use record::{Standing, stands};
+pub use trace::{TraceContext, TraceError};
 
 use crate::logging::somebody_says;
 
 /// Whether anybody hears of events of this level. Ask before you make one that happens often.
 pub(crate) fn is_heard(level: Level) -> bool {
-    hub::wants(level) || is_traced(level)
+    // Nobody can ask a recorder of measures whether it is interested.
+    cfg!(feature = "metrics") || hub::wants(level) || is_traced(level)
 }
 
 /// Whether `tracing` is told: somebody looks there, and an engine says so much.
@@ -49,6 +60,8 @@ fn is_traced(level: Level) -> bool {
 /// Tells everybody who listens.
 pub(crate) fn emit(event: Event) {
     let level = event.level();
+    #[cfg(feature = "metrics")]
+    record::record(&event);
     if is_traced(level) {
         event.trace();
     }

@@ -22,6 +22,7 @@ use super::slate::Slate;
 use super::tools::Tools;
 use crate::adapter::AtWork;
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
+use crate::telemetry::Event;
 use crate::value::{Encoded, write};
 use crate::worker::Output;
 
@@ -59,6 +60,10 @@ pub(super) struct Held {
     unsent: bool,
 }
 
+// A call is moved a dozen times on its way there and back; beyond 256 bytes, with its number in the table, a move costs
+// twice as much. What few calls have belongs behind a pointer.
+const _: () = assert!(size_of::<(u64, Held)>() <= 256);
+
 /// Numbers that are spread well enough as they are.
 #[derive(Default)]
 pub(super) struct Plain(u64);
@@ -86,6 +91,8 @@ pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
 pub(super) struct State {
     pub(super) calls: ByNumber<Held>,
     pub(super) tools: Tools,
+    /// What the worker told about itself in what is being read.
+    pub(super) told: Vec<Event>,
     pub(super) outbox: Outbox,
     /// What could not be written yet.
     stuck: Option<Outbox>,

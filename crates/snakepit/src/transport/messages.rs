@@ -8,6 +8,7 @@ use super::frame::Kind;
 use super::outbox::Outbox;
 use crate::adapter::Introduction;
 use crate::call::{Call, Input, Portion};
+use crate::telemetry::TraceContext;
 use crate::value::{Builder, Encoded, ValueError, write};
 
 /// The first thing that a worker hears.
@@ -47,6 +48,20 @@ pub(crate) struct Signals {
 pub(crate) struct HostCallOptions {
     /// The first credit: items and bytes.
     pub(crate) stream: Option<(u32, u64)>,
+    /// The span that asks: `[traceparent]` or `[traceparent, tracestate]`.
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+impl HostCallOptions {
+    /// The trace that the tool belongs to. A worker is not trusted with it: what is none is as if it was not there.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        let mut texts = self.trace.iter().flatten();
+        let context = TraceContext::new(texts.next()?).ok()?;
+        match texts.next() {
+            Some(state) => context.clone().with_state(state).ok().or(Some(context)),
+            None => Some(context),
+        }
+    }
 }
 
 /// A `HOST_CALL`.
@@ -116,7 +131,14 @@ fn write_call_tail(out: &mut Vec<u8>, call: &Call, remaining: Option<Duration>) 
     let Some(extras) = &call.extras else { return };
     let nested = extras.chain.as_ref().and_then(|chain| chain.parent());
     let metadata = !extras.metadata.is_empty();
-    let entries = [extras.stream.is_some(), extras.session.is_some(), metadata, nested.is_some()];
+    let entries = [
+        extras.stream.is_some(),
+        extras.session.is_some(),
+        metadata,
+        nested.is_some(),
+        extras.trace.is_some(),
+        !extras.traces.is_empty(),
+    ];
     write::map_header(out, entries.into_iter().map(u32::from).sum());
     if let Some(credit) = extras.stream {
         write::str(out, "stream");
@@ -137,6 +159,30 @@ fn write_call_tail(out: &mut Vec<u8>, call: &Call, remaining: Option<Duration>) 
     if let Some(parent) = nested {
         write::str(out, "nested");
         write::uint(out, parent.get());
+    }
+    if let Some(trace) = &extras.trace {
+        write::str(out, "trace");
+        write_trace(out, trace);
+    }
+    if !extras.traces.is_empty() {
+        write::str(out, "traces");
+        write::array_header(out, extras.traces.len() as u32);
+        for trace in &extras.traces {
+            match trace {
+                Some(trace) => write_trace(out, trace),
+                None => write::nil(out),
+            }
+        }
+    }
+}
+
+/// `[traceparent]` or `[traceparent, tracestate]`.
+fn write_trace(out: &mut Vec<u8>, trace: &TraceContext) {
+    let state = trace.tracestate();
+    write::array_header(out, if state.is_some() { 2 } else { 1 });
+    write::str(out, trace.traceparent());
+    if let Some(state) = state {
+        write::str(out, state);
     }
 }
 

@@ -11,6 +11,7 @@ mod messages;
 mod outbox;
 mod reader;
 mod slate;
+mod spans;
 mod stacks;
 mod tools;
 

@@ -11,9 +11,10 @@ use tracing::Level;
 use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
 use super::messages::{self, ReadyMessage};
-use super::tools;
+use super::{spans, tools};
 use crate::call::{Call, Input, Portion, RemoteError};
 use crate::logging::somebody_says;
+use crate::telemetry;
 use crate::value::{Encoded, Map, Value, ValueError};
 
 /// How much is read at a time.
@@ -66,11 +67,14 @@ fn hear(
     buffer: &mut BytesMut,
     answers: &mut Vec<(Call, Answer)>,
 ) -> Result<usize, String> {
-    let heard = {
+    let (heard, told) = {
         let mut state = connection.state();
         Connection::begin_reading(&mut state);
-        sort_out(connection, &mut state, buffer, answers)
+        let heard = sort_out(connection, &mut state, buffer, answers);
+        (heard, std::mem::take(&mut state.told))
     };
+    // Without the lock: whoever listens may do anything.
+    told.into_iter().for_each(telemetry::emit);
     let count = answers.len();
     if count > 0 {
         let now = Instant::now();
@@ -155,8 +159,9 @@ fn frame(
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
             state.tools.end(id);
         }
+        Kind::Telemetry => state.told.extend(spans::read(state.calls.get(&header.call), &payload)),
         // Nobody asks for these yet; they are known, so they are no fault.
-        Kind::Pong | Kind::Telemetry | Kind::Bye => {}
+        Kind::Pong | Kind::Bye => {}
         Kind::Fault => {
             return Err(format!(
                 "it refuses what it was sent: {}",

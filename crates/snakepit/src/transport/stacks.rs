@@ -74,21 +74,28 @@ async fn read_to_second(reader: &mut pipe::Receiver, text: &mut Vec<u8>) -> Opti
 
 /// Where the second text begins, if it has begun: each text names a thread once, in a line such as
 /// `Current thread 0x00007f1c (most recent call first):`. Its first line need not come again, for threads come and go.
+///
+/// A thread that has not begun yet does not count. Until Python 3.11 it goes by the number of the one that started it, which
+/// is thus named twice in one text.
 fn end_of_first(text: &[u8]) -> Option<usize> {
     let mut seen = Vec::new();
+    let mut named = None;
     let mut start = 0;
-    for line in text.split_inclusive(|&byte| byte == b'\n') {
-        let complete = line.ends_with(b"\n");
-        if let Some(thread) = thread_of(line).filter(|_| complete) {
+    for line in text.split_inclusive(|&byte| byte == b'\n').take_while(|line| line.ends_with(b"\n")) {
+        if let Some((thread, at)) = named.take().filter(|_| line.trim_ascii() != NO_FRAME.as_bytes()) {
             if seen.contains(&thread) {
-                return Some(start);
+                return Some(at);
             }
             seen.push(thread);
         }
+        named = thread_of(line).map(|thread| (thread, start));
         start += line.len();
     }
     None
 }
+
+/// What stands in the place of the frames of a thread that runs no Python code, or none yet.
+const NO_FRAME: &str = "<no Python frame>";
 
 /// The stack of a crash among the last lines that a worker printed, which lose it: `faulthandler` writes it there.
 pub(crate) fn take_crash(printed: &mut Vec<String>) -> Option<String> {
@@ -107,7 +114,7 @@ pub(crate) fn take_crash(printed: &mut Vec<String>) -> Option<String> {
 /// Where faulthandler does not know the threads.
 const STACK_HEADER: &str = "Stack (most recent call first):";
 
-/// The thread that is meant comes first; the one that only beats is left out.
+/// The thread that is meant comes first; the one that only beats is left out, and those without a frame if any has one.
 fn readable<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut threads: Vec<Vec<&str>> = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
@@ -117,6 +124,10 @@ fn readable<'a>(lines: impl Iterator<Item = &'a str>) -> String {
         }
     }
     threads.retain(|thread| !matches!(thread[..], [_, frame] if frame.ends_with(BEATING)));
+    let has_frame = |thread: &Vec<&str>| !matches!(thread[..], [_, frame] if frame.trim() == NO_FRAME);
+    if threads.iter().any(has_frame) {
+        threads.retain(has_frame);
+    }
     threads.sort_by_key(|thread| !thread.iter().any(|line| line.starts_with("Current thread")));
     let lines: Vec<&str> = threads.into_iter().flatten().collect();
     lines.join("\n")
@@ -140,10 +151,23 @@ mod tests {
         let first = b"Thread 0x1 (most recent call first):\n  File a\nCurrent thread 0x2 (most recent call first):\n  File b\n";
         assert_eq!(end_of_first(first), None);
         let again = |second: &str| end_of_first(&[first, second.as_bytes()].concat());
-        assert_eq!(again("Thread 0x1 (most recent call first):\n  Fi"), Some(first.len()));
+        assert_eq!(again("Thread 0x1 (most recent call first):\n  File a\n"), Some(first.len()));
+        assert_eq!(again("Thread 0x1 (most recent call first):\n  Fi"), None, "a frame that is not complete");
         assert_eq!(again("Thread 0x1 (most rec"), None, "a line that is not complete");
         // The signal may be taken by another thread, and the first thread may be gone.
-        assert_eq!(again("Thread 0x2 (most recent call first):\n"), Some(first.len()));
+        assert_eq!(again("Thread 0x2 (most recent call first):\n  File b\n"), Some(first.len()));
+        assert_eq!(again("Thread 0x2 (most recent call first):\n"), None, "what follows decides");
+    }
+
+    #[test]
+    fn a_thread_that_has_not_begun_is_not_taken_for_the_one_that_started_it() {
+        let unborn = "Thread 0x1 (most recent call first):\n  <no Python frame>\n\n";
+        let main = "Current thread 0x1 (most recent call first):\n  File \"a.py\", line 2 in works\n";
+        let twice = format!("{unborn}{main}{unborn}{main}");
+        assert_eq!(end_of_first(format!("{unborn}{main}{unborn}").as_bytes()), None);
+        let end = end_of_first(twice.as_bytes()).expect("the second text");
+        assert_eq!(readable(twice[..end].lines()), main.trim_end());
+        assert_eq!(readable(unborn.lines()), unborn.trim_end(), "better than nothing");
     }
 
     #[test]

@@ -172,7 +172,7 @@ pub(super) fn host_call(
         state.outbox.value_frame(kind, call, &payload);
         return Ok(());
     }
-    let answer = held.call.ask(&tool, args);
+    let answer = held.call.ask_within(&tool, args, options.trace());
     state.tools.next_number += 1;
     let number = state.tools.next_number;
     let credit = options.stream.map(|(items, bytes)| Arc::new(Credit::new(Portion { items, bytes })));

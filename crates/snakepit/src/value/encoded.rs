@@ -24,14 +24,14 @@ pub struct Encoded {
     verified: bool,
 }
 
-/// The byte strings beside a head.
+/// The byte strings beside a head. Behind a pointer: few values have any, and all values are moved often.
 #[derive(Clone)]
 pub(super) enum Bodies {
     None,
     /// As they came in a frame.
-    Joined(Bytes),
+    Joined(Arc<Bytes>),
     /// As they were encoded here, each in the memory where it was found.
-    Parts(Arc<[Part]>),
+    Parts(Arc<Vec<Part>>),
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub(super) struct Part {
 
 impl Bodies {
     pub(super) fn from_parts(parts: Vec<Part>) -> Self {
-        if parts.is_empty() { Self::None } else { Self::Parts(parts.into()) }
+        if parts.is_empty() { Self::None } else { Self::Parts(Arc::new(parts)) }
     }
 
     fn len(&self) -> usize {
@@ -56,7 +56,7 @@ impl Bodies {
     fn get(&self, offset: u32, len: u32) -> Option<(&Bytes, std::ops::Range<usize>)> {
         let (bytes, start) = match self {
             Self::None => return None,
-            Self::Joined(bytes) => (bytes, offset as usize),
+            Self::Joined(bytes) => (&**bytes, offset as usize),
             Self::Parts(parts) => {
                 let behind = parts.partition_point(|it| it.offset <= offset);
                 let part = &parts[behind.checked_sub(1)?];
@@ -75,6 +75,9 @@ thread_local! {
 
 /// Heads up to this length are copied out of the scratch memory, longer ones take their memory with them.
 const LARGEST_COPY: usize = 4096;
+
+/// Room for so many entries of a list is made at once; more only for entries that are really there.
+const FIRST_ENTRIES: usize = 256;
 
 impl Encoded {
     /// Encodes a value.
@@ -111,7 +114,7 @@ impl Encoded {
         let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
         let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
         let end = end.ok_or_else(cut_short)?;
-        let bodies = Bodies::Joined(payload.slice(end..));
+        let bodies = Bodies::Joined(Arc::new(payload.slice(end..)));
         Ok(Self { head: payload.slice(4..end), bodies, verified: false })
     }
 
@@ -151,6 +154,29 @@ impl Encoded {
         }
     }
 
+    /// The entries of a list of pairs `[flag, value]`, each made into what `make` says. Not through serde: this is done
+    /// for each call of a batch.
+    pub(crate) fn flagged<T>(
+        &self,
+        mut make: impl FnMut(bool, Self) -> Result<T, ValueError>,
+    ) -> Result<Vec<T>, ValueError> {
+        let mut reader = Reader::new(&self.head);
+        let Token::Array(entries) = reader.token()? else {
+            return Err(ValueError::malformed("it should be a list"));
+        };
+        let mut made = Vec::with_capacity(entries.min(FIRST_ENTRIES));
+        for index in 0..entries {
+            let (Token::Array(2), Token::Bool(flag)) = (reader.token()?, reader.token()?) else {
+                return Err(ValueError::malformed("it should be [flag, value]").at_index(index));
+            };
+            let value = reader.rest;
+            reader.skip()?;
+            let value = self.part(&value[..value.len() - reader.rest.len()]);
+            made.push(make(flag, value).map_err(|error| error.at_index(index))?);
+        }
+        if reader.rest.is_empty() { Ok(made) } else { Err(ValueError::malformed("bytes follow the list")) }
+    }
+
     /// How many bytes [`write_to`](Self::write_to) writes.
     pub fn payload_len(&self) -> usize {
         match self.bodies {
@@ -184,8 +210,8 @@ impl Encoded {
     pub fn bodies(&self) -> impl Iterator<Item = &Bytes> {
         let (joined, parts) = match &self.bodies {
             Bodies::None => (None, [].as_slice()),
-            Bodies::Joined(bytes) => (Some(bytes), [].as_slice()),
-            Bodies::Parts(parts) => (None, &**parts),
+            Bodies::Joined(bytes) => (Some(&**bytes), [].as_slice()),
+            Bodies::Parts(parts) => (None, parts.as_slice()),
         };
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
     }

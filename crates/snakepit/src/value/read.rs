@@ -151,7 +151,11 @@ impl<'a> Reader<'a> {
 
     /// Steps over one value, however deep, without recursion.
     pub(super) fn skip(&mut self) -> Result<(), ValueError> {
-        self.skip_within(MAX_DEPTH, |_, _| Ok(()))
+        match self.peek() {
+            Some(0x80..=0x9f | 0xdc..=0xdf) => self.skip_within(MAX_DEPTH, |_, _| Ok(())),
+            // A scalar needs no memory for what is open.
+            _ => self.token().map(drop),
+        }
     }
 
     /// Steps over one value of at most `levels`, and shows each of its pieces together with what stands behind it.

@@ -13,11 +13,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::{Autopsy, Berth, Order, Verdict, locked};
 use crate::adapter::Reason;
 use crate::custody::{self, ExitStatus};
+use crate::lifecycle::orchestrator::undisturbed;
 use crate::pool::AUTOPSY_PATIENCE;
 
 /// How long a worker may take to say goodbye after its last call, before TERM.
@@ -44,6 +46,7 @@ pub(crate) enum Ending {
 
 /// Stays with a worker until it and all that it started are gone.
 pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl FnOnce()) -> Ending {
+    let mut left_alone = LeftAlone(Some(Arc::clone(&berth)));
     let mut leaves = Some(leaves);
     let mut orders = berth.orders();
     let gone = gone(&berth);
@@ -90,7 +93,25 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
         }
     };
     berth.pool.scheduler().vacate(berth.post);
+    left_alone.0 = None;
     outcome
+}
+
+/// A worker with which nobody stays any more, because the runtime is dropped under the engine. Its callers may live in
+/// another runtime, and wait.
+struct LeftAlone(Option<Arc<Berth>>);
+
+impl Drop for LeftAlone {
+    fn drop(&mut self) {
+        let Some(berth) = self.0.take() else { return };
+        let why = "the runtime of its engine was dropped";
+        let seen = berth.first_look();
+        berth.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: Verdict::No, ..seen }));
+        // Begun and dropped: that gives up what it holds.
+        undisturbed(|| {
+            let _ = berth.handle.terminate(Reason::Broken(why.into())).now_or_never();
+        });
+    }
 }
 
 /// Until it can serve no more.

@@ -123,5 +123,5 @@ def dies_for_a_while(x, path, gate, times):
         with open(path[0]) as file:
             runs = sum("-2" in line.strip().split(",") for line in file)
         if runs <= times[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(5)
     return x

@@ -45,7 +45,7 @@ fn is_script(file: &Path) -> bool {
 }
 
 async fn ask(python: &Path, spawner: &Spawner) -> Result<PathBuf, StartError> {
-    let command = Command::new(python).args(["-I", "-c", "import sys; print(sys.executable)"]);
+    let command = Command::new(python).args(["-I", "-S", "-c", "import sys; print(sys.executable)"]);
     let process = spawner.spawn(command).await?;
     let exit = process.exited().await;
     spawner.output().complete().await;

@@ -29,6 +29,7 @@ use crate::supervision::recycling::{Term, Why};
 use crate::supervision::restarts::{RestartLog, Start};
 use crate::supervision::sizing::{Sizer, Sizing};
 use crate::supervision::taint::{AllTainted, Place, Slots};
+use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{Berth, Order};
 
 /// A worker that lives shorter than this, and answers nothing, has failed as if it had not started.
@@ -212,6 +213,11 @@ impl Roster {
     pub(super) fn end_sessions(&mut self) {
         let (ended, next) = self.shared.sessions.expire();
         for session in ended {
+            let (pool, id) = (&self.shared.name, &session.id);
+            emit_with(Level::Debug, || Event::SessionExpired {
+                pool: Arc::clone(pool),
+                session: Arc::clone(id),
+            });
             tell_of_session_end(&self.shared, &session);
         }
         self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));

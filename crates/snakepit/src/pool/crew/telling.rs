@@ -37,6 +37,14 @@ impl Roster {
             *current = health;
             changed
         });
+        #[cfg(feature = "metrics")]
+        crate::telemetry::stands(&crate::telemetry::Standing {
+            pool: &self.shared.name,
+            workers: self.serving.len(),
+            queued: self.shared.scheduler().depth(),
+            in_flight: self.shared.in_hand(),
+            sessions: self.shared.sessions.count(),
+        });
     }
 
     /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them

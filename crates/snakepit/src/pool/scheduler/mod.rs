@@ -31,7 +31,6 @@ use crate::worker::Berth;
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    pub(crate) post: usize,
     nanos: u32,
     kind: Kind,
 }
@@ -284,8 +283,8 @@ impl Scheduler {
             }
             Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
         }
-        self.list_asker(load.post);
-        self.relist(load.post);
+        self.list_asker(berth.post);
+        self.relist(berth.post);
     }
 
     /// How many calls a worker gets at a time, from now on.
@@ -423,7 +422,7 @@ impl Scheduler {
     pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
         let Some(post) = self.posts[index].as_mut() else { return call };
         let kind = if nested { Kind::Guest(call.id) } else { Kind::Own };
-        let load = Load { post: index, nanos: call.nanos(), kind };
+        let load = Load { nanos: call.nanos(), kind };
         match kind {
             Kind::Own => {
                 post.held += 1;

@@ -27,6 +27,35 @@ fn a_long_byte_string_is_neither_in_the_head_nor_copied() {
 }
 
 #[test]
+fn a_list_of_flags_and_values_is_taken_apart_and_anything_else_is_refused_whole() {
+    let blob = long(3);
+    let list = (
+        (true, vec![1, 2]),
+        (false, "no"),
+        (true, Map::from([("blob", Value::from(blob.clone()))])),
+        (true, ()),
+    );
+    let list = received(&Encoded::encode(&list).expect("sendable"));
+    let entries = list.flagged(|flag, value| Ok((flag, value.to_value()?))).expect("such a list");
+    let blob = Value::from(Map::from([("blob", Value::from(blob))]));
+    let two: Value = Encoded::encode(&[1, 2]).and_then(|list| list.to_value()).expect("a list");
+    assert_eq!(entries, [(true, two), (false, "no".into()), (true, blob), (true, Value::Nil)]);
+
+    // Not a list; an entry that is none; a flag that is none; three of a pair; cut short; more than it says.
+    for wrong in [
+        &b"\xc0"[..],
+        b"\x91\xc3",
+        b"\x91\x92\x01\x01",
+        b"\x91\x93\xc3\x01\x01",
+        b"\x92\x92\xc3\x01",
+        b"\x91\x92\xc3\x01\x01",
+    ] {
+        let list = Encoded::from_payload(Bytes::copy_from_slice(wrong), false).expect("a payload");
+        assert!(list.flagged(|_, _| Ok(())).is_err(), "{wrong:x?}");
+    }
+}
+
+#[test]
 fn a_byte_string_below_the_threshold_stays_in_the_head() {
     let short = Bytes::from(vec![1; BODY_THRESHOLD - 1]);
     let sent = Encoded::encode(&Value::from(short.clone())).expect("sendable");
