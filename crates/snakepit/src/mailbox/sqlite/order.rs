@@ -64,10 +64,11 @@ impl Ask {
     pub(super) fn has_steps(&self) -> bool {
         match self {
             Self::Send(body, options) => options.dedup_key.is_some() || body.len() > LARGE,
-            Self::Ack(_) | Self::Nack(..) | Self::Extend(..) | Self::Count | Self::Health => false,
+            Self::Ack(_) | Self::Extend(..) | Self::Count | Self::Health => false,
             Self::SendAll(_)
             | Self::Receive(_)
             | Self::AckAll(_)
+            | Self::Nack(..)
             | Self::NackAll(..)
             | Self::Bury(..)
             | Self::Reply(..)
