@@ -26,6 +26,11 @@ pub fn mount_tmpfs(at: &Path, options: &str) {
     mount("tmpfs", at, "tmpfs", 0, options);
 }
 
+/// Changes the options of a mounted file system.
+pub fn remount(at: &Path, options: &str) {
+    mount("none", at, "", libc::MS_REMOUNT, options);
+}
+
 /// Makes a mounted file system read-only.
 pub fn make_read_only(at: &Path) {
     mount("none", at, "", libc::MS_REMOUNT | libc::MS_RDONLY, "");

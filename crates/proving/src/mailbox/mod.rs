@@ -5,8 +5,10 @@
 
 pub mod checker;
 pub mod conformance;
+pub mod cut;
 pub mod fixture;
 pub mod history;
+pub mod jump;
 pub mod load;
 pub mod model;
 
@@ -14,3 +16,4 @@ pub use checker::{Report, Rule, Terms, check};
 pub use conformance::{CHECKS, Check, Verdict};
 pub use fixture::Fixture;
 pub use history::{Ending, History};
+pub use jump::JumpClock;

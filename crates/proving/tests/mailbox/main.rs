@@ -6,9 +6,14 @@ mod caught;
 mod load;
 mod memory;
 mod model;
+mod sqlite;
 
 mod suite {
     mod memory {
         snakepit_proving::mailbox_conformance!(crate::memory::Memory::default());
+    }
+
+    mod sqlite {
+        snakepit_proving::mailbox_conformance!(crate::sqlite::Sqlite::new());
     }
 }

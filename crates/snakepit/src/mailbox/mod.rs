@@ -15,6 +15,8 @@ mod memory;
 mod message;
 mod options;
 mod policy;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod telling;
 mod typed;
 
@@ -23,6 +25,8 @@ pub use memory::{MemoryMailbox, PostOffice};
 pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
 pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
 pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteMailbox;
 pub use typed::{Typed, TypedMessage};
 
 use futures_util::future::BoxFuture;

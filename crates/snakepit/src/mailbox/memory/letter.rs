@@ -58,7 +58,7 @@ impl Letter {
 
 /// Gives out ids: UUIDs of version 7, of the time, a counter, and the mailbox's own random bits. One that asks the system for
 /// random bits each time would take longer than all else that happens to a message.
-pub(super) struct Ids {
+pub(crate) struct Ids {
     random: u128,
     counter: u32,
 }
@@ -66,11 +66,11 @@ pub(super) struct Ids {
 const RANDOM_BITS: u32 = 46;
 
 impl Ids {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { random: random() & ((1 << RANDOM_BITS) - 1), counter: 0 }
     }
 
-    pub(super) fn next(&mut self, now: SystemTime) -> MessageId {
+    pub(crate) fn next(&mut self, now: SystemTime) -> MessageId {
         self.counter = self.counter.wrapping_add(1);
         let millis = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let counter = u128::from(self.counter);

@@ -8,7 +8,7 @@
 
 mod dedup;
 mod lanes;
-mod letter;
+pub(super) mod letter;
 mod office;
 mod store;
 mod timers;

@@ -1,0 +1,60 @@
+//! Another process that uses a mailbox in a file: it works until it is told to end, or until a fault ends it.
+//!
+//! `mailer send FILE BODY`, `mailer receive FILE COUNT` (tells how long each message took), `mailer work FILE SEED COUNT` (does
+//! what chance says, and tells before and after each operation).
+
+mod work;
+
+use std::io::Write;
+use std::time::Duration;
+
+use snakepit::mailbox::sqlite::{BootClock, Clock};
+use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        match words[..] {
+            ["send", file, body] => send(file, body).await,
+            ["receive", file, count] => receive(file, count.parse().expect("a number")).await,
+            ["work", file, seed, count] => {
+                work::run(file, seed.parse().expect("a number"), count.parse().expect("a number")).await;
+            }
+            _ => panic!("mailer: what is {words:?}?"),
+        }
+    });
+}
+
+/// A whole line at once, so that a kill leaves no half of it.
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("somebody who reads");
+}
+
+fn mailbox(file: &str) -> SqliteMailbox {
+    SqliteMailbox::open(file).unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn send(file: &str, body: &str) {
+    match mailbox(file).send(body.into(), Send::new()).await {
+        Ok(id) => tell(&format!("sent {id}")),
+        Err(error) => tell(&format!("failed: {error}")),
+    }
+}
+
+/// Bodies are the times at which they were sent, in nanoseconds since the boot.
+async fn receive(file: &str, count: usize) {
+    let mailbox = mailbox(file);
+    tell("ready");
+    for _ in 0..count {
+        let messages =
+            mailbox.receive(Receive::new().wait(Duration::from_secs(20))).await.expect("a receive");
+        let now = BootClock.since_boot();
+        let message = messages.first().expect("a message in time");
+        let sent: u64 = String::from_utf8_lossy(&message.body).parse().expect("a time");
+        tell(&format!("took {}", now.as_nanos() as u64 - sent));
+        message.ack().await.expect("an ack");
+    }
+}

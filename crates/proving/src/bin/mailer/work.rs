@@ -1,0 +1,134 @@
+//! What chance says, one operation after the other, each told before it is asked and after it is answered.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use snakepit::mailbox::sqlite::{BootClock, Clock, SqliteOptions};
+use snakepit::mailbox::{
+    DeadReason, Extension, Mailbox, MailboxError, Message, Receive, Send, SqliteMailbox,
+};
+use snakepit_proving::mailbox::load::Dice;
+
+use super::tell;
+
+const LEASE: Duration = Duration::from_millis(40);
+
+struct Worker {
+    mailbox: SqliteMailbox,
+    dice: Dice,
+    held: Vec<Message>,
+    seed: u64,
+}
+
+pub(super) async fn run(file: &str, seed: u64, count: usize) {
+    let open =
+        |queue: &str| SqliteOptions::new().queue(queue).open(file).unwrap_or_else(|error| panic!("{error}"));
+    let _replies = open("replies");
+    let mut worker = Worker { mailbox: open("main"), dice: Dice::new(seed), held: Vec::new(), seed };
+    for number in 0..count {
+        worker.step(number).await;
+    }
+}
+
+fn now() -> u64 {
+    BootClock.since_boot().as_nanos() as u64
+}
+
+fn told<T>(outcome: &Result<T, MailboxError>) -> Value {
+    match outcome {
+        Ok(_) => json!("yes"),
+        Err(MailboxError::Backend { .. }) => json!("unknown"),
+        Err(_) => json!("no"),
+    }
+}
+
+fn ask(number: usize, mut what: Value) {
+    what["number"] = json!(number);
+    what["asked"] = json!(now());
+    tell(&what.to_string());
+}
+
+fn answer(number: usize, mut what: Value) {
+    what["number"] = json!(number);
+    what["told"] = json!(now());
+    tell(&what.to_string());
+}
+
+impl Worker {
+    async fn step(&mut self, number: usize) {
+        match self.dice.below(10) {
+            0..3 => self.send(number).await,
+            3..5 => self.receive(number).await,
+            _ => {
+                if self.held.is_empty() {
+                    return self.receive(number).await;
+                }
+                let index = self.dice.below(self.held.len() as u64) as usize;
+                let message = self.held.swap_remove(index);
+                self.end(number, message).await;
+            }
+        }
+    }
+
+    async fn send(&mut self, number: usize) {
+        // Some are too large for their row.
+        let padding = if self.dice.below(4) == 0 { "x".repeat(3000) } else { String::new() };
+        let body = format!("{} {number} {padding}", self.seed);
+        ask(number, json!({"op": "send", "body": body}));
+        let mut options = Send::new().reply_to("replies").priority(self.dice.below(2) as i8);
+        if self.dice.below(5) == 0 {
+            options = options.delay(LEASE / 2);
+        }
+        let outcome = self.mailbox.send(body.into(), options).await;
+        answer(number, json!({"done": told(&outcome), "id": outcome.ok().map(|id| id.to_string())}));
+    }
+
+    async fn receive(&mut self, number: usize) {
+        let lease = if self.dice.below(2) == 0 { LEASE } else { LEASE * 10 };
+        ask(number, json!({"op": "receive", "lease": lease.as_nanos() as u64}));
+        let options = Receive::new()
+            .max_messages(1 + self.dice.below(3) as usize)
+            .visibility_timeout(lease)
+            .wait(Duration::from_millis(self.dice.below(2) * 20));
+        let Ok(messages) = self.mailbox.receive(options).await else { return };
+        let deliveries: Vec<Value> = messages
+            .iter()
+            .map(|message| {
+                json!({
+                    "id": message.id.to_string(),
+                    "body": String::from_utf8_lossy(&message.body),
+                    "receipt": message.receipt.as_ref().map(ToString::to_string),
+                    "delivery": message.delivery_count,
+                })
+            })
+            .collect();
+        answer(number, json!({"deliveries": deliveries}));
+        self.held.extend(messages);
+    }
+
+    async fn end(&mut self, number: usize, message: Message) {
+        let receipt = message.receipt.as_ref().map(ToString::to_string);
+        let way = match self.dice.below(10) {
+            0..4 => "ack",
+            4..6 => "reply",
+            6..8 => "nack",
+            8 => "bury",
+            _ => "extend",
+        };
+        ask(number, json!({"op": way, "receipt": receipt, "lease": (LEASE * 2).as_nanos() as u64}));
+        let outcome = match way {
+            "ack" => message.ack().await,
+            "reply" => message.reply(&message.id).await.map(drop),
+            "nack" => message.nack(Duration::from_millis(self.dice.below(2) * 10)).await,
+            "bury" => message.bury(DeadReason::Failed { error: "by chance".into() }).await,
+            _ => {
+                let receipt = message.receipt.clone().expect("a receipt");
+                self.mailbox.extend(&receipt, LEASE * 2, Extension::AtLeast).await
+            }
+        };
+        answer(number, json!({"done": told(&outcome)}));
+        if way == "extend" {
+            self.held.push(message);
+        }
+    }
+}

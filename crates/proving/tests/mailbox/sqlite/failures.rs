@@ -1,0 +1,190 @@
+//! Disks that are full, files that are none, processes that do not let go: each is an error that names the file and the way
+//! out, nothing is half-done, and it goes on when the cause is gone.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use snakepit::mailbox::sqlite::SqliteOptions;
+use snakepit::mailbox::{Mailbox, MailboxError, Receive, Send, SqliteMailbox};
+use snakepit_proving::is_root;
+use snakepit_proving::private_mount::{make_read_only, mount_tmpfs, remount, with_private_mounts};
+use tempfile::TempDir;
+
+use super::child::Mailer;
+use super::{block_on, dir, until_closed};
+
+fn refusal(path: &Path) -> String {
+    let error = SqliteMailbox::open(path).expect_err("it cannot be opened").to_string();
+    assert!(error.contains(path.to_str().expect("a text")), "it does not name the file: {error}");
+    error
+}
+
+fn with_one_message(dir: &TempDir) -> std::path::PathBuf {
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    block_on(mailbox.send(b"a".to_vec(), Send::new())).expect("it is sent");
+    drop(mailbox);
+    until_closed(&path);
+    path
+}
+
+#[test]
+fn a_text_is_not_a_mailbox_and_is_left_as_it_is() {
+    let dir = dir();
+    let path = dir.path().join("text");
+    fs::write(&path, "to whom it may concern ".repeat(100)).expect("a file");
+    let error = refusal(&path);
+    assert!(error.contains("is not a SQLite file") && error.contains("name another file"), "{error}");
+    assert_eq!(fs::read_to_string(&path).expect("the text"), "to whom it may concern ".repeat(100));
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    let dir = dir();
+    let path = dir.path().join("other");
+    Connection::open(&path).and_then(|other| other.execute_batch("CREATE TABLE t (x)")).expect("a database");
+    let before = fs::read(&path).expect("its bytes");
+    assert!(refusal(&path).contains("another program"));
+    assert_eq!(fs::read(&path).expect("its bytes"), before);
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_as_it_is() {
+    let dir = dir();
+    let path = with_one_message(&dir);
+    Connection::open(&path).and_then(|file| file.pragma_update(None, "user_version", 99)).expect("a change");
+    until_closed(&path);
+    let before = fs::read(&path).expect("its bytes");
+    let error = refusal(&path);
+    assert!(error.contains("99") && error.contains("update this program"), "{error}");
+    assert_eq!(fs::read(&path).expect("its bytes"), before);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    assert!(refusal(Path::new("/nowhere/at/all/mail")).contains("directory must exist"));
+}
+
+#[test]
+fn a_file_whose_start_is_overwritten_is_refused() {
+    let dir = dir();
+    let path = with_one_message(&dir);
+    let file = OpenOptions::new().write(true).open(&path).expect("the file");
+    file.write_all_at(&[0xa5; 64], 0).expect("a blow");
+    assert!(refusal(&path).contains("put a copy back"));
+}
+
+#[test]
+fn a_damaged_page_is_an_error_and_works_again_when_a_copy_is_put_back() {
+    let dir = dir();
+    let path = with_one_message(&dir);
+    let copy = fs::read(&path).expect("a copy");
+    let damaged: Vec<u8> =
+        copy.iter().enumerate().map(|(at, byte)| if at < 4096 { *byte } else { 0xa5 }).collect();
+    fs::write(&path, damaged).expect("a blow");
+    let error = match SqliteMailbox::open(&path) {
+        Err(error) => error,
+        Ok(mailbox) => block_on(mailbox.receive(Receive::new())).expect_err("a page is damaged"),
+    };
+    let text = error.to_string();
+    assert!(text.contains("is damaged") && text.contains(".recover"), "{text}");
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", path.display()));
+    }
+    fs::write(&path, copy).expect("the copy");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox again");
+    assert_eq!(block_on(mailbox.receive(Receive::new())).expect("a receive").len(), 1);
+}
+
+#[test]
+fn a_read_only_file_system_is_refused() {
+    if !is_root() {
+        return println!("not proven: only root can mount");
+    }
+    with_private_mounts(|| {
+        let dir = dir();
+        mount_tmpfs(dir.path(), "size=4m");
+        let path = with_one_message(&dir);
+        make_read_only(dir.path());
+        let error = refusal(&path);
+        assert!(error.contains("written") || error.contains("write"), "{error}");
+    });
+}
+
+#[test]
+fn a_full_disk_fails_the_send_and_the_mailbox_goes_on_when_there_is_room() {
+    if !is_root() {
+        return println!("not proven: only root can mount");
+    }
+    with_private_mounts(|| {
+        let dir = dir();
+        mount_tmpfs(dir.path(), "size=2m");
+        let mailbox = SqliteMailbox::open(dir.path().join("mail")).expect("a mailbox");
+        let mut sent = 0;
+        let error = loop {
+            match block_on(mailbox.send(vec![7; 100_000], Send::new())) {
+                Ok(_) => sent += 1,
+                Err(error) => break error.to_string(),
+            }
+            assert!(sent < 100, "the disk is never full");
+        };
+        assert!(error.contains("no space is left") && error.contains("make room"), "{error}");
+        // More room, as somebody would make it.
+        remount(dir.path(), "size=16m");
+        assert_eq!(block_on(mailbox.count()).expect("a count").visible, sent);
+        block_on(mailbox.send(vec![7; 100_000], Send::new())).expect("there is room");
+        for _ in 0..=sent {
+            let messages = block_on(mailbox.receive(Receive::new())).expect("a receive");
+            assert_eq!(messages[0].body, vec![7; 100_000]);
+            block_on(messages[0].ack()).expect("an ack");
+        }
+        assert_eq!(block_on(mailbox.count()).expect("a count").visible, 0);
+    });
+}
+
+#[test]
+fn a_process_that_is_stopped_inside_a_transaction_is_named_and_nothing_is_lost_when_it_goes_on() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox =
+        SqliteOptions::new().busy_timeout(Duration::from_millis(300)).open(&path).expect("a mailbox");
+    let mut other = Mailer::start(&path, "send", &["theirs"], Some("order:stop"));
+    other.stopped();
+    let pid = other.child.id().to_string();
+    for outcome in [
+        block_on(mailbox.send(b"ours".to_vec(), Send::new())).map(drop),
+        block_on(mailbox.health()),
+        block_on(mailbox.receive(Receive::new())).map(drop),
+    ] {
+        let error = outcome.expect_err("the file is locked");
+        assert!(matches!(error, MailboxError::Busy(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(&pid) && text.contains("stopped") && text.contains("kill -CONT"), "{text}");
+    }
+    other.go_on();
+    assert!(other.line().expect("an answer").starts_with("sent"));
+    block_on(mailbox.health()).expect("it is free");
+    block_on(mailbox.send(b"ours".to_vec(), Send::new())).expect("it is sent");
+    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    assert_eq!(
+        messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(),
+        [b"theirs", &b"ours"[..]]
+    );
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_open_is_an_error_and_not_a_loss() {
+    let dir = dir();
+    let path = with_one_message(&dir);
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    fs::rename(&path, dir.path().join("elsewhere")).expect("it is moved");
+    let error =
+        block_on(mailbox.send(b"b".to_vec(), Send::new())).expect_err("the file has gone").to_string();
+    assert!(error.contains("moved or removed"), "{error}");
+    block_on(mailbox.send(b"c".to_vec(), Send::new())).expect("it is made anew");
+    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    assert_eq!(messages.len(), 1, "{messages:?}");
+}

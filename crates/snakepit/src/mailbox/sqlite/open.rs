@@ -1,0 +1,187 @@
+//! How a mailbox is opened, and the one writer that each file has in a process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::clock::{BootClock, Clock};
+use super::failure::explain;
+use super::inbox::Inbox;
+use super::site::{Inode, Site};
+use super::writer::Writer;
+use super::{DEFAULT_QUEUE, SqliteMailbox};
+use crate::mailbox::{DeadLetterPolicy, MailboxError};
+
+/// How a mailbox in a file is opened.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    queue: String,
+    policy: DeadLetterPolicy,
+    busy_timeout: Duration,
+    clock: Arc<dyn Clock>,
+    vfs: Option<String>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            queue: DEFAULT_QUEUE.into(),
+            policy: DeadLetterPolicy::default(),
+            busy_timeout: Duration::from_secs(5),
+            clock: Arc::new(BootClock),
+            vfs: None,
+        }
+    }
+}
+
+impl SqliteOptions {
+    /// The queue `main`, five deliveries, five seconds of patience.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which queue of the file.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// When messages are given up. Whoever receives from the same queue should have the same policy.
+    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How long another process may keep the file locked before an operation fails with [`MailboxError::Busy`]. As for the
+    /// clock, the first of a process who opens the file decides.
+    pub fn busy_timeout(mut self, time: Duration) -> Self {
+        self.busy_timeout = time;
+        self
+    }
+
+    /// Reads the time there.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Reads and writes through a file layer of this name, which was registered with SQLite before.
+    pub fn vfs(mut self, name: impl Into<String>) -> Self {
+        self.vfs = Some(name.into());
+        self
+    }
+
+    /// Opens `sqlite:PATH` or `sqlite:PATH#QUEUE`.
+    pub fn open_url(mut self, url: &str) -> Result<SqliteMailbox, MailboxError> {
+        let refused = || MailboxError::OutOfRange {
+            option: "url",
+            value: url.to_owned(),
+            range: "sqlite:PATH or sqlite:PATH#QUEUE".into(),
+        };
+        let rest = url.strip_prefix("sqlite:").ok_or_else(refused)?;
+        let (path, queue) = rest.split_once('#').map_or((rest, None), |(path, queue)| (path, Some(queue)));
+        if path.is_empty() || queue.is_some_and(str::is_empty) {
+            return Err(refused());
+        }
+        if let Some(queue) = queue {
+            queue.clone_into(&mut self.queue);
+        }
+        self.open(path)
+    }
+
+    /// Opens the file, or makes it. Reads and writes a little, on this thread.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
+        self.policy.check()?;
+        let path = Site::locate(path.as_ref())?;
+        let site = Site { path, clock: self.clock, patience: self.busy_timeout, vfs: self.vfs };
+        let office = Office::of(site, &self.queue)?;
+        let queue: Arc<str> = self.queue.into();
+        let gate = office.gates.open(&queue);
+        Ok(SqliteMailbox { queue, policy: Arc::new(self.policy), office, gate })
+    }
+}
+
+/// All that this process has of a file. Its writer ends with the last who holds it.
+pub(super) struct Office {
+    site: Arc<Site>,
+    inode: Option<Inode>,
+    inbox: Arc<Inbox>,
+    gates: Arc<Gates>,
+}
+
+/// Says whether a queue was closed here.
+pub(super) type Gate = Arc<watch::Sender<bool>>;
+
+/// The queues of a file that are open in this process. Those who open the same one close it together.
+#[derive(Default)]
+pub(super) struct Gates {
+    gates: Mutex<HashMap<Arc<str>, Weak<watch::Sender<bool>>>>,
+}
+
+impl Gates {
+    /// Whoever opens a closed one gets a new one.
+    fn open(&self, queue: &Arc<str>) -> Gate {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let known = gates.get(queue).and_then(Weak::upgrade).filter(|gate| !*gate.borrow());
+        known.unwrap_or_else(|| {
+            let gate = Arc::new(watch::Sender::new(false));
+            gates.insert(Arc::clone(queue), Arc::downgrade(&gate));
+            gate
+        })
+    }
+
+    /// Whether it was closed here. What nobody here has opened is not.
+    pub(super) fn is_closed(&self, queue: &str) -> bool {
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.get(queue).and_then(Weak::upgrade).is_some_and(|gate| *gate.borrow())
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        self.inbox.end();
+    }
+}
+
+impl Office {
+    pub(super) fn path(&self) -> &Path {
+        &self.site.path
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// The one that there is, or a new one. The queue is known in the file from now on, so that replies find it.
+    fn of(site: Site, queue: &str) -> Result<Arc<Self>, MailboxError> {
+        static OFFICES: Mutex<Option<HashMap<PathBuf, Weak<Office>>>> = Mutex::new(None);
+        let connection = site.connect()?;
+        connection
+            .execute("INSERT OR IGNORE INTO queue (name) VALUES (?1)", [queue])
+            .map_err(|error| explain(&site.path, error))?;
+        let inode = site.inode();
+        let mut offices = OFFICES.lock().unwrap_or_else(PoisonError::into_inner);
+        let offices = offices.get_or_insert_default();
+        offices.retain(|_, office| office.strong_count() > 0);
+        let known = offices.get(&site.path).and_then(Weak::upgrade);
+        if let Some(office) = known.filter(|office| office.inode == inode && !office.inbox.is_deserted()) {
+            return Ok(office);
+        }
+        let site = Arc::new(site);
+        let failed = |error: std::io::Error| MailboxError::Backend {
+            reason: format!("the writer of {} cannot be started", site.path.display()),
+            source: Some(Arc::new(error)),
+        };
+        let inbox = Arc::new(Inbox::new().map_err(failed)?);
+        let gates = Arc::new(Gates::default());
+        let writer = Writer::new(Arc::clone(&site), Arc::clone(&inbox), Arc::clone(&gates), connection);
+        std::thread::Builder::new().name("mailbox".into()).spawn(move || writer.run()).map_err(failed)?;
+        let office = Arc::new(Self { site, inode, inbox, gates });
+        offices.insert(office.site.path.clone(), Arc::downgrade(&office));
+        Ok(office)
+    }
+}

@@ -1,0 +1,228 @@
+//! The tables, their version, and the way from an older one to this one.
+//!
+//! A message is one row of `message`, dead or alive. Its place in life is `state`, and each place has an index of its own, so
+//! that nothing is ever searched for: `ready` in the order of receiving, `timed` by the end of a lease or a delay, `mortal` by
+//! the end of the time to live, `graves` by the order of dying.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::clock::{Clock, Micros, micros, wall_micros};
+use crate::mailbox::options::{DEDUP_WINDOW, MAX_VISIBILITY};
+
+/// Marks the file as a mailbox: `SnMb`.
+pub(super) const APPLICATION: i32 = 0x536e_4d62;
+
+/// The places in the life of a message.
+pub(super) mod state {
+    pub(in super::super) const READY: i64 = 0;
+    pub(in super::super) const DELAYED: i64 = 1;
+    pub(in super::super) const LEASED: i64 = 2;
+    pub(in super::super) const DEAD: i64 = 3;
+}
+
+/// Each brings the file from the version of its place to the next one.
+pub(super) const STEPS: [&str; 1] = [FIRST];
+
+/// The newest version that is known here.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+const FIRST: &str = "
+CREATE TABLE file (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot TEXT NOT NULL,         -- the boot that all times are of
+    seen INTEGER NOT NULL       -- its clock when it was first seen
+) STRICT;
+
+CREATE TABLE queue (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE message (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,   -- never used again: receipts are made of it
+    queue INTEGER NOT NULL,
+    state INTEGER NOT NULL,         -- 0 ready, 1 delayed, 2 leased, 3 dead
+    due INTEGER,                    -- since boot: the end of the delay or lease; only then
+    due_wall INTEGER,               -- by the wall: the end of the delay, for the next boot
+    expires INTEGER,                -- since boot: the end of the time to live
+    expires_wall INTEGER,           -- by the wall: the same, for the next boot
+    lifetime INTEGER,               -- the time to live, for a redrive
+    lease INTEGER NOT NULL,         -- the number of its last lease, which only rises
+    deliveries INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    grave INTEGER,                  -- its place among the dead
+    died INTEGER,                   -- by the wall
+    reason TEXT,                    -- JSON
+    sent INTEGER NOT NULL,          -- by the wall
+    id BLOB NOT NULL,
+    reply_to TEXT,
+    trace TEXT,
+    attributes TEXT,                -- JSON
+    large INTEGER,                  -- where the body is, if it is not here
+    body BLOB
+) STRICT;
+
+-- Numbers start somewhere, so that a receipt of another file, or of one that had this name before, is good for nothing here.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('message', random() & 0xffffffffff);
+
+CREATE INDEX ready ON message (queue, priority DESC, number) WHERE state = 0;
+CREATE INDEX timed ON message (queue, due, state) WHERE due IS NOT NULL;
+CREATE INDEX mortal ON message (queue, expires) WHERE expires IS NOT NULL AND state < 2;
+CREATE INDEX graves ON message (queue, grave) WHERE grave IS NOT NULL;
+CREATE INDEX dead_ids ON message (id) WHERE grave IS NOT NULL;
+
+-- Bodies that would have to be written again with each change of their message.
+CREATE TABLE large (
+    number INTEGER PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE dedup (
+    queue INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    id BLOB NOT NULL,
+    until INTEGER NOT NULL,         -- since boot
+    until_wall INTEGER NOT NULL,
+    PRIMARY KEY (queue, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX forgettable ON dedup (until);
+";
+
+/// What a file is, before anything in it is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// New, or nothing was ever written into it.
+    Empty,
+    /// A mailbox of a version that is known here.
+    Mailbox,
+    /// A mailbox of a version that is not.
+    Newer(i64),
+    /// A database of something else.
+    Foreign,
+}
+
+pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version = version(connection)?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (application, version) {
+        (0, 0) if tables == 0 => Kind::Empty,
+        (APPLICATION, 0..=VERSION) => Kind::Mailbox,
+        (APPLICATION, newer) => Kind::Newer(newer),
+        _ => Kind::Foreign,
+    })
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Brings the file to the newest of the versions, and into this boot: all of it, or nothing.
+pub(super) fn bring_up(
+    connection: &mut Connection,
+    steps: &[&str],
+    clock: &dyn Clock,
+) -> rusqlite::Result<()> {
+    let is_current = version(connection)? == steps.len() as i64;
+    if is_current && !is_of_another_boot(connection, clock)? {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Somebody else may have done it meanwhile.
+    let from = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
+    for step in steps.iter().skip(from) {
+        transaction.execute_batch(step)?;
+    }
+    if from < steps.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", steps.len() as i64)?;
+    }
+    if is_of_another_boot(&transaction, clock)? {
+        begin_boot(&transaction, clock)?;
+    }
+    transaction.commit()
+}
+
+fn is_of_another_boot(connection: &Connection, clock: &dyn Clock) -> rusqlite::Result<bool> {
+    let known: Option<(String, Micros)> = connection
+        .query_row("SELECT boot, seen FROM file", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    // Where boots have no names, a clock that went back tells.
+    Ok(known.is_none_or(|(boot, seen)| boot != clock.boot() || micros(clock.since_boot()) < seen))
+}
+
+/// Leases of another boot are over: whoever held them died with it. Delays, times to live and dedup keys go on with what the
+/// wall clock says is left of them, and never with more than they can have had.
+fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Result<()> {
+    let now = micros(clock.since_boot());
+    let wall = wall_micros(clock);
+    transaction.execute("UPDATE message SET state = 0, due = NULL WHERE state = 2", [])?;
+    transaction.execute(
+        "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), ?3) WHERE state = 1",
+        params![now, wall, micros(MAX_VISIBILITY)],
+    )?;
+    transaction.execute(
+        "UPDATE message SET expires = ?1 + min(max(expires_wall - ?2, 0), lifetime) WHERE expires IS NOT NULL",
+        params![now, wall],
+    )?;
+    transaction.execute(
+        "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
+        params![now, wall, micros(DEDUP_WINDOW)],
+    )?;
+    transaction.execute(
+        "INSERT OR REPLACE INTO file (one, boot, seen) VALUES (1, ?1, ?2)",
+        params![clock.boot(), now],
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::{FIRST, bring_up, version};
+    use crate::mailbox::sqlite::BootClock;
+
+    fn first() -> Connection {
+        let mut file = Connection::open_in_memory().expect("a file");
+        bring_up(&mut file, &[FIRST], &BootClock).expect("the first version");
+        file.execute("INSERT INTO queue (name) VALUES ('kept')", []).expect("a queue");
+        file
+    }
+
+    fn queues(file: &Connection) -> Vec<String> {
+        let mut statement = file.prepare("SELECT name FROM queue").expect("a statement");
+        let names = statement.query_map([], |row| row.get(0)).expect("queues");
+        names.collect::<rusqlite::Result<_>>().expect("names")
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_step_by_step_and_keeps_what_it_has() {
+        let mut file = first();
+        let steps =
+            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE queue ADD COLUMN third TEXT"];
+        bring_up(&mut file, &steps, &BootClock).expect("the third version");
+        assert_eq!((version(&file), queues(&file)), (Ok(3), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET second = '', third = ''", []).expect("both columns");
+        bring_up(&mut file, &steps, &BootClock).expect("nothing to do");
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let mut file = first();
+        let steps =
+            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE nothing ADD COLUMN third TEXT"];
+        bring_up(&mut file, &steps, &BootClock).expect_err("there is no such table");
+        assert_eq!((version(&file), queues(&file)), (Ok(1), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET second = ''", []).expect_err("the second step is undone");
+    }
+
+    #[test]
+    fn numbers_start_somewhere_else_in_each_file() {
+        let start = |file: &Connection| -> i64 {
+            file.query_row("SELECT seq FROM sqlite_sequence", [], |row| row.get(0)).expect("a number")
+        };
+        assert_ne!(start(&first()), start(&first()));
+    }
+}

@@ -1,0 +1,147 @@
+//! The file: where it is, how it is opened, and whether it still is what it was.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::clock::Clock;
+use super::failure::explain;
+use super::schema::{self, Kind};
+use crate::mailbox::MailboxError;
+
+/// How many prepared statements are kept: more than there are different ones.
+const STATEMENTS: usize = 64;
+/// The log is cut down to this when it starts anew.
+const LONGEST_LOG: i64 = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct Site {
+    /// Absolute, without links: the same file has the same one.
+    pub(super) path: PathBuf,
+    pub(super) clock: Arc<dyn Clock>,
+    /// How long others may keep it locked.
+    pub(super) patience: Duration,
+    pub(super) vfs: Option<String>,
+}
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Inode(u64, u64);
+
+/// A file beside another.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn backend(reason: String) -> MailboxError {
+    MailboxError::Backend { reason, source: None }
+}
+
+impl Site {
+    /// The absolute path of a file that may not exist yet.
+    pub(super) fn locate(path: &Path) -> Result<PathBuf, MailboxError> {
+        let refuse = |error: std::io::Error| MailboxError::Backend {
+            reason: format!("{} cannot be opened: its directory must exist and be readable", path.display()),
+            source: Some(Arc::new(error)),
+        };
+        if path.exists() {
+            return path.canonicalize().map_err(refuse);
+        }
+        let Some(name) = path.file_name() else {
+            return Err(backend(format!("{} names no file", path.display())));
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(parent.canonicalize().map_err(refuse)?.join(name))
+    }
+
+    pub(super) fn inode(&self) -> Option<Inode> {
+        fs::metadata(&self.path).ok().map(|file| Inode(file.dev(), file.ino()))
+    }
+
+    /// Opens the file, or makes it. What is no mailbox is left as it is.
+    pub(super) fn connect(&self) -> Result<Connection, MailboxError> {
+        let began = self.clock.since_boot();
+        loop {
+            match self.try_connect() {
+                // Two who make the same file at the same time are refused at once, not made to wait.
+                Err(Refused::Sql(error))
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && self.clock.since_boot().saturating_sub(began) < self.patience =>
+                {
+                    std::thread::yield_now();
+                }
+                Err(Refused::Sql(error)) => return Err(explain(&self.path, error)),
+                Err(Refused::Known(error)) => return Err(error),
+                Ok(connection) => return Ok(connection),
+            }
+        }
+    }
+
+    fn try_connect(&self) -> Result<Connection, Refused> {
+        // One thread at a time uses it, so it needs no locks of its own. And no URIs: a path is a path.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = match &self.vfs {
+            None => Connection::open_with_flags(&self.path, flags)?,
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
+        };
+        connection.busy_timeout(self.patience)?;
+        let file = self.path.display();
+        match schema::kind(&connection)? {
+            Kind::Empty | Kind::Mailbox => {}
+            Kind::Newer(version) => {
+                return Err(Refused::Known(backend(format!(
+                    "{file} was written by a newer version of this program (its format is {version}, known here are 1 to \
+                     {}): update this program",
+                    schema::VERSION
+                ))));
+            }
+            Kind::Foreign => {
+                return Err(Refused::Known(backend(format!(
+                    "{file} is a SQLite file of another program: name another file"
+                ))));
+            }
+        }
+        if connection.is_readonly("main")? {
+            return Err(Refused::Known(backend(format!(
+                "{file} cannot be written: give this user the right to write the file and its directory"
+            ))));
+        }
+        // The change to a log is made with a journal, which must not come back after a power cut: it would undo the change, and
+        // with it all that the log says.
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(Refused::Known(backend(format!(
+                "{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"
+            ))));
+        }
+        // A commit that has returned survives a power cut; on macOS only with a full sync.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        connection.query_row(&format!("PRAGMA journal_size_limit = {LONGEST_LOG}"), [], |_| Ok(()))?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        schema::bring_up(&mut connection, &schema::STEPS, self.clock.as_ref())?;
+        Ok(connection)
+    }
+}
+
+enum Refused {
+    Known(MailboxError),
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}

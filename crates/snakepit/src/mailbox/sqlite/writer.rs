@@ -1,0 +1,334 @@
+//! The one thread of this process that uses the file: it takes all orders that wait, does them in one transaction, and
+//! answers when the commit has returned. So many callers share one sync of the disk.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+
+use super::bell::Bell;
+use super::clock::{Micros, micros, wall_micros};
+use super::desk::{Desk, Place};
+use super::failpoint::{Step, Then, reach};
+use super::failure::{Failure, concerns_one_order, explain};
+use super::inbox::{Inbox, Order, Woken};
+use super::open::Gates;
+use super::order::{Answer, Ask};
+use super::parked::Parked;
+use super::site::{Inode, Site};
+use crate::mailbox::MailboxError;
+use crate::mailbox::memory::letter::Ids;
+
+/// How often a receiver that waits looks whether somebody has committed and died before the bell.
+const LOOK: Duration =
+    if cfg!(target_os = "linux") { Duration::from_secs(3) } else { Duration::from_millis(250) };
+
+pub(super) struct Writer {
+    site: Arc<Site>,
+    inbox: Arc<Inbox>,
+    bell: Bell,
+    /// None after an error that says something of the file: it is opened anew.
+    connection: Option<Connection>,
+    inode: Option<Inode>,
+    /// The last sync has failed, so what the log says may not be on the disk.
+    is_log_doubtful: bool,
+    queues: HashMap<Arc<str>, i64>,
+    parked: Parked,
+    /// What SQLite says of the file's state; another number after another's commit.
+    version: Option<i64>,
+    looked: Micros,
+    ids: Ids,
+    gates: Arc<Gates>,
+}
+
+/// So that callers learn of a writer that has ended, however it did.
+struct Deserter(Arc<Inbox>);
+
+impl Drop for Deserter {
+    fn drop(&mut self) {
+        self.0.desert();
+    }
+}
+
+impl Writer {
+    pub(super) fn new(site: Arc<Site>, inbox: Arc<Inbox>, gates: Arc<Gates>, connection: Connection) -> Self {
+        Self {
+            bell: Bell::of(&site.path),
+            inode: site.inode(),
+            connection: Some(connection),
+            is_log_doubtful: false,
+            queues: HashMap::new(),
+            parked: Parked::default(),
+            version: None,
+            looked: 0,
+            ids: Ids::new(),
+            gates,
+            inbox,
+            site,
+        }
+    }
+
+    fn now(&self) -> Micros {
+        micros(self.site.clock.since_boot())
+    }
+
+    /// Until nobody has the mailbox any more.
+    pub(super) fn run(mut self) {
+        let _deserter = Deserter(Arc::clone(&self.inbox));
+        loop {
+            let patience = self.patience();
+            let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
+            if is_over {
+                return;
+            }
+            if is_rung {
+                self.bell.quiet();
+            }
+            let is_stirred = !self.parked.is_empty() && self.look();
+            if is_stirred || !orders.is_empty() {
+                self.transact(orders, is_stirred);
+            }
+            self.parked.dismiss(self.now());
+        }
+    }
+
+    /// How long nothing has to be done by itself.
+    fn patience(&self) -> Option<Duration> {
+        let next = self.parked.next()?.min(self.looked.saturating_add(micros(LOOK)));
+        Some(Duration::from_micros(next.saturating_sub(self.now()).max(0) as u64))
+    }
+
+    /// Whether there may be something for those who wait: by a commit of another process, or because time has passed.
+    fn look(&mut self) -> bool {
+        let now = self.now();
+        if now >= self.looked.saturating_add(micros(LOOK)) {
+            self.looked = now;
+            self.bell.renew();
+        }
+        let is_due = self.parked.lines().any(|(_, line)| line.next.is_some_and(|next| next <= now));
+        let Some(connection) = &self.connection else { return true };
+        let version = connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut it| it.query_row([], |row| row.get(0)));
+        let Ok(version) = version else { return true };
+        let is_other = self.version.replace(version) != Some(version);
+        if !is_other {
+            return is_due;
+        }
+        // Only to read: whoever has nothing to write leaves the lock to others.
+        let queues = &self.queues;
+        let mut is_there = is_due;
+        for (name, line) in self.parked.lines() {
+            let Some(queue) = queues.get(name) else { return true };
+            let Ok((some, next)) = glance(connection, *queue, now) else { return true };
+            line.next = next;
+            is_there |= some;
+        }
+        is_there
+    }
+
+    /// Does the orders, and gives those who wait what there is for them. `is_stirred`: there may be something without an
+    /// order.
+    fn transact(&mut self, orders: Vec<Order>, is_stirred: bool) {
+        let mut group = Group { orders: orders.into(), done: Vec::new(), is_stirred };
+        if let Err(error) = self.connect().and_then(|()| self.run_group(&mut group)) {
+            // None of it was done, or nobody knows: also not for those who have waited and were given something. Nobody else
+            // waits for a file that failed.
+            let is_for_all = is_stirred || self.connection.is_none();
+            let waited = if is_for_all { self.parked.take_all() } else { Vec::new() };
+            let failed = group.orders.into_iter().chain(group.done.into_iter().map(|(order, _)| order));
+            for order in failed.chain(waited) {
+                answer(order, Err(error.clone()));
+            }
+            return;
+        }
+        for (order, mut result) in group.done {
+            if let Ok(Answer::Received(received)) = &mut result {
+                received.is_committed(&self.inbox, &order);
+            }
+            answer(order, result);
+        }
+        reach(Step::Answered);
+    }
+
+    /// Makes sure of a connection to the file that has the name now.
+    fn connect(&mut self) -> Result<(), MailboxError> {
+        let file = self.site.path.display();
+        if let Some(connection) = &self.connection {
+            if self.inode == self.site.inode() {
+                return Ok(());
+            }
+            // Closing tidies up by name, and the name may be another file's.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            let reason = format!(
+                "{file} was moved or removed while it was open: it is opened anew with the next operation, or made if it \
+                 is gone"
+            );
+            self.disconnect();
+            return Err(MailboxError::Backend { reason, source: None });
+        }
+        let connection = self.site.connect()?;
+        if self.is_log_doubtful {
+            // A sync that has failed may be forgotten by the next that has not. So nothing is added to this log: what it says
+            // goes into the file, and the log starts anew.
+            let is_busy: bool = connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+                .map_err(|error| explain(&self.site.path, error))?;
+            if is_busy {
+                return Err(MailboxError::Busy(format!(
+                    "others use the log of {file} after an error of the disk"
+                )));
+            }
+            self.is_log_doubtful = false;
+        }
+        self.inode = self.site.inode();
+        self.bell.renew();
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+        self.queues.clear();
+        self.version = None;
+    }
+
+    /// One transaction. After an error that says something of the file nobody goes on with this connection.
+    fn run_group(&mut self, group: &mut Group) -> Result<(), MailboxError> {
+        let Err(error) = self.try_group(group) else { return Ok(()) };
+        match error.sqlite_error_code() {
+            // Nothing has begun.
+            Some(ErrorCode::DatabaseBusy)
+                if self.connection.as_ref().is_some_and(Connection::is_autocommit) => {}
+            code => {
+                self.is_log_doubtful |= code == Some(ErrorCode::SystemIoFailure);
+                self.disconnect();
+            }
+        }
+        Err(explain(&self.site.path, error))
+    }
+
+    fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<()> {
+        let Self { connection: Some(connection), queues, parked, ids, site, bell, gates, .. } = self else {
+            return Ok(());
+        };
+        reach(Step::Begin);
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        reach(Step::Begun);
+        // Read under the lock, so that it never goes back from one transaction to the next, whoever makes it.
+        let (now, wall) = (micros(site.clock.since_boot()), site.clock.wall());
+        let mut next_id = || ids.next(wall);
+        let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id, gates);
+        while let Some(order) = group.orders.pop_front() {
+            let at = Place { queue: queue_number(connection, queues, &order.queue)?, limit: order.limit };
+            let result = if order.is_given_up() {
+                Err(MailboxError::Closed(order.queue.to_string()))
+            } else {
+                match desk.serve(at, &order.ask) {
+                    Ok(answer) => Ok(answer),
+                    Err(Failure::Refused(error)) => Err(error),
+                    Err(Failure::Sql(error)) if concerns_one_order(&error) => Err(explain(&site.path, error)),
+                    Err(Failure::Sql(error)) => {
+                        group.orders.push_front(order);
+                        return Err(error);
+                    }
+                }
+            };
+            match result {
+                // Before the next order, which may bring what it waits for.
+                Ok(Answer::Received(received)) if received.messages.is_empty() && Parked::wants(&order) => {
+                    parked.park(order, received.next, now);
+                }
+                result => group.done.push((order, result)),
+            }
+            reach(Step::Order);
+        }
+        serve_waiting(&mut desk, queues, parked, group)?;
+        let is_stirred = !desk.stirred.is_empty();
+        reach(Step::Commit);
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        reach(Step::Committed);
+        if is_stirred && reach(Step::Bell) == Then::Go {
+            bell.ring();
+            reach(Step::Rung);
+        }
+        Ok(())
+    }
+}
+
+/// What is done in one transaction.
+struct Group {
+    orders: VecDeque<Order>,
+    done: Vec<(Order, Result<Answer, MailboxError>)>,
+    is_stirred: bool,
+}
+
+fn answer(order: Order, result: Result<Answer, MailboxError>) {
+    if let Some(answer) = order.answer {
+        // Whoever has gone does not want it; messages go back by themselves.
+        let _ = answer.send(result);
+    }
+}
+
+/// Gives those who have waited what has come meanwhile.
+fn serve_waiting(
+    desk: &mut Desk<'_>,
+    queues: &HashMap<Arc<str>, i64>,
+    parked: &mut Parked,
+    group: &mut Group,
+) -> rusqlite::Result<()> {
+    for (name, line) in parked.lines() {
+        let Some(queue) = queues.get(name) else { continue };
+        if !group.is_stirred && !desk.stirred.contains(queue) {
+            continue;
+        }
+        while let Some(waiting) = line.next_waiting() {
+            let Ask::Receive(options) = &waiting.order.ask else { continue };
+            let at = Place { queue: *queue, limit: waiting.order.limit };
+            match desk.receive(at, options) {
+                Ok(received) if received.messages.is_empty() => {
+                    line.next = received.next;
+                    line.put_back(waiting);
+                    break;
+                }
+                Ok(received) => group.done.push((waiting.order, Ok(Answer::Received(received)))),
+                Err(Failure::Refused(error)) => group.done.push((waiting.order, Err(error))),
+                Err(Failure::Sql(error)) => {
+                    group.orders.push_front(waiting.order);
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is something in the queue to be received, and when something comes back.
+fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
+    let is_ready = connection
+        .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state = 0 LIMIT 1")?
+        .exists([queue])?;
+    let next: Option<Micros> = connection
+        .prepare_cached("SELECT min(due) FROM message WHERE queue = ?1 AND due IS NOT NULL")?
+        .query_row([queue], |row| row.get(0))?;
+    Ok((is_ready || next.is_some_and(|next| next <= now), next))
+}
+
+/// The number of a queue in this file, which gets one if it has none.
+fn queue_number(
+    connection: &Connection,
+    queues: &mut HashMap<Arc<str>, i64>,
+    name: &Arc<str>,
+) -> rusqlite::Result<i64> {
+    if let Some(number) = queues.get(name) {
+        return Ok(*number);
+    }
+    connection.prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?.execute([name.as_ref()])?;
+    let number = connection
+        .prepare_cached("SELECT number FROM queue WHERE name = ?1")?
+        .query_row([name.as_ref()], |row| row.get(0))?;
+    queues.insert(Arc::clone(name), number);
+    Ok(number)
+}
