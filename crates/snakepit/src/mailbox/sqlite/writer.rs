@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, Place};
+use super::desk::{Desk, News, Place};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
@@ -18,8 +18,8 @@ use super::open::Gates;
 use super::order::{Answer, Ask};
 use super::parked::Parked;
 use super::site::{Inode, Site};
-use crate::mailbox::MailboxError;
 use crate::mailbox::memory::letter::Ids;
+use crate::mailbox::{MailboxError, telling};
 
 /// How often a receiver that waits looks whether somebody has committed and died before the bell.
 const LOOK: Duration =
@@ -246,7 +246,7 @@ impl Writer {
             reach(Step::Order);
         }
         serve_waiting(&mut desk, queues, parked, group)?;
-        let is_stirred = !desk.stirred.is_empty();
+        let (is_stirred, news) = (!desk.stirred.is_empty(), std::mem::take(&mut desk.news));
         reach(Step::Commit);
         connection.prepare_cached("COMMIT")?.execute([])?;
         reach(Step::Committed);
@@ -254,6 +254,7 @@ impl Writer {
             bell.ring();
             reach(Step::Rung);
         }
+        publish(queues, &news);
         Ok(())
     }
 }
@@ -269,6 +270,27 @@ fn answer(order: Order, result: Result<Answer, MailboxError>) {
     if let Some(answer) = order.answer {
         // Whoever has gone does not want it; messages go back by themselves.
         let _ = answer.send(result);
+    }
+}
+
+/// Tells those who listen what is committed.
+fn publish(queues: &HashMap<Arc<str>, i64>, news: &[(i64, News)]) {
+    let mut sent: Vec<(i64, usize)> = Vec::new();
+    let name = |queue: i64| queues.iter().find(|(_, number)| **number == queue).map_or("", |(name, _)| name);
+    for (queue, news) in news {
+        match news {
+            News::Sent => match sent.iter_mut().find(|(other, _)| other == queue) {
+                Some((_, messages)) => *messages += 1,
+                None => sent.push((*queue, 1)),
+            },
+            News::Lapsed(id, delivery) => telling::lease_lapsed(name(*queue), *id, *delivery),
+            News::Died(id, reason, deliveries) => {
+                telling::dead_lettered(name(*queue), *id, reason, *deliveries)
+            }
+        }
+    }
+    for (queue, messages) in sent {
+        telling::sent(name(queue), messages);
     }
 }
 
