@@ -25,6 +25,11 @@ use crate::mailbox::{MailboxError, telling};
 const LOOK: Duration =
     if cfg!(target_os = "linux") { Duration::from_secs(3) } else { Duration::from_millis(250) };
 
+/// Which part of the time that a group took is spent to let the next one get as large.
+const GATHERING: u32 = 8;
+/// And never more than this.
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
+
 pub(super) struct Writer {
     site: Arc<Site>,
     inbox: Arc<Inbox>,
@@ -39,6 +44,8 @@ pub(super) struct Writer {
     /// What SQLite says of the file's state; another number after another's commit.
     version: Option<i64>,
     looked: Micros,
+    /// How many orders the last group had, and how long they took.
+    last: (usize, Duration),
     ids: Ids,
     gates: Arc<Gates>,
 }
@@ -63,6 +70,7 @@ impl Writer {
             parked: Parked::default(),
             version: None,
             looked: 0,
+            last: (0, Duration::ZERO),
             ids: Ids::new(),
             gates,
             inbox,
@@ -78,6 +86,10 @@ impl Writer {
     pub(super) fn run(mut self) {
         let _deserter = Deserter(Arc::clone(&self.inbox));
         loop {
+            let (orders, took) = self.last;
+            if orders > 1 {
+                self.inbox.gather(orders, took / GATHERING);
+            }
             let patience = self.patience();
             let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
             if is_over {
@@ -88,7 +100,12 @@ impl Writer {
             }
             let is_stirred = !self.parked.is_empty() && self.look();
             if is_stirred || !orders.is_empty() {
+                let (some, began) = (orders.len(), self.site.clock.since_boot());
                 self.transact(orders, is_stirred);
+                self.last = (
+                    some,
+                    self.site.clock.since_boot().saturating_sub(began).min(LONGEST_GATHERING * GATHERING),
+                );
             }
             self.parked.dismiss(self.now());
         }
