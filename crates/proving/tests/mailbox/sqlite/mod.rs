@@ -7,6 +7,7 @@ mod failures;
 mod formats;
 mod kills;
 mod load;
+mod telling;
 mod wakeups;
 
 use std::collections::HashMap;

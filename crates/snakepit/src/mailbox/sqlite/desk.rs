@@ -33,6 +33,16 @@ pub(super) struct Desk<'a> {
     settled: Vec<(i64, u32)>,
     /// Queues in which there may be something to receive, or something is due earlier than was thought.
     pub(super) stirred: Vec<i64>,
+    /// What others should hear of, when it is committed.
+    pub(super) news: Vec<(i64, News)>,
+}
+
+/// Something that happened in a queue.
+#[derive(Debug)]
+pub(super) enum News {
+    Sent,
+    Lapsed(MessageId, u32),
+    Died(MessageId, DeadReason, u32),
 }
 
 /// The queue of an order.
@@ -50,7 +60,17 @@ impl<'a> Desk<'a> {
         ids: &'a mut dyn FnMut() -> MessageId,
         gates: &'a Gates,
     ) -> Self {
-        Self { connection, now, wall, ids, gates, insert: None, settled: Vec::new(), stirred: Vec::new() }
+        Self {
+            connection,
+            now,
+            wall,
+            ids,
+            gates,
+            insert: None,
+            settled: Vec::new(),
+            stirred: Vec::new(),
+            news: Vec::new(),
+        }
     }
 
     pub(super) fn stir(&mut self, queue: i64) {
@@ -75,8 +95,10 @@ impl<'a> Desk<'a> {
             return self.dispatch(at, ask);
         }
         self.sql("SAVEPOINT one")?.execute([])?;
+        let news = self.news.len();
         let outcome = self.dispatch(at, ask);
         if outcome.is_err() {
+            self.news.truncate(news);
             self.sql("ROLLBACK TO one")?.execute([])?;
             self.settled.clear();
         }
@@ -184,6 +206,7 @@ impl<'a> Desk<'a> {
             )?;
         }
         self.stir(queue);
+        self.news.push((queue, News::Sent));
         Ok(id)
     }
 

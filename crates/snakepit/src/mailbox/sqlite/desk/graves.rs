@@ -1,11 +1,13 @@
 //! How messages die, and what becomes of dead letters.
 
 use rusqlite::{OptionalExtension, params};
+use uuid::Uuid;
 
-use super::{Desk, Outcome, Place};
+use super::{Desk, News, Outcome, Place};
 use crate::mailbox::sqlite::clock::Micros;
 use crate::mailbox::sqlite::order::{Grave, Lease, Stored};
 use crate::mailbox::sqlite::schema::state::DEAD;
+use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{DeadReason, MessageId};
 
 impl Desk<'_> {
@@ -23,6 +25,7 @@ impl Desk<'_> {
             &DeadReason::Expired,
         )?;
         if is_due {
+            self.note_lapses(at)?;
             // Their last delivery has failed: whoever had it is gone, or took too long.
             deaths.extend(self.deaths(
                 "SELECT due, number FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries >= ?3",
@@ -52,6 +55,21 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// Notes whose leases have lapsed, if anybody listens.
+    fn note_lapses(&mut self, at: Place) -> Outcome<()> {
+        if !hears_of_single_messages() {
+            return Ok(());
+        }
+        let mut statement = self.sql(
+            "SELECT id, deliveries FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 ORDER BY due",
+        )?;
+        let mut rows = statement.query(params![at.queue, self.now])?;
+        while let Some(row) = rows.next()? {
+            self.news.push((at.queue, News::Lapsed(MessageId(Uuid::from_bytes(row.get(0)?)), row.get(1)?)));
+        }
+        Ok(())
+    }
+
     /// When which message died, for one reason.
     fn deaths(
         &self,
@@ -66,7 +84,13 @@ impl Desk<'_> {
     }
 
     /// A dead letter is the same row in another place, so it is never there twice.
-    pub(super) fn die(&self, queue: i64, number: i64, reason: &DeadReason) -> Outcome<()> {
+    pub(super) fn die(&mut self, queue: i64, number: i64, reason: &DeadReason) -> Outcome<()> {
+        if hears_of_single_messages() {
+            let (id, deliveries) = self
+                .sql("SELECT id, deliveries FROM message WHERE number = ?1")?
+                .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.news.push((queue, News::Died(MessageId(Uuid::from_bytes(id)), reason.clone(), deliveries)));
+        }
         let reason = serde_json::to_string(reason).unwrap_or_default();
         self.run(
             "UPDATE message SET state = ?1, due = NULL, due_wall = NULL, expires = NULL, expires_wall = NULL, died = ?2,
