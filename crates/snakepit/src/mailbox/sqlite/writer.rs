@@ -302,7 +302,7 @@ fn publish(queues: &HashMap<Arc<str>, i64>, news: &[(i64, News)]) {
             },
             News::Lapsed(id, delivery) => telling::lease_lapsed(name(*queue), *id, *delivery),
             News::Died(id, reason, deliveries) => {
-                telling::dead_lettered(name(*queue), *id, reason, *deliveries)
+                telling::dead_lettered(name(*queue), *id, reason, *deliveries);
             }
         }
     }
