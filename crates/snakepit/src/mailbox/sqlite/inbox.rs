@@ -139,7 +139,7 @@ impl Inbox {
             state.is_asleep = true;
             state.wanted = orders;
             drop(state);
-            self.sleep(None, Some(patience));
+            self.rest(None, Some(patience));
         }
     }
 
@@ -150,14 +150,14 @@ impl Inbox {
             state.is_asleep = true;
             state.wanted = 1;
             drop(state);
-            let is_rung = self.sleep(bell, patience);
+            let is_rung = self.rest(bell, patience);
             return self.state().take(is_rung);
         }
         state.take(false)
     }
 
     /// Whether the bell woke it.
-    fn sleep(&self, bell: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> bool {
+    fn rest(&self, bell: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> bool {
         let mut fds = vec![PollFd::from_borrowed_fd(self.sleeper.as_fd(), PollFlags::IN)];
         fds.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
         let timeout = patience
