@@ -12,6 +12,7 @@ mod duration;
 mod exec;
 mod init;
 mod ledger;
+mod mailbox;
 mod say;
 mod signals;
 mod table;
@@ -42,6 +43,7 @@ enum Verb {
     Init(init::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
+    Mailbox(mailbox::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Verb::Init(args) => init::run(&args),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
+        Verb::Mailbox(args) => mailbox::run(args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Bench(args) => bench::run(&args),

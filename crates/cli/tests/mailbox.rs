@@ -1,0 +1,235 @@
+//! `snakepit mailbox`: a mailbox in a file, from a shell.
+#![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A file of its own, and the program with it.
+struct Box {
+    dir: tempfile::TempDir,
+}
+
+impl Box {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.dir.path().join("mail.db").display())
+    }
+
+    /// `snakepit mailbox VERB URL REST`.
+    fn command(&self, verb: &str, rest: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snakepit"));
+        command.arg("mailbox").args(verb.split(' ')).arg(self.url()).args(rest).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, verb: &str, rest: &[&str]) -> Output {
+        self.command(verb, rest).output().expect("it starts")
+    }
+
+    /// What it printed; it must have succeeded.
+    #[track_caller]
+    fn ok(&self, verb: &str, rest: &[&str]) -> String {
+        let output = self.run(verb, rest);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{verb} {rest:?}: {} {said}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    #[track_caller]
+    fn lines(&self, verb: &str, rest: &[&str]) -> Vec<Value> {
+        let text = self.ok(verb, rest);
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+
+    /// The status and what it said.
+    fn refused(&self, verb: &str, rest: &[&str]) -> (i32, String) {
+        let output = self.run(verb, rest);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        (output.status.code().expect("a status"), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn count(&self) -> [u64; 4] {
+        let count: Value = serde_json::from_str(&self.ok("count", &[])).expect("JSON");
+        ["visible", "in_flight", "delayed", "dead"].map(|name| count[name].as_u64().expect("a number"))
+    }
+}
+
+#[test]
+fn what_is_sent_is_received_with_all_that_belongs_to_it() {
+    let mail = Box::new();
+    let options = ["--reply-to", "answers", "--priority", "-3", "--attribute", "a=b=c"];
+    let id = mail.ok("send", &[&["hello"], &options[..]].concat());
+    let peeked = mail.lines("peek", &[]);
+    assert!(peeked[0].get("receipt").is_none(), "{peeked:?}");
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+    let [message] = &mail.lines("receive", &[])[..] else { panic!("one message") };
+    assert_eq!(message["id"], id.trim());
+    assert_eq!((&message["body"], &message["delivery_count"]), (&"hello".into(), &1.into()));
+    assert_eq!((&message["reply_to"], &message["priority"]), (&"answers".into(), &(-3).into()));
+    assert_eq!(message["attributes"]["a"], "b=c");
+    assert!(message["enqueued_at"].as_str().is_some_and(|time| time.ends_with('Z')), "{message}");
+    assert_eq!(mail.count(), [0, 1, 0, 0]);
+    mail.ok("ack", &[message["receipt"].as_str().expect("a receipt")]);
+    assert_eq!(mail.count(), [0; 4]);
+}
+
+#[test]
+fn the_body_comes_from_standard_input_byte_for_byte() {
+    let mail = Box::new();
+    for rest in [&["-"][..], &[]] {
+        let mut send = mail.command("send", rest);
+        let mut child = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+        child.stdin.take().expect("a pipe").write_all(b"two\nlines\n").expect("it reads");
+        assert!(child.wait().expect("it ends").success());
+        assert_eq!(mail.lines("receive", &["--ack"])[0]["body"], "two\nlines\n");
+    }
+    let mut send = mail.command("send", &["-"]);
+    let mut child = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    child.stdin.take().expect("a pipe").write_all(&[0xff, 0x00, 0x7f]).expect("it reads");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(mail.lines("receive", &["--ack"])[0]["body_hex"], "ff007f");
+}
+
+#[test]
+fn a_refused_receipt_is_status_1_and_says_receipt_expired() {
+    let mail = Box::new();
+    mail.ok("send", &["x"]);
+    let receipt = mail.lines("receive", &[])[0]["receipt"].as_str().expect("a receipt").to_owned();
+    mail.ok("nack", &[&receipt]);
+    for (verb, rest) in [
+        ("ack", vec![&*receipt]),
+        ("nack", vec![&*receipt]),
+        ("extend", vec![&*receipt, "5s"]),
+        ("ack", vec!["nonsense"]),
+        ("ack", vec!["1.999"]),
+    ] {
+        assert_eq!(mail.refused(verb, &rest), (1, "snakepit: receipt expired\n".into()), "{verb}");
+    }
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_lease_is_extended_and_shortened_only_when_that_is_asked_for() {
+    let mail = Box::new();
+    mail.ok("send", &["x"]);
+    let receipt = mail.lines("receive", &["--visibility", "1h"])[0]["receipt"].as_str().expect("one").to_owned();
+    mail.ok("extend", &[&receipt, "0s"]);
+    assert_eq!(mail.count(), [0, 1, 0, 0], "it is not made shorter");
+    mail.ok("extend", &[&receipt, "0s", "--exactly"]);
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+    assert_eq!(mail.lines("receive", &["--ack"])[0]["delivery_count"], 2);
+}
+
+#[test]
+fn a_delayed_message_waits_and_a_key_is_taken_once() {
+    let mail = Box::new();
+    mail.ok("send", &["later", "--delay", "1h"]);
+    assert_eq!(mail.count(), [0, 0, 1, 0]);
+    let first = mail.ok("send", &["a", "--dedup", "k"]);
+    assert_eq!(mail.ok("send", &["b", "--dedup", "k"]), first);
+    assert_eq!(mail.count(), [1, 0, 1, 0]);
+    assert_eq!(mail.ok("purge", &[]), "{\"purged\":2}\n");
+}
+
+#[test]
+fn what_is_never_acknowledged_becomes_a_dead_letter_and_can_be_put_back() {
+    let mail = Box::new();
+    let id = mail.ok("send", &["poison"]).trim().to_owned();
+    for delivery in 1..=5 {
+        assert_eq!(mail.lines("receive", &["--visibility", "0s"])[0]["delivery_count"], delivery);
+    }
+    assert!(mail.lines("receive", &[]).is_empty());
+    assert_eq!(mail.count(), [0, 0, 0, 1]);
+    let [letter] = &mail.lines("dlq list", &[])[..] else { panic!("one dead letter") };
+    assert_eq!((&letter["id"], &letter["reason"]["kind"]), (&id.as_str().into(), &"deliveries".into()));
+    assert_eq!(mail.ok("dlq redrive", &["01a1dfb7-f692-7000-8000-77c91c006495"]), "{\"redriven\":0}\n");
+    assert_eq!(mail.ok("dlq redrive", &[&id]), "{\"redriven\":1}\n");
+    assert_eq!(mail.lines("receive", &["--visibility", "0s"])[0]["delivery_count"], 1);
+    for _ in 2..=6 {
+        mail.ok("receive", &["--visibility", "0s"]);
+    }
+    assert_eq!(mail.ok("dlq purge", &[]), "{\"purged\":1}\n");
+    assert_eq!(mail.count(), [0; 4]);
+}
+
+#[test]
+fn out_of_range_is_a_wrong_command_line_and_names_the_range() {
+    let mail = Box::new();
+    for (rest, said) in [
+        (["--max", "0"], "max_messages is 0, and must be 1 to 10"),
+        (["--max", "11"], "max_messages is 11, and must be 1 to 10"),
+        (["--wait", "21s"], "wait is 21s, and must be 0s to 20s"),
+        (["--visibility", "43201s"], "visibility_timeout is 43201s, and must be 0s to 43200s"),
+    ] {
+        let (status, text) = mail.refused("receive", &rest);
+        assert_eq!((status, text.contains(said)), (2, true), "{text}");
+    }
+}
+
+#[test]
+fn a_url_that_cannot_be_opened_is_named() {
+    for url in ["sqlite:", "redis:x", "nothing", "sqlite:/no/such/directory/mail.db"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snakepit"));
+        let output = command.args(["mailbox", "count", url]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{url}: {said}");
+        assert!(said.contains(url), "{url}: {said}");
+    }
+}
+
+#[test]
+fn a_receiver_that_waits_is_woken_by_another_process() {
+    let mail = Box::new();
+    mail.ok("count", &[]);
+    let mut receive = mail.command("receive", &["--wait", "20s", "--ack"]);
+    let mut receiver = receive.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(receiver.stdout.take().expect("a pipe"));
+    let began = Instant::now();
+    mail.ok("send", &["wake up"]);
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    assert!(line.contains("wake up"), "{line}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(receiver.wait().expect("it ends").success());
+    assert_eq!(mail.count(), [0; 4]);
+}
+
+#[test]
+fn what_nobody_reads_is_not_acknowledged() {
+    let mail = Box::new();
+    mail.ok("send", &["precious"]);
+    let mut receive = mail.command("receive", &["--ack"]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = receive.stdout(writer).stderr(Stdio::piped()).spawn().expect("it starts");
+    let output = output.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(mail.count(), [1, 0, 0, 0], "it went back");
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let status = mail.command("receive", &["--ack"]).stdout(full).stderr(Stdio::null()).status();
+    assert_eq!(status.expect("it starts").code(), Some(125));
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn several_mailboxes_live_in_one_file() {
+    let mail = Box::new();
+    let other = format!("{}#other", mail.url());
+    let run = |verb: &str, rest: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snakepit"));
+        let output = command.args(["mailbox", verb, &other]).args(rest).output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut text = String::new();
+        (&output.stdout[..]).read_to_string(&mut text).expect("text");
+        text
+    };
+    run("send", &["elsewhere"]);
+    assert_eq!(mail.count(), [0; 4]);
+    assert!(run("receive", &["--ack"]).contains("elsewhere"));
+}

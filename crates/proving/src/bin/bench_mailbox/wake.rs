@@ -1,0 +1,120 @@
+//! From a send that is done to the receiver that waited for it, in one process and across two.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use snakepit::mailbox::{Mailbox, MemoryMailbox, Receive, Send, SqliteMailbox};
+use snakepit_proving::bench::{Outcome, Samples};
+
+use crate::{Effort, Row};
+
+const WITHIN: f64 = 200e-6;
+const ACROSS: f64 = 2e-3;
+
+pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
+    let wakes = effort.rounds * 30;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let dir = tempfile::tempdir()?;
+    let memory: Arc<dyn Mailbox> = Arc::new(MemoryMailbox::new("wake"));
+    let file: Arc<dyn Mailbox> = Arc::new(SqliteMailbox::open(dir.path().join("one.db"))?);
+    let row = |what: &str, samples: &Samples, limit: f64| {
+        let met = samples.median() < limit;
+        let verdict = if met { "met" } else { "MISS" };
+        let line = format!(
+            "| {what} | {:.0} µs (p90 {:.0}) | – | – | < {:.0} µs: {verdict} |",
+            samples.median() * 1e6,
+            samples.quantile(0.9) * 1e6,
+            limit * 1e6
+        );
+        Row { line, met }
+    };
+    Ok(vec![
+        row("memory: send to receive", &runtime.block_on(within(memory, wakes))?, WITHIN),
+        row("SQLite: send to receive in one process", &runtime.block_on(within(file, wakes))?, WITHIN),
+        row("SQLite: send to receive across processes", &runtime.block_on(across(dir.path(), wakes))?, ACROSS),
+    ])
+}
+
+/// Seconds of a clock that all processes share.
+fn now() -> f64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+    seconds
+}
+
+fn patient() -> Receive {
+    Receive::new().wait(Duration::from_secs(20))
+}
+
+async fn within(mailbox: Arc<dyn Mailbox>, wakes: usize) -> Outcome<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..wakes {
+        let receiver = {
+            let mailbox = Arc::clone(&mailbox);
+            tokio::spawn(async move {
+                let received = mailbox.receive(patient()).await?;
+                let at = now();
+                for message in &received {
+                    message.ack().await?;
+                }
+                Ok::<f64, snakepit::mailbox::MailboxError>(at)
+            })
+        };
+        // It has looked and waits: nothing tells so from outside.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        mailbox.send(b"wake up".to_vec(), Send::new()).await?;
+        let sent = now();
+        samples.push((receiver.await?? - sent).max(0.0));
+    }
+    Ok(samples)
+}
+
+/// The other process says when it received each one.
+async fn across(dir: &Path, wakes: usize) -> Outcome<Samples> {
+    let file = dir.join("two.db");
+    let mailbox = SqliteMailbox::open(&file)?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("--answer")
+        .arg(&file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    let mut heard = || -> Outcome<String> { Ok(lines.next().ok_or("the receiver is gone")??) };
+    let mut samples = Samples::default();
+    heard()?;
+    for _ in 0..wakes {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        mailbox.send(b"wake up".to_vec(), Send::new()).await?;
+        let sent = now();
+        samples.push((heard()?.parse::<f64>()? - sent).max(0.0));
+    }
+    mailbox.send(b"stop".to_vec(), Send::new()).await?;
+    child.wait()?;
+    Ok(samples)
+}
+
+/// Receives until it is told to stop, and prints when.
+pub(crate) fn answer(file: &str) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mailbox = SqliteMailbox::open(file)?;
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "ready")?;
+        loop {
+            for message in mailbox.receive(patient()).await? {
+                let at = now();
+                message.ack().await?;
+                if &message.body[..] == b"stop" {
+                    return Ok(());
+                }
+                writeln!(stdout, "{at}")?;
+            }
+        }
+    })
+}
