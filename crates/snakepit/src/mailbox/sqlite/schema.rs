@@ -103,9 +103,11 @@ pub(super) enum Kind {
 }
 
 pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
-    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    let version = version(connection)?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    // All of it at one moment: somebody else may be about to make the file.
+    let moment = connection.unchecked_transaction()?;
+    let application: i32 = moment.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version = version(&moment)?;
+    let tables: i64 = moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version) {
         (0, 0) if tables == 0 => Kind::Empty,
         (APPLICATION, 0..=VERSION) => Kind::Mailbox,
@@ -181,7 +183,7 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
 mod tests {
     use rusqlite::Connection;
 
-    use super::{FIRST, bring_up, version};
+    use super::{FIRST, Kind, bring_up, kind, version};
     use crate::mailbox::sqlite::BootClock;
 
     fn first() -> Connection {
@@ -216,6 +218,26 @@ mod tests {
         bring_up(&mut file, &steps, &BootClock).expect_err("there is no such table");
         assert_eq!((version(&file), queues(&file)), (Ok(1), vec!["kept".to_owned()]));
         file.execute("UPDATE queue SET second = ''", []).expect_err("the second step is undone");
+    }
+
+    #[test]
+    fn a_file_that_another_one_makes_meanwhile_is_empty_or_a_mailbox() {
+        for _ in 0..100 {
+            let dir = tempfile::tempdir().expect("a directory");
+            let open = || {
+                let file = Connection::open(dir.path().join("mail")).expect("a file");
+                file.busy_timeout(std::time::Duration::from_secs(10)).expect("patience");
+                file
+            };
+            let (mut maker, looker) = (open(), open());
+            std::thread::scope(|scope| {
+                let made = scope.spawn(move || bring_up(&mut maker, &[FIRST], &BootClock));
+                while kind(&looker).expect("a kind") != Kind::Mailbox {
+                    assert_ne!(kind(&looker), Ok(Kind::Foreign));
+                }
+                made.join().expect("no panic").expect("made");
+            });
+        }
     }
 
     #[test]
