@@ -18,6 +18,8 @@ mod call;
 #[cfg(feature = "config")]
 mod config;
 mod engine;
+#[cfg(feature = "evals")]
+pub mod evals;
 pub mod lifecycle;
 mod logging;
 #[cfg(feature = "mailbox")]
