@@ -20,6 +20,8 @@ mod config;
 mod engine;
 pub mod lifecycle;
 mod logging;
+#[cfg(feature = "loops")]
+pub mod loops;
 #[cfg(feature = "mailbox")]
 pub mod mailbox;
 mod pit;
