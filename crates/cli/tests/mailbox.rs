@@ -118,7 +118,8 @@ fn a_refused_receipt_is_status_1_and_says_receipt_expired() {
 fn a_lease_is_extended_and_shortened_only_when_that_is_asked_for() {
     let mail = Box::new();
     mail.ok("send", &["x"]);
-    let receipt = mail.lines("receive", &["--visibility", "1h"])[0]["receipt"].as_str().expect("one").to_owned();
+    let receipt =
+        mail.lines("receive", &["--visibility", "1h"])[0]["receipt"].as_str().expect("one").to_owned();
     mail.ok("extend", &[&receipt, "0s"]);
     assert_eq!(mail.count(), [0, 1, 0, 0], "it is not made shorter");
     mail.ok("extend", &[&receipt, "0s", "--exactly"]);

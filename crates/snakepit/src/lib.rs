@@ -22,6 +22,8 @@ mod engine;
 pub mod evals;
 pub mod lifecycle;
 mod logging;
+#[cfg(feature = "loops")]
+pub mod loops;
 #[cfg(feature = "mailbox")]
 pub mod mailbox;
 mod pit;

@@ -81,14 +81,9 @@ enum DeadVerb {
         max: usize,
     },
     /// Put dead letters back: those with these ids, or all.
-    Redrive {
-        url: String,
-        ids: Vec<MessageId>,
-    },
+    Redrive { url: String, ids: Vec<MessageId> },
     /// Remove all dead letters.
-    Purge {
-        url: String,
-    },
+    Purge { url: String },
 }
 
 /// Put a message in and print its id.
@@ -179,9 +174,7 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
             let some = (!ids.is_empty()).then_some(&ids[..]);
             tell_number("redriven", open(&url)?.redrive(some).await)
         }
-        Verb::Dlq(DeadVerb::Purge { url }) => {
-            tell_number("purged", open(&url)?.purge_dead_letters().await)
-        }
+        Verb::Dlq(DeadVerb::Purge { url }) => tell_number("purged", open(&url)?.purge_dead_letters().await),
     }
 }
 
@@ -209,8 +202,7 @@ async fn send(args: SendArgs) -> Result<(), Failure> {
 
 async fn receive(args: ReceiveArgs) -> Result<(), Failure> {
     let mailbox = open(&args.url)?;
-    let options =
-        Receive::new().max_messages(args.max).visibility_timeout(args.visibility).wait(args.wait);
+    let options = Receive::new().max_messages(args.max).visibility_timeout(args.visibility).wait(args.wait);
     let messages = failed(mailbox.receive(options).await)?;
     for (at, message) in messages.iter().enumerate() {
         let line = show::message(message);

@@ -33,8 +33,12 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
     let beside = format!("inserts by hand, {SENDERS} in a transaction");
     let mut rows = vec![rates(&what, &ours, &beside, &by_hand, SHARE)];
     rows.push(match absent {
-        Some(why) => Row { line: format!("| {what} | {:.0}/s | {why} | – | – |", ours.median()), met: true },
-        None => rates(&what, &ours, "weakincentives over Redis (appendfsync always)", &theirs, TIMES_THE_PEER),
+        Some(why) => {
+            Row { line: format!("| {what} | {:.0}/s | {why} | – | – |", ours.median()), met: true }
+        }
+        None => {
+            rates(&what, &ours, "weakincentives over Redis (appendfsync always)", &theirs, TIMES_THE_PEER)
+        }
     });
     Ok(rows)
 }

@@ -35,7 +35,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
     Ok(vec![
         row("memory: send to receive", &runtime.block_on(within(memory, wakes))?, WITHIN),
         row("SQLite: send to receive in one process", &runtime.block_on(within(file, wakes))?, WITHIN),
-        row("SQLite: send to receive across processes", &runtime.block_on(across(dir.path(), wakes))?, ACROSS),
+        row(
+            "SQLite: send to receive across processes",
+            &runtime.block_on(across(dir.path(), wakes))?,
+            ACROSS,
+        ),
     ])
 }
 

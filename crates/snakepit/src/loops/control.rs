@@ -1,0 +1,237 @@
+//! What is wanted of a loop, and how it stands with it.
+//!
+//! Owns both, and the deadline of a shutdown. It knows no mailbox and no handler: a loop of any kind holds one, and its
+//! [`run`](super::Runnable::run) begins with [`Control::begin`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Heartbeat, LoopError};
+
+/// A time that is farther away than anybody waits.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+tokio::task_local! {
+    /// The loop whose handler the task is.
+    static WITHIN: u64;
+}
+
+/// Whether a loop takes new messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Intake {
+    /// It does.
+    #[default]
+    Open,
+    /// Not for now: it finishes what it has, and waits.
+    Paused,
+}
+
+/// Whether a loop is to end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum End {
+    /// It is not.
+    #[default]
+    Not,
+    /// What is in flight completes, what is not started is given back.
+    Finish,
+    /// What is in flight is cancelled and given back, too.
+    Cut,
+}
+
+/// What is wanted of a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Orders {
+    /// Whether it takes new messages.
+    pub intake: Intake,
+    /// Whether it is to end; never taken back.
+    pub end: End,
+    /// Until when somebody waits for its end. Leases are not extended after that.
+    pub deadline: Option<Instant>,
+}
+
+impl Orders {
+    /// Whether new messages are wanted.
+    pub fn receives(&self) -> bool {
+        self.end == End::Not && self.intake == Intake::Open
+    }
+
+    /// Whether nobody waits for its end any more.
+    pub fn is_overdue(&self) -> bool {
+        self.end == End::Cut || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+/// The handle of a loop: its name, what is wanted of it, and how it stands. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Control(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    id: u64,
+    name: String,
+    orders: watch::Sender<Orders>,
+    running: watch::Sender<bool>,
+    in_flight: AtomicUsize,
+    waiting: AtomicUsize,
+    handled: AtomicU64,
+    heartbeat: Heartbeat,
+    trouble: watch::Sender<Option<String>>,
+}
+
+impl Control {
+    /// Of a loop of this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(Arc::new(Inner {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: name.into(),
+            orders: watch::Sender::default(),
+            running: watch::Sender::new(false),
+            in_flight: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            handled: AtomicU64::new(0),
+            heartbeat: Heartbeat::default(),
+            trouble: watch::Sender::new(None),
+        }))
+    }
+
+    /// The loop's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What is wanted, and every change of it.
+    pub fn orders(&self) -> watch::Receiver<Orders> {
+        self.0.orders.subscribe()
+    }
+
+    /// What is wanted now.
+    pub fn wanted(&self) -> Orders {
+        *self.0.orders.borrow()
+    }
+
+    /// Tells it to finish, at once; the future says whether it has ended in time. If a deadline was set before, the later
+    /// one holds. Inside one of the loop's own handlers it only begins, and says `false`: the loop waits for that handler.
+    pub fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
+        let now = Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
+        self.0.orders.send_modify(|orders| {
+            orders.end = orders.end.max(End::Finish);
+            orders.deadline = orders.deadline.max(Some(deadline));
+        });
+        let within = WITHIN.try_with(|id| *id == self.0.id).unwrap_or(false);
+        let mut running = self.0.running.subscribe();
+        Box::pin(async move {
+            if within {
+                return false;
+            }
+            // The sender lives as long as the loop: one that is gone does not run.
+            timeout_at(deadline, running.wait_for(|running| !running)).await.is_ok()
+        })
+    }
+
+    /// Tells it to cancel what is in flight, give it back, and end.
+    pub fn stop_now(&self) {
+        self.0.orders.send_modify(|orders| orders.end = End::Cut);
+    }
+
+    /// Stops, or goes on with, taking messages; says whether that was a change.
+    pub fn set_intake(&self, intake: Intake) -> bool {
+        self.0.orders.send_if_modified(|orders| std::mem::replace(&mut orders.intake, intake) != intake)
+    }
+
+    /// Whether it runs.
+    pub fn running(&self) -> bool {
+        *self.0.running.borrow()
+    }
+
+    /// Until it runs, or does not.
+    pub async fn until_running(&self, wanted: bool) {
+        let mut running = self.0.running.subscribe();
+        // It cannot fail: the sender is ours.
+        let _ = running.wait_for(|running| *running == wanted).await;
+    }
+
+    /// The begin of a run; its end is the drop of what this gives.
+    pub fn begin(&self) -> Result<Run, LoopError> {
+        let begun = self.0.running.send_if_modified(|running| !std::mem::replace(running, true));
+        if !begun {
+            return Err(LoopError::RunsAlready(self.0.name.clone()));
+        }
+        self.0.heartbeat.beat();
+        Ok(Run(self.clone()))
+    }
+
+    /// When it last turned.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.0.heartbeat
+    }
+
+    /// Runs a handler of this loop, so that a [`Control::shutdown`] in it does not wait for itself.
+    pub async fn within<F: Future>(&self, handler: F) -> F::Output {
+        WITHIN.scope(self.0.id, handler).await
+    }
+
+    /// How many messages are being handled.
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How many were received and are not started.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many were handled since the loop was made, however that ended.
+    pub fn handled(&self) -> u64 {
+        self.0.handled.load(Ordering::Relaxed)
+    }
+
+    /// Says how many messages there are in the loop's hands.
+    pub fn note(&self, in_flight: usize, waiting: usize) {
+        self.0.in_flight.store(in_flight, Ordering::Relaxed);
+        self.0.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Says that one more was handled.
+    pub fn note_handled(&self) {
+        self.0.handled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What keeps it from its work, if something does, for a person.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.trouble.borrow().clone()
+    }
+
+    /// The same, and every change of it.
+    pub fn troubles(&self) -> watch::Receiver<Option<String>> {
+        self.0.trouble.subscribe()
+    }
+
+    /// Says what keeps it from its work, or that nothing does any more.
+    pub fn set_trouble(&self, trouble: Option<String>) {
+        self.0.trouble.send_if_modified(|known| {
+            let changed = *known != trouble;
+            *known = trouble;
+            changed
+        });
+    }
+}
+
+/// A loop that runs, for as long as this is held.
+#[derive(Debug)]
+#[must_use = "the run ends when this is dropped"]
+pub struct Run(Control);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.0.note(0, 0);
+        self.0.0.running.send_replace(false);
+    }
+}
