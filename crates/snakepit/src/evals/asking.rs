@@ -14,6 +14,9 @@ use crate::{CallBuilder, CallError, Snakepit, Value, args};
 /// What is kept of an error: tracebacks can be long, and there may be many.
 const LONGEST_MESSAGE: usize = 4_000;
 
+/// How long a sample waits for a worker at the most.
+const PATIENCE: Duration = Duration::from_mins(10);
+
 /// Asks the pools of an engine, by a plan.
 #[derive(Clone)]
 pub(super) struct Asker {
@@ -34,11 +37,18 @@ impl Trouble {
         Self::Sample(Outcome::Error { stage, message: bounded(message.into()) })
     }
 
-    fn call(stage: Stage, error: CallError) -> Self {
+    fn call(stage: Stage, error: CallError, timeout: Option<Duration>) -> Self {
         match error {
             error if is_hopeless(&error) => Self::Hopeless(Box::new(error)),
-            CallError::Timeout { .. } | CallError::QueueTimeout { .. } => {
-                Self::Sample(Outcome::TimedOut { stage, message: first_line(&error) })
+            // Where the worker was differs from run to run, and the caller knows the time that it gave.
+            CallError::Timeout { command, after, .. } => {
+                let after = timeout.unwrap_or(after);
+                let message = format!("{command} did not answer within {after:?}");
+                Self::Sample(Outcome::TimedOut { stage, message })
+            }
+            CallError::QueueTimeout { command, .. } => {
+                let message = format!("no worker was free for {command} within {PATIENCE:?}");
+                Self::Sample(Outcome::TimedOut { stage, message })
             }
             error => Self::error(stage, chain(&error)),
         }
@@ -60,9 +70,7 @@ fn is_hopeless(error: &CallError) -> bool {
 impl Asker {
     /// What comes of one sample.
     pub(super) async fn ask(&self, experiment: &Experiment, sample: &Sample) -> Result<Record, EvalError> {
-        let began = Instant::now();
-        let answered = self.answer(experiment, sample).await;
-        let latency = began.elapsed();
+        let (answered, latency) = self.answer(experiment, sample).await;
         let mut record = Record {
             experiment: experiment.name.clone(),
             sample: sample.id.clone(),
@@ -90,12 +98,13 @@ impl Asker {
         Ok(record)
     }
 
-    async fn answer(&self, experiment: &Experiment, sample: &Sample) -> Result<Json, Trouble> {
-        let call = self
-            .pit
-            .call::<Value>(&experiment.command, arguments(experiment, sample))
-            .metadata("experiment", experiment.name.as_str())
-            .metadata("sample", sample.id.as_str());
+    async fn answer(&self, experiment: &Experiment, sample: &Sample) -> (Result<Json, Trouble>, Duration) {
+        let call = || {
+            self.pit
+                .call::<Value>(&experiment.command, arguments(experiment, sample))
+                .metadata("experiment", experiment.name.as_str())
+                .metadata("sample", sample.id.as_str())
+        };
         self.call(call, experiment.pool.as_deref(), Stage::Answer).await
     }
 
@@ -107,26 +116,46 @@ impl Asker {
         sample: &Sample,
         output: &Json,
     ) -> Result<Json, Trouble> {
-        let arguments = args! { input: &sample.input, output: output, expected: &sample.expected };
-        let call = self.pit.call::<Value>(command, arguments).metadata("sample", sample.id.as_str());
-        self.call(call, pool, Stage::Judge).await
+        let call = || {
+            let arguments = args! { input: &sample.input, output: output, expected: &sample.expected };
+            self.pit.call::<Value>(command, arguments).metadata("sample", sample.id.as_str())
+        };
+        self.call(call, pool, Stage::Judge).await.0
     }
 
+    /// Calls, and says how long it took.
+    ///
+    /// The time that a plan gives is for the worker. One that timed out is busy for another while, until its cancel has come
+    /// to an end, and whoever waits for it must not be taken for slow: so a wait is short, and is begun again.
     async fn call(
         &self,
-        mut call: CallBuilder<Value>,
+        make: impl Fn() -> CallBuilder<Value>,
         pool: Option<&str>,
         stage: Stage,
-    ) -> Result<Json, Trouble> {
-        if let Some(pool) = pool {
-            call = call.pool(pool);
+    ) -> (Result<Json, Trouble>, Duration) {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let mut call = make();
+            if let Some(pool) = pool {
+                call = call.pool(pool);
+            }
+            if let Some(timeout) = self.plan.timeout {
+                let wait = timeout / 10;
+                call = call.timeout(timeout + wait).queue_timeout(wait);
+            }
+            let began = Instant::now();
+            let answer = call.await;
+            let took = began.elapsed();
+            if matches!(answer, Err(CallError::QueueTimeout { .. })) && Instant::now() < patience {
+                continue;
+            }
+            let answer = answer.map_err(|error| Trouble::call(stage, error, self.plan.timeout));
+            let answer = answer.and_then(|value| {
+                let unwritable = |error| format!("the answer cannot be written as JSON: {error}");
+                serde_json::to_value(&value).map_err(|error| Trouble::error(stage, unwritable(error)))
+            });
+            return (answer, took);
         }
-        if let Some(timeout) = self.plan.timeout {
-            call = call.timeout(timeout).queue_timeout(timeout);
-        }
-        let value = call.await.map_err(|error| Trouble::call(stage, error))?;
-        serde_json::to_value(&value)
-            .map_err(|error| Trouble::error(stage, format!("the answer cannot be written as JSON: {error}")))
     }
 }
 
@@ -160,14 +189,6 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A timeout's other lines are where the worker was, which differs from run to run.
-fn first_line(error: &CallError) -> String {
-    match error {
-        CallError::Timeout { command, after, .. } => format!("{command} did not answer within {after:?}"),
-        other => bounded(other.to_string().lines().next().unwrap_or_default().to_owned()),
-    }
-}
-
 fn bounded(mut message: String) -> String {
     if message.len() > LONGEST_MESSAGE {
         let end = (0..=LONGEST_MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
@@ -178,6 +199,6 @@ fn bounded(mut message: String) -> String {
 }
 
 /// Rounded, so that a record reads well.
-pub(super) fn milliseconds(time: Duration) -> f64 {
+fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

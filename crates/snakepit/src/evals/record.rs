@@ -16,7 +16,7 @@ pub struct Record {
     /// What the command answered, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Json>,
-    /// How long the call took, in milliseconds, the wait for a worker included; the judge not.
+    /// How long the call took, in milliseconds; without the judge, and without the wait for a worker but for a short one.
     pub latency_ms: f64,
     /// What the answer cost, if the command told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
