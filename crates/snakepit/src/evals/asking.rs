@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use tokio::time::Instant;
 
 use super::record::opened;
-use super::{EvalError, Experiment, Outcome, Plan, Record, Sample, Stage};
+use super::{EvalError, Evaluator, Experiment, Outcome, Record, Sample, Stage};
 use crate::value::Args;
 use crate::{CallBuilder, CallError, Snakepit, Value, args};
 
@@ -17,11 +17,12 @@ const LONGEST_MESSAGE: usize = 4_000;
 /// How long a sample waits for a worker at the most.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Asks the pools of an engine, by a plan.
+/// Asks the pools of an engine, and judges.
 #[derive(Clone)]
 pub(super) struct Asker {
     pub(super) pit: Snakepit,
-    pub(super) plan: Arc<Plan>,
+    pub(super) evaluator: Arc<Evaluator>,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// Why there is no score.
@@ -82,7 +83,7 @@ impl Asker {
         let judged = match answered {
             Ok(answer) => {
                 let (output, tokens) = opened(answer);
-                let judgement = self.plan.evaluator.judge(sample, &output, self).await;
+                let judgement = self.evaluator.judge(sample, &output, self).await;
                 (record.output, record.tokens) = (Some(output), tokens);
                 judgement
             }
@@ -139,7 +140,7 @@ impl Asker {
             if let Some(pool) = pool {
                 call = call.pool(pool);
             }
-            if let Some(timeout) = self.plan.timeout {
+            if let Some(timeout) = self.timeout {
                 let wait = timeout / 10;
                 call = call.timeout(timeout + wait).queue_timeout(wait);
             }
@@ -149,7 +150,7 @@ impl Asker {
             if matches!(answer, Err(CallError::QueueTimeout { .. })) && Instant::now() < patience {
                 continue;
             }
-            let answer = answer.map_err(|error| Trouble::call(stage, error, self.plan.timeout));
+            let answer = answer.map_err(|error| Trouble::call(stage, error, self.timeout));
             let answer = answer.and_then(|value| {
                 let unwritable = |error| format!("the answer cannot be written as JSON: {error}");
                 serde_json::to_value(&value).map_err(|error| Trouble::error(stage, unwritable(error)))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 
 use super::asking::Asker;
-use super::{EvalError, Experiment, Journal, Outcome, Plan, Record, Report, Sample};
+use super::{EvalError, Journal, Outcome, Plan, Record, Report};
 use crate::Snakepit;
 
 /// How far an evaluation is.
@@ -32,7 +32,7 @@ impl Progress {
         progress
     }
 
-    fn count(&mut self, record: &Record) {
+    pub(super) fn count(&mut self, record: &Record) {
         self.done += 1;
         match record.outcome {
             Outcome::Scored { passed, .. } => self.passed += usize::from(passed),
@@ -74,11 +74,14 @@ impl Evaluation {
         journal: &mut Journal,
         mut on_progress: impl FnMut(&Progress),
     ) -> Result<Report, EvalError> {
-        let asker = Asker { pit: pit.clone(), plan: Arc::clone(&self.plan) };
+        let asker = Asker {
+            pit: pit.clone(),
+            evaluator: Arc::clone(&self.plan.evaluator),
+            timeout: self.plan.timeout,
+        };
         let mut progress = Progress::of(&self.plan, journal);
         on_progress(&progress);
-        let left: Vec<(&Sample, &Experiment)> =
-            self.pairs().filter(|(sample, experiment)| !journal.has(&experiment.name, &sample.id)).collect();
+        let left = self.plan.left(journal);
         let asked = left.into_iter().map(|(sample, experiment)| asker.ask(experiment, sample));
         let mut asked = futures_util::stream::iter(asked).buffer_unordered(self.concurrency);
         while let Some(record) = asked.next().await {
@@ -88,15 +91,5 @@ impl Evaluation {
             on_progress(&progress);
         }
         Ok(Report::of(&self.plan, journal))
-    }
-
-    /// Sample by sample, so that whatever changes while it runs (a machine that gets busy) concerns all experiments alike.
-    fn pairs(&self) -> impl Iterator<Item = (&Sample, &Experiment)> {
-        let experiments = self.plan.experiments();
-        self.plan
-            .dataset()
-            .samples()
-            .iter()
-            .flat_map(move |sample| experiments.iter().map(move |experiment| (sample, experiment)))
     }
 }

@@ -1,11 +1,12 @@
 //! What is evaluated: which experiments, on which samples, and how they are judged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{Dataset, EvalError, Evaluator};
+use super::{Dataset, EvalError, Evaluator, Journal, Sample};
 
 /// Who is asked, and how.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ impl Experiment {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) dataset: Dataset,
-    pub(super) evaluator: Evaluator,
+    pub(super) evaluator: Arc<Evaluator>,
     pub(super) experiments: Vec<Experiment>,
     pub(super) timeout: Option<Duration>,
 }
@@ -72,7 +73,7 @@ impl Plan {
                 return Err(EvalError::Experiment { name, reason: "its name is given twice".into() });
             }
         }
-        Ok(Self { dataset, evaluator, experiments, timeout: None })
+        Ok(Self { dataset, evaluator: Arc::new(evaluator), experiments, timeout: None })
     }
 
     /// How long one answer, and one judgement, may take.
@@ -98,5 +99,13 @@ impl Plan {
 
     pub(super) fn experiment(&self, name: &str) -> Option<&Experiment> {
         self.experiments.iter().find(|experiment| experiment.name == name)
+    }
+
+    /// What a journal has no record of, sample by sample, so that whatever changes meanwhile (a machine that gets busy) concerns all
+    /// experiments alike.
+    pub(super) fn left(&self, journal: &Journal) -> Vec<(&Sample, &Experiment)> {
+        let samples = self.dataset.samples().iter();
+        let pairs = samples.flat_map(|sample| self.experiments.iter().map(move |it| (sample, it)));
+        pairs.filter(|(sample, experiment)| !journal.has(&experiment.name, &sample.id)).collect()
     }
 }

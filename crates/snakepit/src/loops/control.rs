@@ -3,8 +3,10 @@
 //! Owns both, and the deadline of a shutdown. It knows no mailbox and no handler: a loop of any kind holds one, and its
 //! [`run`](super::Runnable::run) begins with [`Control::begin`].
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,7 +24,8 @@ tokio::task_local! {
 }
 
 /// Whether a loop takes new messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Intake {
     /// It does.
     #[default]
@@ -32,7 +35,8 @@ pub enum Intake {
 }
 
 /// Whether a loop is to end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     /// It is not.
     #[default]
@@ -71,15 +75,41 @@ impl Orders {
 #[derive(Clone, Debug)]
 pub struct Control(Arc<Inner>);
 
+/// A message that is being handled, for those who watch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InHand {
+    /// Its id.
+    pub message: String,
+    /// The W3C trace context of the span that it belongs to.
+    pub trace: Option<String>,
+    /// Since when.
+    pub since: std::time::Instant,
+    /// Told apart from an earlier handling of the same message.
+    pub number: u64,
+}
+
+/// Who can tell where the code is that handles messages.
+struct StackSource(Box<dyn Fn() -> BoxFuture<'static, Option<String>> + Send + Sync>);
+
+impl fmt::Debug for StackSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StackSource")
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     id: u64,
     name: String,
     orders: watch::Sender<Orders>,
     running: watch::Sender<bool>,
-    in_flight: AtomicUsize,
-    waiting: AtomicUsize,
+    has_begun: AtomicBool,
+    /// In flight, and received but not started.
+    load: watch::Sender<(usize, usize)>,
     handled: AtomicU64,
+    held: Mutex<BTreeMap<u64, InHand>>,
+    stacks: OnceLock<StackSource>,
     heartbeat: Heartbeat,
     trouble: watch::Sender<Option<String>>,
 }
@@ -93,9 +123,11 @@ impl Control {
             name: name.into(),
             orders: watch::Sender::default(),
             running: watch::Sender::new(false),
-            in_flight: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
+            has_begun: AtomicBool::new(false),
+            load: watch::Sender::default(),
             handled: AtomicU64::new(0),
+            held: Mutex::default(),
+            stacks: OnceLock::new(),
             heartbeat: Heartbeat::default(),
             trouble: watch::Sender::new(None),
         }))
@@ -151,6 +183,11 @@ impl Control {
         *self.0.running.borrow()
     }
 
+    /// Whether it has ever run.
+    pub fn has_begun(&self) -> bool {
+        self.0.has_begun.load(Ordering::Relaxed)
+    }
+
     /// Until it runs, or does not.
     pub async fn until_running(&self, wanted: bool) {
         let mut running = self.0.running.subscribe();
@@ -164,6 +201,7 @@ impl Control {
         if !begun {
             return Err(LoopError::RunsAlready(self.0.name.clone()));
         }
+        self.0.has_begun.store(true, Ordering::Relaxed);
         self.0.heartbeat.beat();
         Ok(Run(self.clone()))
     }
@@ -178,14 +216,33 @@ impl Control {
         WITHIN.scope(self.0.id, handler).await
     }
 
+    /// A message is being handled, for as long as what this gives is held.
+    pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> Holding {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let held = InHand { message: message.into(), trace, since: std::time::Instant::now(), number };
+        self.held().insert(number, held);
+        self.0.load.send_modify(|load| load.0 += 1);
+        Holding { control: self.clone(), number }
+    }
+
+    /// The messages that are being handled, the oldest first.
+    pub fn in_hand(&self) -> Vec<InHand> {
+        self.held().values().cloned().collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<u64, InHand>> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many messages are being handled.
     pub fn in_flight(&self) -> usize {
-        self.0.in_flight.load(Ordering::Relaxed)
+        self.0.load.borrow().0
     }
 
     /// How many were received and are not started.
     pub fn waiting(&self) -> usize {
-        self.0.waiting.load(Ordering::Relaxed)
+        self.0.load.borrow().1
     }
 
     /// How many were handled since the loop was made, however that ended.
@@ -193,15 +250,33 @@ impl Control {
         self.0.handled.load(Ordering::Relaxed)
     }
 
-    /// Says how many messages there are in the loop's hands.
-    pub fn note(&self, in_flight: usize, waiting: usize) {
-        self.0.in_flight.store(in_flight, Ordering::Relaxed);
-        self.0.waiting.store(waiting, Ordering::Relaxed);
+    /// Says how many messages were received and are not started.
+    pub fn note_waiting(&self, waiting: usize) {
+        self.0.load.send_if_modified(|load| std::mem::replace(&mut load.1, waiting) != waiting);
     }
 
-    /// Says that one more was handled.
-    pub fn note_handled(&self) {
-        self.0.handled.fetch_add(1, Ordering::Relaxed);
+    /// Until there is no message in its hands.
+    pub async fn until_empty(&self) {
+        let mut load = self.0.load.subscribe();
+        // It cannot fail: the sender is ours.
+        let _ = load.wait_for(|load| *load == (0, 0)).await;
+    }
+
+    /// Names who can tell where the code is that handles messages; the first who is named stays.
+    pub fn tell_stacks(
+        &self,
+        source: impl Fn() -> BoxFuture<'static, Option<String>> + Send + Sync + 'static,
+    ) {
+        // The second is not needed.
+        let _ = self.0.stacks.set(StackSource(Box::new(source)));
+    }
+
+    /// Where the code is that handles messages, if somebody can tell.
+    pub fn stacks(&self) -> BoxFuture<'static, Option<String>> {
+        match self.0.stacks.get() {
+            Some(source) => source.0(),
+            None => Box::pin(std::future::ready(None)),
+        }
     }
 
     /// What keeps it from its work, if something does, for a person.
@@ -231,7 +306,23 @@ pub struct Run(Control);
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.0.note(0, 0);
+        self.0.note_waiting(0);
         self.0.0.running.send_replace(false);
+    }
+}
+
+/// A message that is being handled, for as long as this is held.
+#[derive(Debug)]
+#[must_use = "the message is no longer in hand when this is dropped"]
+pub struct Holding {
+    control: Control,
+    number: u64,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.control.held().remove(&self.number);
+        self.control.0.handled.fetch_add(1, Ordering::Relaxed);
+        self.control.0.load.send_modify(|load| load.0 -= 1);
     }
 }

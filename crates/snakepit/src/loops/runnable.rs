@@ -49,6 +49,8 @@ pub struct RunOptions {
     pub visibility_timeout: Duration,
     /// How long one receive waits, 0 s to 20 s. A loop that is told to end does not wait.
     pub wait: Duration,
+    /// For how long whoever shuts it down is going to wait: a loop whose leases are too short for that says so.
+    pub shutdown_timeout: Duration,
 }
 
 impl Default for RunOptions {
@@ -57,6 +59,7 @@ impl Default for RunOptions {
             max_iterations: None,
             visibility_timeout: Duration::from_mins(5),
             wait: Duration::from_secs(20),
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
         }
     }
 }
@@ -82,6 +85,12 @@ impl RunOptions {
     /// Waits so long in one receive.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// For how long whoever shuts it down is going to wait.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
         self
     }
 
