@@ -125,7 +125,10 @@ async fn a_command_judges_and_one_that_fails_is_an_error_of_the_judge() {
     );
     assert!(!journal.get("double", "s1").expect("a record").passed());
     let unscored = &report.experiments[0].unscored[0];
-    assert_eq!((unscored.stage, unscored.message.as_str()), (Some(Stage::Judge), "RuntimeError: the judge is out"));
+    assert_eq!(
+        (unscored.stage, unscored.message.as_str()),
+        (Some(Stage::Judge), "RuntimeError: the judge is out")
+    );
     let either = plan(&samples[..2], "{\"any_of\": [\"exact\", \"judge:grade\"]}");
     let report = evaluate(&pit, either, &mut Journal::in_memory()).await;
     assert_eq!(report.experiments[0].mean_score, Some((1.0 + 0.25) / 2.0));
@@ -203,7 +206,8 @@ fn a_checkpoint_of_something_else_is_refused_and_left_as_it_is() {
         (plan(&doubles(4), "exact"), "data set"),
         (plan(&doubles(3), "contains"), "evaluator"),
         (
-            Plan::new(dataset(&doubles(3)), Evaluator::Exact, vec![Experiment::new("x", "y")]).expect("a plan"),
+            Plan::new(dataset(&doubles(3)), Evaluator::Exact, vec![Experiment::new("x", "y")])
+                .expect("a plan"),
             "experiments",
         ),
     ] {
@@ -213,7 +217,8 @@ fn a_checkpoint_of_something_else_is_refused_and_left_as_it_is() {
     assert_eq!(std::fs::read(home.checkpoint()).expect("the checkpoint"), text);
     for precious in ["my notes, without a line's end", "my notes\n", "{\"id\": 1, \"input\": 2}\n"] {
         std::fs::write(home.checkpoint(), precious).expect("a file");
-        for refused in [Journal::create(home.checkpoint(), &ours), Journal::resume(home.checkpoint(), &ours)] {
+        for refused in [Journal::create(home.checkpoint(), &ours), Journal::resume(home.checkpoint(), &ours)]
+        {
             assert!(matches!(refused, Err(EvalError::OtherCheckpoint { .. })), "{refused:?}");
         }
         assert_eq!(std::fs::read_to_string(home.checkpoint()).expect("the file"), precious);
@@ -291,7 +296,8 @@ async fn a_loop_evaluates_samples_of_a_mailbox_and_the_report_is_the_same() {
 async fn a_reply_that_comes_twice_is_counted_once_and_one_that_never_comes_is_missing() {
     let plan = plan(&doubles(3), "exact");
     let (requests, replies) = mailboxes();
-    let known: Vec<Json> = VERSION_1.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let known: Vec<Json> =
+        VERSION_1.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for record in &known[..3] {
         replies.send(body(record).expect("a body"), Send::new()).await.expect("sent");
     }
@@ -318,7 +324,8 @@ async fn a_request_that_was_given_up_is_an_error_and_one_without_a_reply_is_buri
     let missing = vec![Experiment::new("x", "no_such_command")];
     let plan = Plan::new(dataset(&doubles(2)), Evaluator::Exact, missing).expect("a plan");
     requests.send(b"{\"nonsense\": 1}".to_vec(), Send::new().reply_to("results")).await.expect("sent");
-    let lonely = json!({ "experiment": { "name": "d", "command": "double" }, "sample": { "id": "a", "input": 1 } });
+    let lonely =
+        json!({ "experiment": { "name": "d", "command": "double" }, "sample": { "id": "a", "input": 1 } });
     requests.send(body(&lonely).expect("a body"), Send::new()).await.expect("sent");
     let evals = EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact)
         .policy(DeadLetterPolicy::new().max_deliveries(1));
@@ -337,5 +344,8 @@ async fn a_request_that_was_given_up_is_an_error_and_one_without_a_reply_is_buri
         requests.dead_letters(10).await.expect("letters").into_iter().map(|it| it.reason).collect();
     assert_eq!(reasons.len(), 4, "{reasons:?}");
     assert!(matches!(&reasons[0], DeadReason::Undecodable { .. }), "{reasons:?}");
-    assert!(matches!(&reasons[1], DeadReason::Failed { error } if error.contains("NoReplyTo")), "{reasons:?}");
+    assert!(
+        matches!(&reasons[1], DeadReason::Failed { error } if error.contains("NoReplyTo")),
+        "{reasons:?}"
+    );
 }

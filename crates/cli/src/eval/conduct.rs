@@ -75,9 +75,12 @@ impl Conductor<'_> {
                 self.screen.clear();
                 let done = Progress::of(&self.plan, &self.journal).done;
                 let (all, file) = (self.plan.size(), self.checkpoint.display());
-                let hint = format!("{done} of {all} results are in {file}; --resume goes on with them");
                 let status = if matches!(error, EvalError::Call { .. }) { 1 } else { say::OURS };
-                Err(Failure::of(&error).status(status).hint(hint))
+                let failure = Failure::of(&error).status(status);
+                Err(match done {
+                    0 => failure,
+                    done => failure.hint(format!("{done} of {all} results are in {file}; --resume goes on")),
+                })
             }
         }
     }
@@ -137,9 +140,10 @@ fn shown(progress: &Progress) -> snakepit::Progress {
         progress.all,
         progress.passed
     );
-    for (number, name) in [(progress.errors, "errors"), (progress.timeouts, "timeouts")] {
+    for (number, name) in [(progress.errors, "error"), (progress.timeouts, "timeout")] {
         if number > 0 {
-            text = format!("{text}, {number} {name}");
+            let many = if number == 1 { "" } else { "s" };
+            text = format!("{text}, {number} {name}{many}");
         }
     }
     snakepit::Progress { fraction: Some(fraction), text: Some(text) }

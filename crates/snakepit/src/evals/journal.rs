@@ -82,14 +82,15 @@ impl Journal {
         Self { file: None, records: Vec::new(), places: HashMap::new(), found: Found::default() }
     }
 
-    /// Begins anew. A finished evaluation in this file is replaced, an unfinished one and any other file refused.
+    /// Begins anew. A finished evaluation in this file is replaced, and one without any result; an unfinished one and any other
+    /// file are refused.
     pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
         let (file, text) = open(path.as_ref())?;
         let mut journal = Self::in_memory();
         if let Some((head, lines)) = split(path.as_ref(), &text)? {
             journal.take(path.as_ref(), lines, |_| true)?;
             let (done, all) = (journal.records.len(), head.samples * head.experiments.len());
-            if done < all {
+            if (1..all).contains(&done) {
                 return Err(EvalError::Unfinished { path: path.as_ref().to_owned(), done, all });
             }
             journal = Self::in_memory();
