@@ -2,7 +2,7 @@
 //! exits with 0. A second signal cancels what is in flight, gives that back, too, and exits with 128 + n.
 //!
 //! `cargo run -p snakepit --features sqlite,loops --example loops -- mail.db`, and in another shell
-//! `snakepit mailbox send --mailbox sqlite:mail.db#requests '{"seconds": 1}'`.
+//! `snakepit mailbox send sqlite:mail.db#requests '{"seconds": 1}'`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     // The mailbox that replies go to is in the same file.
     let _replies = SqliteMailbox::open_named(&path, "replies")?;
     let naps = PoolLoop::new(&pit, requests, &PoolLoopOptions::new("nap"))?;
-    let group = LoopGroup::new("service").add(Arc::new(naps)).watchdog(Watchdog::new());
+    let group = LoopGroup::new("service").with(Arc::new(naps)).watchdog(Watchdog::new());
 
     let drains = ShutdownCoordinator::install()?.reached(Stage::Draining { signal: None });
     tokio::spawn(async move {

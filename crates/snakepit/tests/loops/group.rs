@@ -26,7 +26,7 @@ async fn a_loop_that_crashes_is_run_again_until_it_does_not() {
             Ok(())
         })
     });
-    let group = Arc::new(LoopGroup::new("group").add(member.clone()).crash_policy(CrashPolicy::restart()));
+    let group = Arc::new(LoopGroup::new("group").with(member.clone()).crash_policy(CrashPolicy::restart()));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     until("it has come so far", || RUNS.load(Ordering::SeqCst) == 3 && member.running()).await;
     assert!(scope.end(Duration::from_secs(20)).await);
@@ -37,7 +37,7 @@ async fn a_crash_that_is_ignored_leaves_the_others_alone() {
     let post = Post::memory();
     let mut gate = Gate::new();
     let other = Arc::new(gate.main_loop("other", &post.requests));
-    let group = LoopGroup::new("group").add(Bare::crashing("crashing")).add(other);
+    let group = LoopGroup::new("group").with(Bare::crashing("crashing")).with(other);
     let group = Arc::new(group.crash_policy(CrashPolicy::Ignore));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     post.send(json!(1)).await;
@@ -52,7 +52,7 @@ async fn critical_loops_end_last_and_have_the_time_that_the_others_left() {
     let (mut low, mut high) = (Gate::new(), Gate::new());
     let first = Arc::new(low.main_loop("background", &background.requests));
     let last = Arc::new(high.main_loop("critical", &critical.requests));
-    let group = LoopGroup::new("group").add_with_priority(last.clone(), 10).add(first.clone());
+    let group = LoopGroup::new("group").with_priority(last.clone(), 10).with(first.clone());
     let group = Arc::new(group);
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     background.send(json!(1)).await;
@@ -78,7 +78,7 @@ async fn a_low_level_that_does_not_end_takes_only_its_share() {
     let post = Post::memory();
     let mut gate = Gate::new();
     let critical = Arc::new(gate.main_loop("critical", &post.requests));
-    let group = LoopGroup::new("group").add(Bare::deaf("deaf")).add_with_priority(critical.clone(), 1);
+    let group = LoopGroup::new("group").with(Bare::deaf("deaf")).with_priority(critical.clone(), 1);
     let group = Arc::new(group);
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     post.send(json!(1)).await;
@@ -97,7 +97,7 @@ async fn a_drain_finishes_what_is_in_flight_says_what_is_left_and_can_be_reverse
     for post in Post::both() {
         let mut gate = Gate::new();
         let main = Arc::new(gate.main_loop("main", &post.requests).prefetch(2));
-        let group = Arc::new(LoopGroup::new("group").add(main.clone()));
+        let group = Arc::new(LoopGroup::new("group").with(main.clone()));
         let scope = Scope::start(Arc::clone(&group), RunOptions::new());
         post.send_numbers(3).await;
         gate.begun().await;
@@ -126,7 +126,7 @@ async fn a_thousand_loops_in_one_group_all_end() {
     let gate = Gate::new();
     let mut group = LoopGroup::new("group");
     for n in 0..1000 {
-        group = group.add(Arc::new(gate.main_loop(&n.to_string(), &mailbox)));
+        group = group.with(Arc::new(gate.main_loop(&n.to_string(), &mailbox)));
     }
     let group = Arc::new(group);
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
@@ -140,7 +140,7 @@ async fn stop_now_reaches_all_loops_and_is_not_clean() {
     let post = Post::sqlite();
     let mut gate = Gate::new();
     let main = Arc::new(gate.main_loop("main", &post.requests));
-    let group = Arc::new(LoopGroup::new("group").add(main));
+    let group = Arc::new(LoopGroup::new("group").with(main));
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run_with(RunOptions::new(), Signals::Leave).await });
     post.send(json!(1)).await;
@@ -167,7 +167,7 @@ async fn a_loop_that_is_stuck_with_a_message_is_told_and_run_again() {
         }
     });
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(100)).then(IfStuck::Restart);
-    let group = Arc::new(LoopGroup::new("group").add(Arc::new(main)).watchdog(watchdog));
+    let group = Arc::new(LoopGroup::new("group").with(Arc::new(main)).watchdog(watchdog));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let options = snakepit::mailbox::Send::new().reply_to("replies").trace(trace);

@@ -31,7 +31,7 @@ async fn probes_say_how_a_group_stands() {
     let flaky = Flaky::new(&post.requests);
     let mailbox: Arc<dyn Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
     let main = Arc::new(gate.main_loop("main", &mailbox));
-    let group = Arc::new(LoopGroup::new("group").add(main.clone()));
+    let group = Arc::new(LoopGroup::new("group").with(main.clone()));
     let server = HealthServer::start(Arc::clone(&group), 0).await.expect("a port");
     let address = server.address();
     assert!(address.ip().is_loopback());

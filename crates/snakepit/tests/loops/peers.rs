@@ -76,7 +76,7 @@ async fn l1_a_shutdown_before_run_counts() {
         assert_eq!(post.count().await.visible, 1, "{}: and took nothing", post.kind);
     }
     let member = idle("member");
-    let group = LoopGroup::new("group").add(member.clone());
+    let group = LoopGroup::new("group").with(member.clone());
     assert!(group.shutdown(AT_ONCE).await);
     soon("the group's run returns", group.run(RunOptions::new())).await.expect("no error");
     assert!(!member.running());
@@ -96,7 +96,7 @@ async fn l2_an_idle_loop_wakes_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l3_all_loops_are_told_although_the_first_does_not_end() {
     let (deaf, other) = (Bare::deaf("deaf"), idle("other"));
-    let group = Arc::new(LoopGroup::new("group").add(deaf.clone()).add(other.clone()));
+    let group = Arc::new(LoopGroup::new("group").with(deaf.clone()).with(other.clone()));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     until("both run", || deaf.running() && other.running()).await;
     let ends = group.shutdown(Duration::from_millis(300));
@@ -109,7 +109,7 @@ async fn l3_all_loops_are_told_although_the_first_does_not_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_loops_are_stopped_in_parallel() {
     let loops: Vec<_> = (0..100).map(|n| idle(&format!("idle {n}"))).collect();
-    let group = loops.iter().fold(LoopGroup::new("group"), |group, member| group.add(member.clone()));
+    let group = loops.iter().fold(LoopGroup::new("group"), |group, member| group.with(member.clone()));
     let group = Arc::new(group);
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     until("all run", || loops.iter().all(|member| member.running())).await;
@@ -157,7 +157,7 @@ async fn l6_a_callback_that_panics_keeps_no_loop_back_and_each_is_told_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_when_one_loop_crashes_the_group_ends_at_once() {
     let other = idle("other");
-    let group = LoopGroup::new("group").add(other.clone()).add(Bare::crashing("crashing"));
+    let group = LoopGroup::new("group").with(other.clone()).with(Bare::crashing("crashing"));
     let began = Instant::now();
     let error = soon("the group ends", group.run(RunOptions::new())).await.expect_err("it crashed");
     assert!(error.to_string().contains("no luck"), "{error}");
@@ -206,7 +206,7 @@ async fn l9_a_shutdown_in_the_middle_of_a_batch_gives_all_of_the_rest_back() {
 async fn l10_every_kind_of_loop_has_a_heartbeat_and_is_watched() {
     let mut events = subscribe_to(Level::Warn);
     let watchdog = Watchdog::new().turn_limit(Duration::from_millis(50));
-    let group = Arc::new(LoopGroup::new("group").add(Bare::deaf("still")).watchdog(watchdog));
+    let group = Arc::new(LoopGroup::new("group").with(Bare::deaf("still")).watchdog(watchdog));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     let told = async {
         loop {
@@ -227,7 +227,7 @@ async fn l10_every_kind_of_loop_has_a_heartbeat_and_is_watched() {
 async fn l11_an_extension_never_shortens_a_lease() {
     let mailbox: Arc<dyn Mailbox> = Arc::new(MemoryMailbox::new("main"));
     let main = MainLoop::new("main", Arc::clone(&mailbox), |request: TypedMessage<Value>| async move {
-        request.extend(Duration::from_secs(1800)).await?;
+        request.extend(Duration::from_mins(30)).await?;
         std::future::pending::<()>().await;
         Ok::<_, Failure>(())
     });
@@ -240,7 +240,7 @@ async fn l11_an_extension_never_shortens_a_lease() {
     assert!(!main.shutdown(Duration::from_secs(10)).await);
     task.abort();
     let receive = || async { mailbox.receive(Receive::new()).await.expect("received").len() };
-    tokio::time::sleep(Duration::from_secs(1500)).await;
+    tokio::time::sleep(Duration::from_mins(25)).await;
     assert_eq!(receive().await, 0, "1720 s after the handler had asked for 1800");
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(receive().await, 1);
@@ -248,7 +248,7 @@ async fn l11_an_extension_never_shortens_a_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_health_socket_is_closed_when_it_is_stopped() {
-    let group = Arc::new(LoopGroup::new("group").add(idle("main")));
+    let group = Arc::new(LoopGroup::new("group").with(idle("main")));
     let server = snakepit::loops::HealthServer::start(group, 0).await.expect("a port");
     let address = server.address();
     let open = tokio::net::TcpStream::connect(address).await.expect("it listens");
@@ -263,7 +263,7 @@ async fn l12_the_health_socket_is_closed_when_it_is_stopped() {
 async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let coordinator = ShutdownCoordinator::install().expect("installed");
     let main = idle("main");
-    let group = Arc::new(LoopGroup::new("group").add(main.clone()));
+    let group = Arc::new(LoopGroup::new("group").with(main.clone()));
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run_until_signal(RunOptions::new()).await });
     soon("it runs", main.control().until_running(true)).await;

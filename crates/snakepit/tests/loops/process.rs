@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use snakepit::mailbox::{Mailbox, Send, SqliteMailbox};
+use snakepit::loops::{Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, Watchdog};
+use snakepit::mailbox::{Mailbox, Send, SqliteMailbox, TypedMessage};
 use tempfile::TempDir;
 
 use crate::support::{SOON, runs_in, signal};
@@ -134,4 +135,40 @@ async fn a_service_that_is_killed_in_the_middle_loses_nothing() {
     assert_eq!(service.status(), -1);
     let count = requests.count().await.expect("counted");
     assert_eq!(count.visible + count.in_flight, 1, "{count:?}");
+}
+
+/// Set in the process that the test below starts.
+const CHILD: &str = "SNAKEPIT_TEST_BLOCKED_HOST";
+
+#[tokio::test]
+#[ignore = "a process of its own, started by the test below"]
+async fn a_host_whose_only_thread_is_blocked() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let mailbox = Arc::new(snakepit::mailbox::MemoryMailbox::new("main"));
+    mailbox.send(b"1".to_vec(), Send::new()).await.expect("sent");
+    let main = MainLoop::new("blocked", mailbox, |_: TypedMessage<i64>| async {
+        while std::env::var_os(CHILD).is_some() {
+            std::thread::park();
+        }
+        Ok::<(), Failure>(())
+    });
+    let then = IfStuck::RestartThenExit { status: 70, grace: Duration::from_millis(200) };
+    let watchdog = Watchdog::new().message_limit(Duration::from_millis(100)).then(then);
+    let group = LoopGroup::new("group").with(Arc::new(main)).watchdog(watchdog);
+    let _ = group.run(RunOptions::new()).await;
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the host is a process of its own")]
+fn a_process_whose_runtime_is_blocked_is_ended_by_the_watchdog() {
+    let test = std::env::current_exe().expect("a test has a path");
+    let ended = Command::new(test)
+        .args(["--exact", "process::a_host_whose_only_thread_is_blocked", "--ignored"])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .status()
+        .expect("it starts");
+    assert_eq!(ended.code(), Some(70));
 }

@@ -98,7 +98,7 @@ async fn the_watchdog_tells_where_the_python_worker_is() {
     let options = PoolLoopOptions::new("sleep");
     let sleeper = Arc::new(PoolLoop::new(&pit, Arc::clone(&post.requests), &options).expect("a pool"));
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(300));
-    let group = Arc::new(LoopGroup::new("group").add(sleeper).watchdog(watchdog));
+    let group = Arc::new(LoopGroup::new("group").with(sleeper).watchdog(watchdog));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     post.send(json!(600)).await;
     let told = async {

@@ -49,7 +49,7 @@ async fn a_group_coordinates_the_shutdown() {
         let gate = Gate::new();
         let first = Arc::new(gate.main_loop("first", &post.requests));
         let second = Arc::new(gate.main_loop("second", &post.replies));
-        let group = Arc::new(LoopGroup::new("group").add(first.clone()).add(second.clone()));
+        let group = Arc::new(LoopGroup::new("group").with(first.clone()).with(second.clone()));
         let runs = Arc::clone(&group);
         let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
         soon("both run", async {
@@ -87,7 +87,7 @@ async fn pattern_2_several_loops_with_a_group() {
     let gate = Gate::new();
     let first = Arc::new(gate.main_loop("first", &post.requests));
     let second = Arc::new(gate.main_loop("second", &post.replies));
-    let group = LoopGroup::new("group").add(first.clone()).add(second);
+    let group = LoopGroup::new("group").with(first.clone()).with(second);
     let of_control = first.control().clone();
     tokio::spawn(async move {
         of_control.until_running(true).await;
@@ -105,12 +105,12 @@ async fn pattern_3_a_scope_ends_its_loops() {
     let gate = Gate::new();
     let main = Arc::new(gate.main_loop("main", &post.requests));
     {
-        let group = Arc::new(LoopGroup::new("group").add(main.clone()));
+        let group = Arc::new(LoopGroup::new("group").with(main.clone()));
         let _scope = Scope::start(group, RunOptions::new());
         soon("it runs", main.control().until_running(true)).await;
     }
     soon("it has ended", main.control().until_running(false)).await;
-    let group = Arc::new(LoopGroup::new("again").add(Arc::new(gate.main_loop("next", &post.requests))));
+    let group = Arc::new(LoopGroup::new("again").with(Arc::new(gate.main_loop("next", &post.requests))));
     let scope = Scope::start(group, RunOptions::new());
     assert!(scope.end(Duration::from_secs(20)).await, "a scope that is ended is waited for");
 }
