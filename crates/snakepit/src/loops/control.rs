@@ -105,6 +105,7 @@ struct Inner {
     orders: watch::Sender<Orders>,
     running: watch::Sender<bool>,
     has_begun: AtomicBool,
+    was_cut_short: AtomicBool,
     /// In flight, and received but not started.
     load: watch::Sender<(usize, usize)>,
     handled: AtomicU64,
@@ -124,6 +125,7 @@ impl Control {
             orders: watch::Sender::default(),
             running: watch::Sender::new(false),
             has_begun: AtomicBool::new(false),
+            was_cut_short: AtomicBool::new(false),
             load: watch::Sender::default(),
             handled: AtomicU64::new(0),
             held: Mutex::default(),
@@ -148,7 +150,8 @@ impl Control {
         *self.0.orders.borrow()
     }
 
-    /// Tells it to finish, at once; the future says whether it has ended in time. If a deadline was set before, the later
+    /// Tells it to finish, at once; the future says whether it has ended in time, and
+    /// was not cut short. If a deadline was set before, the later
     /// one holds. Inside one of the loop's own handlers it only begins, and says `false`: the loop waits for that handler.
     pub fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
         let now = Instant::now();
@@ -158,13 +161,14 @@ impl Control {
             orders.deadline = orders.deadline.max(Some(deadline));
         });
         let within = WITHIN.try_with(|id| *id == self.0.id).unwrap_or(false);
-        let mut running = self.0.running.subscribe();
+        let inner = Arc::clone(&self.0);
         Box::pin(async move {
             if within {
                 return false;
             }
-            // The sender lives as long as the loop: one that is gone does not run.
-            timeout_at(deadline, running.wait_for(|running| !running)).await.is_ok()
+            let mut running = inner.running.subscribe();
+            let has_ended = timeout_at(deadline, running.wait_for(|running| !running)).await.is_ok();
+            has_ended && !inner.was_cut_short.load(Ordering::Acquire)
         })
     }
 
@@ -197,13 +201,20 @@ impl Control {
 
     /// The begin of a run; its end is the drop of what this gives.
     pub fn begin(&self) -> Result<Run, LoopError> {
+        // Before anybody can see that it runs, and judges it.
+        self.0.has_begun.store(true, Ordering::Relaxed);
+        self.0.heartbeat.beat();
         let begun = self.0.running.send_if_modified(|running| !std::mem::replace(running, true));
         if !begun {
             return Err(LoopError::RunsAlready(self.0.name.clone()));
         }
-        self.0.has_begun.store(true, Ordering::Relaxed);
-        self.0.heartbeat.beat();
+        self.0.was_cut_short.store(false, Ordering::Release);
         Ok(Run(self.clone()))
+    }
+
+    /// Says, before its run ends, that not all was finished: a shutdown that waits for that says `false`.
+    pub fn note_cut_short(&self) {
+        self.0.was_cut_short.store(true, Ordering::Release);
     }
 
     /// When it last turned.

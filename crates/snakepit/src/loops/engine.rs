@@ -297,6 +297,9 @@ impl<'a> Turning<'a> {
         let patience = Instant::now() + CUT_PATIENCE;
         while let Ok(Some(_)) = timeout_at(patience, self.handlers.join_next()).await {}
         let messages = self.shared.hand.take_all();
+        if !messages.is_empty() {
+            self.engine.control.note_cut_short();
+        }
         let shared = Arc::clone(&self.shared);
         // If the backend does not answer, the leases run out.
         let _ = timeout(LAST_PATIENCE, give_back(&messages, &shared.control, &shared.trouble)).await;

@@ -80,7 +80,9 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                 };
                 let group = Arc::clone(&group);
                 connections.spawn(async move {
-                    let service = service_fn(move |request| answer(request, Arc::clone(&group)));
+                    let service = service_fn(move |request| {
+                        std::future::ready(Ok::<_, Infallible>(answer(&request, &group)))
+                    });
                     let served = hyper::server::conn::http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(REQUEST_LIMIT)
@@ -95,23 +97,20 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
     }
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    group: Arc<LoopGroup>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+fn answer(request: &Request<Incoming>, group: &LoopGroup) -> Response<Full<Bytes>> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        return Ok(response(StatusCode::METHOD_NOT_ALLOWED, "{\"status\":\"method not allowed\"}".into()));
+        return response(StatusCode::METHOD_NOT_ALLOWED, "{\"status\":\"method not allowed\"}".into());
     }
     let holds = match request.uri().path() {
         "/livez" | "/health/live" => group.is_alive(),
         "/readyz" | "/health/ready" => group.is_ready(),
         "/startupz" => group.has_started(),
-        _ => return Ok(response(StatusCode::NOT_FOUND, "{\"status\":\"not found\"}".into())),
+        _ => return response(StatusCode::NOT_FOUND, "{\"status\":\"not found\"}".into()),
     };
     let (status, word) =
         if holds { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
     let body = serde_json::json!({ "status": word, "loops": group.health() });
-    Ok(response(status, body.to_string()))
+    response(status, body.to_string())
 }
 
 fn response(status: StatusCode, body: String) -> Response<Full<Bytes>> {

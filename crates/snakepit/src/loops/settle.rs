@@ -87,17 +87,15 @@ pub(super) async fn settle(
                     return;
                 }
             }
-            error => match step {
-                Step::Reply(..) => {
-                    let failure = Failure::new("ReplyFailed", error.to_string());
-                    step = after_failure(message, &failure, rules, GiveUp::Bury);
-                }
+            error if matches!(step, Step::Reply(..)) => {
+                let failure = Failure::new("ReplyFailed", error.to_string());
+                step = after_failure(message, &failure, rules, GiveUp::Bury);
+            }
+            error => {
                 // It can do no more for this message: its lease runs out.
-                _ => {
-                    trouble.note(&error);
-                    return;
-                }
-            },
+                trouble.note(&error);
+                return;
+            }
         }
     }
 }

@@ -107,7 +107,7 @@ struct Member {
 /// # use std::sync::Arc;
 /// # use snakepit::loops::{LoopGroup, MainLoop, RunOptions, Signals};
 /// # async fn doc(main: Arc<MainLoop>, background: Arc<MainLoop>) -> Result<(), Box<dyn std::error::Error>> {
-/// let group = LoopGroup::new("service").add_with_priority(main, 10).add(background);
+/// let group = LoopGroup::new("service").with_priority(main, 10).with(background);
 /// let end = group.run_until_signal(RunOptions::new()).await?;
 /// std::process::exit(end.status.into());
 /// # }
@@ -134,12 +134,12 @@ impl LoopGroup {
     }
 
     /// Adds a loop of priority 0.
-    pub fn add(self, runnable: Arc<dyn Runnable>) -> Self {
-        self.add_with_priority(runnable, 0)
+    pub fn with(self, runnable: Arc<dyn Runnable>) -> Self {
+        self.with_priority(runnable, 0)
     }
 
     /// Adds a loop. Those of a higher priority are shut down after the others, and have the time that those have left.
-    pub fn add_with_priority(mut self, runnable: Arc<dyn Runnable>, priority: i32) -> Self {
+    pub fn with_priority(mut self, runnable: Arc<dyn Runnable>, priority: i32) -> Self {
         self.members.push(Member { runnable, priority });
         self
     }

@@ -82,6 +82,12 @@ impl Turning<'_> {
         mut stages: Option<tokio::sync::watch::Receiver<Stage>>,
     ) -> Result<GroupEnd, GroupError> {
         let mut orders = self.group.control.orders();
+        let stage = stages.as_ref().map_or(Stage::Running, |stages| *stages.borrow());
+        self.obey(*orders.borrow(), stage);
+        if self.is_ending {
+            // Told before it began: nothing is received.
+            return self.ended(true);
+        }
         for index in 0..self.group.members.len() {
             self.start(index);
         }
@@ -125,7 +131,9 @@ impl Turning<'_> {
             self.again.iter().filter(|(at, _)| *at <= now).map(|(_, index)| *index).collect();
         self.again.retain(|(at, _)| *at > now);
         if !self.is_ending {
-            due.into_iter().for_each(|index| self.start(index));
+            for index in due {
+                self.start(index);
+            }
         }
     }
 
@@ -238,6 +246,9 @@ impl Turning<'_> {
             Some(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
             None => u8::from(!in_time),
         };
+        if status != 0 {
+            self.group.control.note_cut_short();
+        }
         Ok(GroupEnd { is_clean: status == 0, status })
     }
 }
