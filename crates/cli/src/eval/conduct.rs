@@ -1,4 +1,5 @@
 //! One evaluation from the start of its workers to their end, with signals heard in every phase.
+#![expect(clippy::cast_precision_loss, reason = "a bar is not that precise")]
 
 use std::path::Path;
 use std::pin::pin;

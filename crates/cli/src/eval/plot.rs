@@ -1,4 +1,5 @@
 //! Plots as inline SVG. They know numbers and names, and nothing of evaluations; colours come from the page's style.
+#![expect(clippy::cast_precision_loss, reason = "plots are not that precise")]
 
 use std::fmt::Write as _;
 

@@ -253,6 +253,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the cases read better so")]
     fn passes(evaluator: &str, expected: Json, output: Json) -> bool {
         let evaluator = Evaluator::parse(evaluator).expect(evaluator);
         evaluator.look(&expected, &output).expect("a judgement").passed

@@ -2,6 +2,7 @@
 //!
 //! An error and a timeout are results: they have not passed, and their score is 0. A sample without a record is missing: it is in
 //! no rate, since nobody knows, but it is counted, and a report with missing ones says that it is not complete.
+#![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
 use serde::Serialize;
 use serde_json::Value as Json;

@@ -7,6 +7,7 @@
 //! - Two experiments, passed or not: the exact test of McNemar. Samples are the same for both, so only those count on which
 //!   they differ, and those are often too few for an approximation.
 //! - Two experiments, scores: the paired permutation test (signs of differences are flipped), exact for few differences.
+#![expect(clippy::cast_precision_loss, reason = "counts of samples are small")]
 
 mod bootstrap;
 mod chance;
