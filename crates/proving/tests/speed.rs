@@ -23,3 +23,14 @@ fn speed_of_calls_can_be_measured_with_python3_alone() {
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
     assert!(stdout.contains("raw echo"), "{stdout}");
 }
+
+#[test]
+fn speed_of_mailboxes_can_be_measured() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench-mailbox"))
+        .arg("--quick")
+        .output()
+        .expect("the benchmark starts");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+}

@@ -17,12 +17,20 @@ struct Moved {
     wall: Duration,
     wall_back: Duration,
     name: Option<String>,
+    /// What the machine's clocks said when this one stopped to follow them.
+    frozen: Option<(Duration, SystemTime)>,
 }
 
 impl JumpClock {
     /// The machine's clocks as they are.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Clocks that stand still until time is said to pass.
+    pub fn frozen() -> Self {
+        let frozen = Some((BootClock.since_boot(), BootClock.wall()));
+        Self { moved: Mutex::new(Moved { frozen, ..Moved::default() }) }
     }
 
     /// The clocks of another boot of the machine, which began only now.
@@ -60,12 +68,13 @@ impl JumpClock {
 
 impl Clock for JumpClock {
     fn since_boot(&self) -> Duration {
-        BootClock.since_boot() + self.moved().boot
+        let moved = self.moved();
+        moved.frozen.map_or_else(|| BootClock.since_boot(), |(boot, _)| boot) + moved.boot
     }
 
     fn wall(&self) -> SystemTime {
         let moved = self.moved();
-        BootClock.wall() + moved.wall - moved.wall_back
+        moved.frozen.map_or_else(|| BootClock.wall(), |(_, wall)| wall) + moved.wall - moved.wall_back
     }
 
     fn boot(&self) -> String {

@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod history;
 pub mod jump;
 pub mod load;
+pub mod model;
 
 pub use checker::{Report, Rule, Terms, check};
 pub use conformance::{CHECKS, Check, Verdict};

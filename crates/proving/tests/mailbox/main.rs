@@ -5,6 +5,7 @@ mod broken;
 mod caught;
 mod load;
 mod memory;
+mod model;
 mod sqlite;
 
 mod suite {

@@ -170,6 +170,18 @@ pub enum DeadReason {
     },
 }
 
+impl DeadReason {
+    /// In one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Deliveries => "deliveries",
+            Self::Expired => "expired",
+            Self::Undecodable { .. } => "undecodable",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
 /// A message that was given up.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

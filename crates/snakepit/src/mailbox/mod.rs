@@ -1,8 +1,8 @@
 //! Mailboxes: messages that are leased, acknowledged, given back, or buried; never lost, never accepted twice.
 //!
-//! [`Mailbox`] is what a backend is; [`MemoryMailbox`] is one, and with the feature `sqlite` [`SqliteMailbox`]. Everything
-//! that is the same for all of them is here: what can be asked for ([`options`]), what comes back ([`Message`]), when a message
-//! is given up ([`DeadLetterPolicy`]), and bodies of a type ([`Typed`]).
+//! [`Mailbox`] is what a backend is; [`MemoryMailbox`] is one. Everything that is the same for all of them is here: what can be
+//! asked for ([`Send`], [`Receive`]), what comes back ([`Message`]), when a message is given up ([`DeadLetterPolicy`]), and
+//! bodies of a type ([`Typed`]).
 //!
 //! ```text
 //! send ─► delayed ─► visible ─► leased ─► acknowledged
@@ -17,6 +17,7 @@ mod options;
 mod policy;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod telling;
 mod typed;
 
 pub use error::MailboxError;

@@ -112,6 +112,7 @@ impl Backoff {
         let doubled = 2_u32.saturating_pow(deliveries.saturating_sub(1));
         let whole = self.first.saturating_mul(doubled).min(self.longest);
         let spread = self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
-        whole.mul_f64(1.0 - spread)
+        // Neither what is no number nor what is too long for one is a reason to panic in whoever handles a failure.
+        Duration::try_from_secs_f64(whole.as_secs_f64() * (1.0 - spread)).unwrap_or(whole).min(whole)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use snakepit::mailbox::{DeadReason, Extension, MailboxError, Message, Receipt, Receive, Send, Typed};
 
 use super::desk::{Desk, assert_expired, bodies};
-use super::{Held, Verdict};
+use super::{Held, Verdict, needs_time};
 use crate::mailbox::Fixture;
 
 /// Tries everything that a receipt is good for.
@@ -135,6 +135,19 @@ pub(super) async fn m4_a_body_that_cannot_be_read_harms_no_neighbour(fixture: &d
         );
     }
     assert_eq!(&desk.dead_letters().await[0].message.body[..], b"no number");
+    Held
+}
+
+pub(super) async fn m4_a_mailbox_that_nobody_touches_keeps_its_messages(fixture: &dyn Fixture) -> Verdict {
+    let days = Duration::from_hours(24 * 8);
+    needs_time!(fixture, days);
+    let desk = Desk::new(fixture).await;
+    desk.send("dead").await;
+    desk.receive_one(1).await.bury(DeadReason::Failed { error: "no".into() }).await.expect("it is buried");
+    desk.send("alive").await;
+    fixture.pass(days).await;
+    desk.assert_count([1, 0, 0, 1]).await;
+    assert_eq!(bodies(&desk.receive(10, 10).await), ["alive"]);
     Held
 }
 

@@ -174,6 +174,7 @@ checks! { $
         what_is_under_way_can_be_finished_after_a_close
         a_reply_to_a_closed_mailbox_leaves_the_message_leased
         m4_a_body_that_cannot_be_read_harms_no_neighbour
+        m4_a_mailbox_that_nobody_touches_keeps_its_messages
         a_typed_receive_goes_on_behind_what_cannot_be_read
         m5_a_message_that_kills_its_receivers_ends_as_a_dead_letter
         m6_a_message_is_moved_to_the_dead_letters_not_copied

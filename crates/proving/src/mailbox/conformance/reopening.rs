@@ -50,7 +50,7 @@ pub(super) async fn leases_outlive_their_process(fixture: &dyn Fixture) -> Verdi
     desk.mailbox.ack(&kept).await.expect("the lease holds");
     assert_expired(&desk.mailbox.ack(&lapsed).await);
     let again = desk.receive_one(50).await;
-    assert_eq!((bodies(&[again.clone()]), again.delivery_count), (vec!["lapsed".to_owned()], 2));
+    assert_eq!((bodies(std::slice::from_ref(&again)), again.delivery_count), (vec!["lapsed".to_owned()], 2));
     assert_ne!(again.receipt.as_ref(), Some(&lapsed));
     again.nack(Duration::ZERO).await.expect("a nack");
     desk.assert_count([0, 0, 0, 1]).await;

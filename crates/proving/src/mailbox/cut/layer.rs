@@ -5,7 +5,7 @@
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use rusqlite::ffi;
 
@@ -13,6 +13,18 @@ use super::log::{Change, Log};
 
 /// Its name with SQLite.
 pub const LAYER: &str = "recorder";
+
+/// The directory whose files cannot be synced for now.
+static FAULTY: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// From now on no file of this directory can be synced; of none, all can.
+pub fn fail_syncs(dir: Option<&Path>) {
+    *FAULTY.lock().expect("nobody panics here") = dir.map(Path::to_owned);
+}
+
+fn is_faulty(path: &Path) -> bool {
+    FAULTY.lock().expect("nobody panics here").as_ref().is_some_and(|dir| path.starts_with(dir))
+}
 
 /// The ordinary layer.
 struct Ordinary(*mut ffi::sqlite3_vfs);
@@ -188,6 +200,11 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // The cut does not need the disk's own sync, which would only take time.
     let _ = flags;
+    // SAFETY: the file is open.
+    let path = unsafe { (*file.cast::<Recorded>()).path.as_ref() };
+    if path.is_some_and(|path| is_faulty(path)) {
+        return ffi::SQLITE_IOERR_FSYNC;
+    }
     // SAFETY: the file is open.
     unsafe { note(file, || Change::Sync) };
     ffi::SQLITE_OK

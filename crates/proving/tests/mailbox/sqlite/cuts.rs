@@ -8,7 +8,7 @@ use std::time::Duration;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{DeadReason, Mailbox, MailboxError, Receive, Send, SqliteMailbox};
 use snakepit_proving::mailbox::JumpClock;
-use snakepit_proving::mailbox::cut::{Change, Entry, LAYER, Log, Remains, install};
+use snakepit_proving::mailbox::cut::{Change, Entry, LAYER, Log, Remains, fail_syncs, install};
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::rounds;
 use tempfile::TempDir;
@@ -205,4 +205,32 @@ fn q12_a_disk_that_lies_about_its_syncs_is_caught() {
     let mut recording = Recording::of(2, 20, 200);
     recording.log.retain(|entry| !matches!(entry.change, Change::Sync));
     assert!(!recording.cut_often(60).is_empty(), "nobody has noticed");
+}
+
+#[test]
+fn after_an_error_of_the_disk_what_is_reported_done_survives_a_power_cut() {
+    install();
+    let (dir, mut dice) = (fast_dir(), Dice::new(23));
+    let path = dir.path().join("mail");
+    let mailbox = open(&path, "main");
+    let send = |body: &str| block_on(mailbox.send(body.into(), Send::new()));
+    send("before").expect("it is sent");
+    fail_syncs(Some(dir.path()));
+    for _ in 0..3 {
+        let error = send("doubtful").expect_err("it cannot be synced");
+        assert!(matches!(error, MailboxError::Backend { .. }), "{error:?}");
+        assert!(error.to_string().contains(path.to_str().expect("a text")), "{error}");
+    }
+    fail_syncs(None);
+    send("after").expect("the disk works again");
+    let log = Log::of(dir.path());
+    for boot in 0..50 {
+        // A failed sync may have thrown away what it could not write; the log of the test has none of it as synced.
+        let remains_dir = fast_dir();
+        Remains::after(&log, &mut dice).write(dir.path(), remains_dir.path());
+        let state = found(remains_dir.path(), &format!("boot {boot}")).expect("it can be opened");
+        for body in ["before", "after"] {
+            assert!(state.present.contains(&short(body.as_bytes())), "{body} is lost: {state:?}");
+        }
+    }
 }

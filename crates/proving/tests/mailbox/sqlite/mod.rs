@@ -4,12 +4,15 @@ mod child;
 mod clocks;
 mod cuts;
 mod failures;
+mod formats;
 mod kills;
+mod load;
+mod telling;
 mod wakeups;
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,13 +20,18 @@ use futures_util::future::BoxFuture;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, SqliteMailbox};
 use snakepit_proving::deadline::{Deadline, recheck};
-use snakepit_proving::mailbox::{Fixture, JumpClock};
+use snakepit_proving::mailbox::{Fixture, JumpClock, model};
+use snakepit_proving::{random, rounds};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 /// Runs something that waits for the mailbox.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    format!("{}{suffix}", path.display()).into()
 }
 
 fn dir() -> TempDir {
@@ -42,17 +50,27 @@ const LONG: Duration = Duration::from_secs(10);
 pub(crate) struct Sqlite {
     dir: TempDir,
     clock: Arc<JumpClock>,
+    is_frozen: bool,
+    /// Where they are now.
+    file: Mutex<PathBuf>,
     /// The rules of each mailbox, which are not in the file.
     policies: Mutex<HashMap<String, DeadLetterPolicy>>,
 }
 
 impl Sqlite {
     pub(crate) fn new() -> Self {
-        Self {
-            dir: TempDir::new().expect("a directory"),
-            clock: Arc::new(JumpClock::new()),
-            policies: Mutex::default(),
-        }
+        Self::with(JumpClock::new(), false)
+    }
+
+    /// With a clock that stands still until it is told to move on.
+    pub(crate) fn frozen() -> Self {
+        Self::with(JumpClock::frozen(), true)
+    }
+
+    fn with(clock: JumpClock, is_frozen: bool) -> Self {
+        let dir = dir();
+        let file = Mutex::new(dir.path().join("mail"));
+        Self { dir, clock: Arc::new(clock), is_frozen, file, policies: Mutex::default() }
     }
 
     fn options(&self, name: &str) -> SqliteOptions {
@@ -73,7 +91,7 @@ impl Fixture for Sqlite {
     ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
         Box::pin(async move {
             self.policies.lock().expect("nobody panics here").insert(name.into(), policy);
-            let mailbox = self.options(name).open(self.dir.path().join("mail"))?;
+            let mailbox = self.options(name).open(self.file.lock().expect("nobody panics here").as_path())?;
             Ok(Arc::new(mailbox) as Arc<dyn Mailbox>)
         })
     }
@@ -81,11 +99,15 @@ impl Fixture for Sqlite {
     fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             // Nobody closes it in good order, as nobody does after a kill: this is what is on the disk at this moment.
-            let left = self.dir.path().join("left");
+            let mut file = self.file.lock().expect("nobody panics here");
+            let left = self.dir.path().join(format!("mail {}", random::word()));
             for suffix in ["", "-wal"] {
-                let from = self.dir.path().join(format!("mail{suffix}"));
-                fs::copy(from, format!("{}{suffix}", left.display())).expect("a copy");
+                fs::copy(beside(&file, suffix), beside(&left, suffix)).expect("a copy");
             }
+            for suffix in ["", "-wal", "-shm", "-bell"] {
+                fs::remove_file(beside(&file, suffix)).expect("a file that nobody uses any more");
+            }
+            file.clone_from(&left);
             let opened: SqliteMailbox = self.options(mailbox.name()).open(left).expect("the mailbox again");
             Arc::new(opened) as Arc<dyn Mailbox>
         })
@@ -93,7 +115,7 @@ impl Fixture for Sqlite {
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if time > LONG {
+            if self.is_frozen || time > LONG {
                 self.clock.pass(time);
             } else {
                 tokio::time::sleep(time).await;
@@ -102,10 +124,15 @@ impl Fixture for Sqlite {
     }
 
     fn unit(&self) -> Duration {
-        Duration::from_millis(150)
+        if self.is_frozen { Duration::from_secs(1) } else { Duration::from_millis(150) }
     }
 
     fn patience(&self) -> Duration {
         Duration::MAX
     }
+}
+
+#[test]
+fn sqlite_does_what_the_model_does() {
+    model::run(&Sqlite::frozen(), rounds(1000, 50) as u32);
 }

@@ -99,6 +99,12 @@ impl Lanes {
         found
     }
 
+    /// How many are kept, those that are gone included.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.fresh.len() + lane.late.len()).sum()
+    }
+
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
     }

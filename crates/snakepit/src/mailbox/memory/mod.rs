@@ -21,8 +21,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 pub use office::PostOffice;
-use store::{Ring, Store, after};
+use store::{News, Ring, Store, after};
 
+use super::telling;
 use super::{
     Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
     MessageId, Pending, Receipt, Receive, Send, check_visibility,
@@ -63,23 +64,31 @@ impl Queue {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, ring: Ring) {
-        match ring {
+    /// Wakes whom it concerns, and tells those who listen.
+    fn publish(&self, news: News) {
+        match news.ring {
             Ring::Nobody => {}
             Ring::One => self.bell.notify_one(),
             // Whoever is about to wait has registered before it looked, and is woken, too.
             Ring::All => self.bell.notify_waiters(),
         }
+        telling::sent(&self.name, news.sent);
+        for (id, delivery) in news.lapsed {
+            telling::lease_lapsed(&self.name, id, delivery);
+        }
+        for (id, reason, deliveries) in news.dead {
+            telling::dead_lettered(&self.name, id, &reason, deliveries);
+        }
     }
 
-    /// Does something under the lock, and wakes whom it concerns.
+    /// Does something under the lock, and says afterwards what came of it.
     fn with<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
         let mut store = self.lock();
         // The time is read under the lock, so that it never goes back from one operation to the next.
         let done = act(&mut store, self.now());
-        let ring = store.take_ring();
+        let news = store.take_news();
         drop(store);
-        self.wake(ring);
+        self.publish(news);
         done
     }
 
@@ -129,12 +138,32 @@ impl MemoryMailbox {
     }
 
     fn look(&self, options: &Receive) -> Result<Look, MailboxError> {
-        self.queue.settled(|store, now| {
+        let look = self.queue.settled(|store, now| {
             self.queue.check_open(store)?;
             let due = after(now, options.visibility_timeout);
             let messages = store.receive(options.max_messages, due, || self.shared());
             Ok(if messages.is_empty() { Look::Until(store.next_due()) } else { Look::Messages(messages) })
-        })
+        })?;
+        if let Look::Messages(messages) = &look {
+            telling::received(&self.queue.name, messages.len());
+        }
+        Ok(look)
+    }
+
+    fn ack_now(&self, receipts: &[Receipt]) -> usize {
+        let acked = |store: &mut Store, now| receipts.iter().filter(|it| store.ack(it, now).is_ok()).count();
+        let acked = self.queue.with(acked);
+        telling::acked(&self.queue.name, acked);
+        acked
+    }
+
+    fn nack_now(&self, receipts: &[Receipt], pause: Duration) -> Result<usize, MailboxError> {
+        check_visibility(pause)?;
+        let nacked = self
+            .queue
+            .with(|store, now| receipts.iter().filter(|it| store.nack(it, pause, now).is_ok()).count());
+        telling::nacked(&self.queue.name, nacked);
+        Ok(nacked)
     }
 
     async fn receive_in_time(&self, options: Receive) -> Result<Vec<Message>, MailboxError> {
@@ -181,11 +210,13 @@ impl MemoryMailbox {
         let target = self.office.find(&name).ok_or(MailboxError::UnknownReplyTo(name))?;
         let wall = SystemTime::now();
         if Arc::ptr_eq(&target, &self.queue) {
-            return self.queue.with(|store, now| {
+            let id = self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
                 store.ack(receipt, now)?;
                 Ok(store.send(body, options, now, wall))
-            });
+            })?;
+            telling::acked(&self.queue.name, 1);
+            return Ok(id);
         }
         // Two who reply to each other take the locks in the same order.
         let (mut mine, mut theirs);
@@ -199,12 +230,18 @@ impl MemoryMailbox {
         target.check_open(&theirs)?;
         mine.ack(receipt, self.queue.now())?;
         let id = theirs.send(body, options, target.now(), wall);
-        let rings = (mine.take_ring(), theirs.take_ring());
+        let (my_news, their_news) = (mine.take_news(), theirs.take_news());
         drop((mine, theirs));
-        self.queue.wake(rings.0);
-        target.wake(rings.1);
+        self.queue.publish(my_news);
+        target.publish(their_news);
+        telling::acked(&self.queue.name, 1);
         Ok(id)
     }
+}
+
+/// What was asked of one receipt only, and was done to so many.
+fn one(done: usize) -> Result<(), MailboxError> {
+    if done == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
 }
 
 impl fmt::Debug for MemoryMailbox {
@@ -249,31 +286,19 @@ impl Mailbox for MemoryMailbox {
     }
 
     fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
-        Box::pin(async move { self.queue.with(|store, now| store.ack(receipt, now)) })
+        Box::pin(async move { one(self.ack_now(std::slice::from_ref(receipt))) })
     }
 
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
-        Box::pin(async move {
-            Ok(self
-                .queue
-                .with(|store, now| receipts.iter().filter(|receipt| store.ack(receipt, now).is_ok()).count()))
-        })
+        Box::pin(async move { Ok(self.ack_now(receipts)) })
     }
 
     fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
-        Box::pin(async move {
-            check_visibility(visibility)?;
-            self.queue.with(|store, now| store.nack(receipt, visibility, now))
-        })
+        Box::pin(async move { one(self.nack_now(std::slice::from_ref(receipt), visibility)?) })
     }
 
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        Box::pin(async move {
-            check_visibility(visibility)?;
-            Ok(self.queue.with(|store, now| {
-                receipts.iter().filter(|receipt| store.nack(receipt, visibility, now).is_ok()).count()
-            }))
-        })
+        Box::pin(async move { self.nack_now(receipts, visibility) })
     }
 
     fn extend<'a>(

@@ -1,5 +1,5 @@
 //! The messages of one mailbox and all that can happen to them. Knows no clock and nobody who waits: whoever calls says what
-//! time it is, and asks afterwards whom to wake ([`Store::take_ring`]).
+//! time it is, and asks afterwards what is new ([`Store::take_news`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use super::lanes::Lanes;
 use super::letter::{Ids, Letter, random};
 use super::timers::{Timer, Timers};
 use crate::mailbox::message::Right;
+use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{
     Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Send,
 };
@@ -33,6 +34,16 @@ pub(super) enum Ring {
     All,
 }
 
+/// What others should hear of.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) ring: Ring,
+    pub(super) sent: usize,
+    /// Single messages, if anybody listens.
+    pub(super) lapsed: Vec<(MessageId, u32)>,
+    pub(super) dead: Vec<(MessageId, DeadReason, u32)>,
+}
+
 pub(super) struct Store {
     /// A receipt names a slot, so that nothing has to be searched.
     slots: Vec<Option<Held>>,
@@ -47,7 +58,7 @@ pub(super) struct Store {
     numbers: u64,
     count: Count,
     limit: u32,
-    ring: Ring,
+    news: News,
     pub(super) is_closed: bool,
 }
 
@@ -102,18 +113,18 @@ impl Store {
             numbers: random() as u64,
             count: Count::default(),
             limit,
-            ring: Ring::Nobody,
+            news: News::default(),
             is_closed: false,
         }
     }
 
-    /// Whom to wake for what has happened since this was last asked.
-    pub(super) fn take_ring(&mut self) -> Ring {
-        std::mem::take(&mut self.ring)
+    /// What has happened since this was last asked.
+    pub(super) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
     }
 
     pub(super) fn ring(&mut self, ring: Ring) {
-        self.ring = self.ring.max(ring);
+        self.news.ring = self.news.ring.max(ring);
     }
 
     /// When something happens by itself.
@@ -142,6 +153,7 @@ impl Store {
             self.dedup.note(key, id, now);
         }
         let delay = options.delay;
+        self.news.sent += 1;
         self.put(Letter::new(id, body, options, wall), delay, now);
         id
     }
@@ -183,6 +195,9 @@ impl Store {
                     // The lease was extended since.
                     self.add_timer(held.due, timer.about, timer.slot);
                 } else {
+                    if held.place == Place::Leased && hears_of_single_messages() {
+                        self.news.lapsed.push((held.letter.id, held.letter.deliveries));
+                    }
                     self.come_back(timer.slot, Duration::ZERO, timer.at);
                 }
             } else if held.place != Place::Leased {
@@ -234,6 +249,9 @@ impl Store {
 
     fn die(&mut self, slot: u32, reason: DeadReason) {
         if let Some(letter) = self.remove(slot) {
+            if hears_of_single_messages() {
+                self.news.dead.push((letter.id, reason.clone(), letter.deliveries));
+            }
             self.dead.push_back(Dead { letter, reason, died: SystemTime::now() });
             self.count.dead += 1;
         }
@@ -395,3 +413,6 @@ fn place_count(count: &mut Count, place: Place) -> &mut u64 {
         Place::Leased => &mut count.in_flight,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,12 @@ impl Timers {
         self.stale = self.stale.saturating_sub(1);
     }
 
+    /// How many are kept, those that mean nothing included.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     pub(super) fn clear(&mut self) {
         self.heap.clear();
         self.stale = 0;

@@ -1,5 +1,7 @@
 //! Each operation as SQL, inside of a transaction that somebody else begins and commits.
 
+mod graves;
+
 use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -8,13 +10,13 @@ use super::clock::{Micros, micros};
 use super::failpoint::{Step, reach};
 use super::failure::Failure;
 use super::open::Gates;
-use super::order::{Answer, Ask, Grave, Lease, Received, Stored, expired};
-use super::schema::state::{DEAD, DELAYED, LEASED, READY};
+use super::order::{Answer, Ask, Lease, Received, Stored, expired};
+use super::schema::state::{DELAYED, LEASED, READY};
 use crate::mailbox::options::DEDUP_WINDOW;
 use crate::mailbox::{Count, DeadReason, Extension, MailboxError, MessageId, Receive, Send};
 
 /// A body longer than this is kept apart, so that a lease does not write it again.
-const LARGE: usize = 1024;
+pub(super) const LARGE: usize = 1024;
 
 type Outcome<T> = Result<T, Failure>;
 
@@ -25,10 +27,22 @@ pub(super) struct Desk<'a> {
     wall: Micros,
     ids: &'a mut dyn FnMut() -> MessageId,
     gates: &'a Gates,
+    /// Kept for all sends of the transaction: looking it up would take as long as a part of the send.
+    insert: Option<CachedStatement<'a>>,
     /// Queues in which everything that was due has been done.
     settled: Vec<(i64, u32)>,
     /// Queues in which there may be something to receive, or something is due earlier than was thought.
     pub(super) stirred: Vec<i64>,
+    /// What others should hear of, when it is committed.
+    pub(super) news: Vec<(i64, News)>,
+}
+
+/// Something that happened in a queue.
+#[derive(Debug)]
+pub(super) enum News {
+    Sent,
+    Lapsed(MessageId, u32),
+    Died(MessageId, DeadReason, u32),
 }
 
 /// The queue of an order.
@@ -46,7 +60,17 @@ impl<'a> Desk<'a> {
         ids: &'a mut dyn FnMut() -> MessageId,
         gates: &'a Gates,
     ) -> Self {
-        Self { connection, now, wall, ids, gates, settled: Vec::new(), stirred: Vec::new() }
+        Self {
+            connection,
+            now,
+            wall,
+            ids,
+            gates,
+            insert: None,
+            settled: Vec::new(),
+            stirred: Vec::new(),
+            news: Vec::new(),
+        }
     }
 
     pub(super) fn stir(&mut self, queue: i64) {
@@ -71,8 +95,10 @@ impl<'a> Desk<'a> {
             return self.dispatch(at, ask);
         }
         self.sql("SAVEPOINT one")?.execute([])?;
+        let news = self.news.len();
         let outcome = self.dispatch(at, ask);
         if outcome.is_err() {
+            self.news.truncate(news);
             self.sql("ROLLBACK TO one")?.execute([])?;
             self.settled.clear();
         }
@@ -146,28 +172,32 @@ impl<'a> Desk<'a> {
         let lifetime = options.time_to_live.map(micros);
         let attributes = (!options.attributes.is_empty())
             .then(|| serde_json::to_string(&options.attributes).unwrap_or_default());
-        self.run(
-            "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
+        let insert = "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
                  sent, id, reply_to, trace, attributes, large, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            params![
-                queue,
-                if is_late { DELAYED } else { READY },
-                is_late.then(|| self.now.saturating_add(delay)),
-                is_late.then(|| self.wall.saturating_add(delay)),
-                lifetime.map(|time| self.now.saturating_add(time)),
-                lifetime.map(|time| self.wall.saturating_add(time)),
-                lifetime,
-                options.priority,
-                self.wall,
-                id.0.as_bytes(),
-                options.reply_to,
-                options.trace,
-                attributes,
-                large,
-                large.is_none().then_some(body),
-            ],
-        )?;
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let mut statement = match self.insert.take() {
+            Some(statement) => statement,
+            None => self.sql(insert)?,
+        };
+        statement.execute(params![
+            queue,
+            if is_late { DELAYED } else { READY },
+            is_late.then(|| self.now.saturating_add(delay)),
+            is_late.then(|| self.wall.saturating_add(delay)),
+            lifetime.map(|time| self.now.saturating_add(time)),
+            lifetime.map(|time| self.wall.saturating_add(time)),
+            lifetime,
+            options.priority,
+            self.wall,
+            id.0.as_bytes(),
+            options.reply_to,
+            options.trace,
+            attributes,
+            large,
+            large.is_none().then_some(body),
+        ])?;
+        self.insert = Some(statement);
+        reach(Step::Statement);
         if let Some(key) = &options.dedup_key {
             let window = micros(DEDUP_WINDOW);
             self.run(
@@ -176,6 +206,7 @@ impl<'a> Desk<'a> {
             )?;
         }
         self.stir(queue);
+        self.news.push((queue, News::Sent));
         Ok(id)
     }
 
@@ -189,57 +220,10 @@ impl<'a> Desk<'a> {
         Ok(found.map(|id| MessageId(uuid::Uuid::from_bytes(id))))
     }
 
-    /// Does what was due before now: every operation that looks at messages begins with it.
-    fn settle(&mut self, at: Place) -> Outcome<()> {
-        if self.settled.contains(&(at.queue, at.limit)) {
-            return Ok(());
-        }
-        let is_due = self
-            .sql("SELECT 1 FROM message WHERE queue = ?1 AND due <= ?2 LIMIT 1")?
-            .exists(params![at.queue, self.now])?;
-        if is_due {
-            // Their last delivery has failed: whoever had it is gone, or took too long.
-            let exhausted = self.numbers(
-                "SELECT number FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries >= ?3 ORDER BY due",
-                params![at.queue, self.now, at.limit],
-            )?;
-            for number in exhausted {
-                self.die(at.queue, number, &DeadReason::Deliveries)?;
-            }
-            self.run(
-                "UPDATE message SET state = 0, due = NULL, due_wall = NULL WHERE queue = ?1 AND due <= ?2",
-                params![at.queue, self.now],
-            )?;
-            self.stir(at.queue);
-        }
-        let too_old = self.numbers(
-            "SELECT number FROM message WHERE queue = ?1 AND state < 2 AND expires <= ?2 ORDER BY expires",
-            params![at.queue, self.now],
-        )?;
-        for number in too_old {
-            self.die(at.queue, number, &DeadReason::Expired)?;
-        }
-        self.settled.push((at.queue, at.limit));
-        Ok(())
-    }
-
     fn numbers(&self, sql: &str, params: impl rusqlite::Params) -> Outcome<Vec<i64>> {
         let mut statement = self.sql(sql)?;
         let numbers = statement.query_map(params, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         Ok(numbers)
-    }
-
-    /// A dead letter is the same row in another place, so it is never there twice.
-    fn die(&self, queue: i64, number: i64, reason: &DeadReason) -> Outcome<()> {
-        let reason = serde_json::to_string(reason).unwrap_or_default();
-        self.run(
-            "UPDATE message SET state = ?1, due = NULL, due_wall = NULL, expires = NULL, expires_wall = NULL, died = ?2,
-                 reason = ?3,
-                 grave = (SELECT coalesce(max(grave), 0) + 1 FROM message WHERE queue = ?4 AND grave IS NOT NULL)
-             WHERE number = ?5",
-            params![DEAD, self.wall, reason, queue, number],
-        )?;
-        Ok(())
     }
 
     pub(super) fn receive(&mut self, at: Place, options: &Receive) -> Outcome<Received> {
@@ -327,8 +311,13 @@ impl<'a> Desk<'a> {
 
     fn nack(&mut self, at: Place, lease: Lease, pause: Duration) -> Outcome<bool> {
         let Some(deliveries) = self.leased(at, lease)? else { return Ok(false) };
-        if deliveries >= at.limit {
-            self.die(at.queue, lease.message, &DeadReason::Deliveries)?;
+        let is_too_old = self
+            .sql("SELECT 1 FROM message WHERE number = ?1 AND expires <= ?2")?
+            .exists(params![lease.message, self.now])?;
+        if deliveries >= at.limit || is_too_old {
+            self.settle(at)?;
+            let reason = if deliveries >= at.limit { DeadReason::Deliveries } else { DeadReason::Expired };
+            self.die(at.queue, lease.message, &reason)?;
             return Ok(true);
         }
         let is_late = !pause.is_zero();
@@ -341,8 +330,6 @@ impl<'a> Desk<'a> {
                 lease.message,
             ],
         )?;
-        // Its time to live may have ended while it was leased.
-        self.settled.clear();
         self.stir(at.queue);
         Ok(true)
     }
@@ -375,14 +362,6 @@ impl<'a> Desk<'a> {
                 self.stir(at.queue);
             }
         }
-        Ok(true)
-    }
-
-    fn bury(&self, at: Place, lease: Lease, reason: &DeadReason) -> Outcome<bool> {
-        if self.leased(at, lease)?.is_none() {
-            return Ok(false);
-        }
-        self.die(at.queue, lease.message, reason)?;
         Ok(true)
     }
 
@@ -437,72 +416,5 @@ impl<'a> Desk<'a> {
             [at.queue],
         )?;
         Ok(self.run("DELETE FROM message WHERE queue = ?1 AND grave IS NULL", [at.queue])? as u64)
-    }
-
-    fn dead_letters(&mut self, at: Place, most: usize) -> Outcome<Vec<Grave>> {
-        self.settle(at)?;
-        let mut statement = self.sql(
-            "SELECT number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, reason, died
-             FROM message WHERE queue = ?1 AND grave IS NOT NULL ORDER BY grave LIMIT ?2",
-        )?;
-        let read = |row: &rusqlite::Row<'_>| {
-            let reason: String = row.get(11)?;
-            let reason = serde_json::from_str(&reason).unwrap_or(DeadReason::Failed { error: reason });
-            Ok(Grave { stored: Stored::read(row)?, reason, died: row.get(12)? })
-        };
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut graves: Vec<Grave> =
-            statement.query_map(params![at.queue, most], read)?.collect::<rusqlite::Result<_>>()?;
-        for grave in &mut graves {
-            self.fetch(&mut grave.stored)?;
-        }
-        Ok(graves)
-    }
-
-    fn redrive(&mut self, at: Place, ids: Option<&[MessageId]>) -> Outcome<u64> {
-        self.settle(at)?;
-        let everyone = "SELECT number FROM message WHERE queue = ?1 AND grave IS NOT NULL ORDER BY grave";
-        let numbers = match ids {
-            None => self.numbers(everyone, [at.queue])?,
-            Some(ids) => {
-                let mut graves = Vec::new();
-                for id in ids {
-                    let found: Option<(i64, i64)> = self
-                        .sql("SELECT grave, number FROM message WHERE id = ?1 AND grave IS NOT NULL AND queue = ?2")?
-                        .query_row(params![id.0.as_bytes(), at.queue], |row| Ok((row.get(0)?, row.get(1)?)))
-                        .optional()?;
-                    graves.extend(found);
-                }
-                graves.sort_unstable();
-                graves.dedup();
-                graves.into_iter().map(|(_, number)| number).collect()
-            }
-        };
-        for number in &numbers {
-            // With a new number, so that its place is behind all others; its leases are counted on.
-            self.run(
-                "INSERT INTO message (queue, state, expires, expires_wall, lifetime, lease, deliveries, priority, sent, id,
-                     reply_to, trace, attributes, large, body)
-                 SELECT queue, 0, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
-                     attributes, large, body
-                 FROM message WHERE number = ?3",
-                params![self.now, self.wall, number],
-            )?;
-            self.run("DELETE FROM message WHERE number = ?1", [number])?;
-        }
-        if !numbers.is_empty() {
-            self.stir(at.queue);
-        }
-        Ok(numbers.len() as u64)
-    }
-
-    fn purge_dead_letters(&mut self, at: Place) -> Outcome<u64> {
-        self.settle(at)?;
-        self.run(
-            "DELETE FROM large WHERE number IN
-                 (SELECT large FROM message WHERE queue = ?1 AND grave IS NOT NULL AND large IS NOT NULL)",
-            [at.queue],
-        )?;
-        Ok(self.run("DELETE FROM message WHERE queue = ?1 AND grave IS NOT NULL", [at.queue])? as u64)
     }
 }

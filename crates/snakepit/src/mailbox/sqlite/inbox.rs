@@ -54,6 +54,8 @@ struct State {
     orders: Vec<(Order, Option<OwnedSemaphorePermit>)>,
     /// The writer sleeps, and nobody has woken it yet.
     is_asleep: bool,
+    /// How many orders are worth waking it.
+    wanted: usize,
     /// Nobody will send orders any more.
     is_over: bool,
     /// Nobody will do them any more.
@@ -95,7 +97,9 @@ impl Inbox {
             return Err(deserted());
         }
         state.orders.push((order, permit));
-        self.wake(state);
+        if state.orders.len() >= state.wanted {
+            self.wake(state);
+        }
         Ok(())
     }
 
@@ -127,20 +131,33 @@ impl Inbox {
         self.state().is_deserted
     }
 
+    /// Waits until so many orders are there, but not for long: those who have just been answered often have the next one, and
+    /// in one transaction they cost one sync.
+    pub(super) fn gather(&self, orders: usize, patience: Duration) {
+        let mut state = self.state();
+        if state.orders.len() < orders && !state.is_over {
+            state.is_asleep = true;
+            state.wanted = orders;
+            drop(state);
+            self.rest(None, Some(patience));
+        }
+    }
+
     /// Waits for orders, for the bell, or until `patience` is over.
     pub(super) fn wait(&self, bell: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> Woken {
         let mut state = self.state();
         if state.orders.is_empty() && !state.is_over && patience != Some(Duration::ZERO) {
             state.is_asleep = true;
+            state.wanted = 1;
             drop(state);
-            let is_rung = self.sleep(bell, patience);
+            let is_rung = self.rest(bell, patience);
             return self.state().take(is_rung);
         }
         state.take(false)
     }
 
     /// Whether the bell woke it.
-    fn sleep(&self, bell: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> bool {
+    fn rest(&self, bell: Option<BorrowedFd<'_>>, patience: Option<Duration>) -> bool {
         let mut fds = vec![PollFd::from_borrowed_fd(self.sleeper.as_fd(), PollFlags::IN)];
         fds.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
         let timeout = patience

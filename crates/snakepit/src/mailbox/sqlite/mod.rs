@@ -35,7 +35,7 @@ use site::beside;
 
 use super::{
     Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
-    MessageId, Pending, Receipt, Receive, Send, check_visibility,
+    MessageId, Pending, Receipt, Receive, Send, check_visibility, telling,
 };
 
 /// The queue of a file for which none is named.
@@ -137,7 +137,10 @@ impl SqliteMailbox {
             // What was leased meanwhile goes back.
             _ = closed => Err(MailboxError::Closed(self.queue.to_string())),
             answer = self.ask(Ask::Receive(options)) => match answer? {
-                Answer::Received(received) => Ok(received.take(&self.shared())),
+                Answer::Received(received) => {
+                    telling::received(&self.queue, received.messages.len());
+                    Ok(received.take(&self.shared()))
+                }
                 other => Err(unexpected(&other)),
             },
         }
@@ -193,24 +196,36 @@ impl Mailbox for SqliteMailbox {
     }
 
     fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
-        Box::pin(async move { self.done(Ask::Ack(lease(receipt)?)).await })
+        Box::pin(async move {
+            self.done(Ask::Ack(lease(receipt)?)).await?;
+            telling::acked(&self.queue, 1);
+            Ok(())
+        })
     }
 
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
-        Box::pin(async move { Ok(self.number(Ask::AckAll(Lease::all(receipts))).await? as usize) })
+        Box::pin(async move {
+            let acked = self.number(Ask::AckAll(Lease::all(receipts))).await? as usize;
+            telling::acked(&self.queue, acked);
+            Ok(acked)
+        })
     }
 
     fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
         Box::pin(async move {
             check_visibility(visibility)?;
-            self.done(Ask::Nack(lease(receipt)?, visibility)).await
+            self.done(Ask::Nack(lease(receipt)?, visibility)).await?;
+            telling::nacked(&self.queue, 1);
+            Ok(())
         })
     }
 
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
         Box::pin(async move {
             check_visibility(visibility)?;
-            Ok(self.number(Ask::NackAll(Lease::all(receipts), visibility)).await? as usize)
+            let nacked = self.number(Ask::NackAll(Lease::all(receipts), visibility)).await? as usize;
+            telling::nacked(&self.queue, nacked);
+            Ok(nacked)
         })
     }
 
@@ -233,7 +248,9 @@ impl Mailbox for SqliteMailbox {
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         Box::pin(async move {
             options.check()?;
-            self.id(Ask::Reply(lease(receipt)?, body, options)).await
+            let id = self.id(Ask::Reply(lease(receipt)?, body, options)).await?;
+            telling::acked(&self.queue, 1);
+            Ok(id)
         })
     }
 

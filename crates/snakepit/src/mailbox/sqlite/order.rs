@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::Row;
 
 use super::clock::{Micros, wall_time};
+use super::desk::LARGE;
 use super::inbox::{Inbox, Order};
 use crate::mailbox::message::Right;
 use crate::mailbox::{
@@ -62,11 +63,12 @@ impl Ask {
     /// Whether it is more than one change, so that it could be half-done.
     pub(super) fn has_steps(&self) -> bool {
         match self {
-            Self::Send(_, options) => options.dedup_key.is_some(),
-            Self::Ack(_) | Self::Nack(..) | Self::Extend(..) | Self::Count | Self::Health => false,
+            Self::Send(body, options) => options.dedup_key.is_some() || body.len() > LARGE,
+            Self::Ack(_) | Self::Extend(..) | Self::Count | Self::Health => false,
             Self::SendAll(_)
             | Self::Receive(_)
             | Self::AckAll(_)
+            | Self::Nack(..)
             | Self::NackAll(..)
             | Self::Bury(..)
             | Self::Reply(..)

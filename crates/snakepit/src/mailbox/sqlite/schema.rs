@@ -176,3 +176,53 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
     )?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::{FIRST, bring_up, version};
+    use crate::mailbox::sqlite::BootClock;
+
+    fn first() -> Connection {
+        let mut file = Connection::open_in_memory().expect("a file");
+        bring_up(&mut file, &[FIRST], &BootClock).expect("the first version");
+        file.execute("INSERT INTO queue (name) VALUES ('kept')", []).expect("a queue");
+        file
+    }
+
+    fn queues(file: &Connection) -> Vec<String> {
+        let mut statement = file.prepare("SELECT name FROM queue").expect("a statement");
+        let names = statement.query_map([], |row| row.get(0)).expect("queues");
+        names.collect::<rusqlite::Result<_>>().expect("names")
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_step_by_step_and_keeps_what_it_has() {
+        let mut file = first();
+        let steps =
+            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE queue ADD COLUMN third TEXT"];
+        bring_up(&mut file, &steps, &BootClock).expect("the third version");
+        assert_eq!((version(&file), queues(&file)), (Ok(3), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET second = '', third = ''", []).expect("both columns");
+        bring_up(&mut file, &steps, &BootClock).expect("nothing to do");
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let mut file = first();
+        let steps =
+            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE nothing ADD COLUMN third TEXT"];
+        bring_up(&mut file, &steps, &BootClock).expect_err("there is no such table");
+        assert_eq!((version(&file), queues(&file)), (Ok(1), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET second = ''", []).expect_err("the second step is undone");
+    }
+
+    #[test]
+    fn numbers_start_somewhere_else_in_each_file() {
+        let start = |file: &Connection| -> i64 {
+            file.query_row("SELECT seq FROM sqlite_sequence", [], |row| row.get(0)).expect("a number")
+        };
+        assert_ne!(start(&first()), start(&first()));
+    }
+}

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, Place};
+use super::desk::{Desk, News, Place};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
@@ -18,12 +18,17 @@ use super::open::Gates;
 use super::order::{Answer, Ask};
 use super::parked::Parked;
 use super::site::{Inode, Site};
-use crate::mailbox::MailboxError;
 use crate::mailbox::memory::letter::Ids;
+use crate::mailbox::{MailboxError, telling};
 
 /// How often a receiver that waits looks whether somebody has committed and died before the bell.
 const LOOK: Duration =
     if cfg!(target_os = "linux") { Duration::from_secs(3) } else { Duration::from_millis(250) };
+
+/// Which part of the time that a group took is spent to let the next one get as large.
+const GATHERING: u32 = 8;
+/// And never more than this.
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
 pub(super) struct Writer {
     site: Arc<Site>,
@@ -39,6 +44,8 @@ pub(super) struct Writer {
     /// What SQLite says of the file's state; another number after another's commit.
     version: Option<i64>,
     looked: Micros,
+    /// How many orders the last group had, and how long they took.
+    last: (usize, Duration),
     ids: Ids,
     gates: Arc<Gates>,
 }
@@ -63,6 +70,7 @@ impl Writer {
             parked: Parked::default(),
             version: None,
             looked: 0,
+            last: (0, Duration::ZERO),
             ids: Ids::new(),
             gates,
             inbox,
@@ -78,6 +86,10 @@ impl Writer {
     pub(super) fn run(mut self) {
         let _deserter = Deserter(Arc::clone(&self.inbox));
         loop {
+            let (orders, took) = self.last;
+            if orders > 1 {
+                self.inbox.gather(orders, took / GATHERING);
+            }
             let patience = self.patience();
             let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
             if is_over {
@@ -88,7 +100,12 @@ impl Writer {
             }
             let is_stirred = !self.parked.is_empty() && self.look();
             if is_stirred || !orders.is_empty() {
+                let (some, began) = (orders.len(), self.site.clock.since_boot());
                 self.transact(orders, is_stirred);
+                self.last = (
+                    some,
+                    self.site.clock.since_boot().saturating_sub(began).min(LONGEST_GATHERING * GATHERING),
+                );
             }
             self.parked.dismiss(self.now());
         }
@@ -246,7 +263,7 @@ impl Writer {
             reach(Step::Order);
         }
         serve_waiting(&mut desk, queues, parked, group)?;
-        let is_stirred = !desk.stirred.is_empty();
+        let (is_stirred, news) = (!desk.stirred.is_empty(), std::mem::take(&mut desk.news));
         reach(Step::Commit);
         connection.prepare_cached("COMMIT")?.execute([])?;
         reach(Step::Committed);
@@ -254,6 +271,7 @@ impl Writer {
             bell.ring();
             reach(Step::Rung);
         }
+        publish(queues, &news);
         Ok(())
     }
 }
@@ -269,6 +287,27 @@ fn answer(order: Order, result: Result<Answer, MailboxError>) {
     if let Some(answer) = order.answer {
         // Whoever has gone does not want it; messages go back by themselves.
         let _ = answer.send(result);
+    }
+}
+
+/// Tells those who listen what is committed.
+fn publish(queues: &HashMap<Arc<str>, i64>, news: &[(i64, News)]) {
+    let mut sent: Vec<(i64, usize)> = Vec::new();
+    let name = |queue: i64| queues.iter().find(|(_, number)| **number == queue).map_or("", |(name, _)| name);
+    for (queue, news) in news {
+        match news {
+            News::Sent => match sent.iter_mut().find(|(other, _)| other == queue) {
+                Some((_, messages)) => *messages += 1,
+                None => sent.push((*queue, 1)),
+            },
+            News::Lapsed(id, delivery) => telling::lease_lapsed(name(*queue), *id, *delivery),
+            News::Died(id, reason, deliveries) => {
+                telling::dead_lettered(name(*queue), *id, reason, *deliveries);
+            }
+        }
+    }
+    for (queue, messages) in sent {
+        telling::sent(name(queue), messages);
     }
 }
 

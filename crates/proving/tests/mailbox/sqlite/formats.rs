@@ -1,0 +1,70 @@
+//! Files of older versions are read, for ever.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use snakepit::mailbox::sqlite::SqliteOptions;
+use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, Receive, Send, SqliteMailbox};
+
+use snakepit_proving::mailbox::JumpClock;
+
+use super::{block_on, dir, until_closed};
+
+/// Written by the first version, and never again.
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mailbox/data/version-1.mailbox")
+}
+
+#[test]
+fn a_file_of_version_1_is_read_with_all_that_is_in_it() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    fs::copy(sample(), &path).expect("a copy");
+    let clock = Arc::new(JumpClock::of_another_boot("of another machine"));
+    let mailbox = SqliteOptions::new().queue("orders").clock(clock).open(&path).expect("an old mailbox");
+    let count = block_on(mailbox.count()).expect("a count");
+    assert_eq!((count.visible, count.in_flight, count.delayed, count.dead), (4, 0, 0, 1));
+    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    let seen: Vec<(&[u8], i8, u32)> = messages
+        .iter()
+        .map(|it| (&it.body[..it.body.len().min(8)], it.priority, it.delivery_count))
+        .collect();
+    let expected: [(&[u8], i8, u32); 4] =
+        [(b"urgent", 7, 1), (b"leased", 0, 2), (b"delayed", 0, 1), (b"LLLLLLLL", 0, 1)];
+    assert_eq!(seen, expected);
+    assert_eq!(messages[3].body.len(), 5000);
+    let urgent = &messages[0];
+    assert_eq!(urgent.attributes.get("colour").map(String::as_str), Some("red"));
+    assert_eq!((urgent.reply_to.as_deref(), urgent.trace.as_deref()), (Some("replies"), Some("00-1-2-01")));
+    block_on(urgent.reply(&"done")).expect("the queue of the replies is there");
+    let letters = block_on(mailbox.dead_letters(10)).expect("dead letters");
+    assert_eq!(&letters[0].message.body[..], b"dead");
+    assert_eq!(letters[0].reason, DeadReason::Failed { error: "no use".into() });
+    assert_eq!(block_on(mailbox.redrive(None)).expect("a redrive"), 1);
+}
+
+#[test]
+#[ignore = "writes the sample anew; only for the first version of a format"]
+fn write_the_sample() {
+    let path = sample();
+    fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+    let policy = DeadLetterPolicy::new();
+    let mailbox = SqliteOptions::new().queue("orders").policy(policy).open(&path).expect("a mailbox");
+    SqliteMailbox::open_named(&path, "replies").expect("a mailbox");
+    let send =
+        |body: &[u8], options: Send| block_on(mailbox.send(body.to_vec(), options)).expect("it is sent");
+    send(b"dead", Send::new());
+    let dead = block_on(mailbox.receive(Receive::new())).expect("a receive");
+    block_on(dead[0].bury(DeadReason::Failed { error: "no use".into() })).expect("a bury");
+    send(b"leased", Send::new());
+    block_on(mailbox.receive(Receive::new().visibility_timeout(Duration::from_hours(12))))
+        .expect("a receive");
+    send(b"delayed", Send::new().delay(Duration::from_millis(1)));
+    send(&[b'L'; 5000], Send::new().dedup_key("large").time_to_live(Duration::from_hours(24 * 365 * 100)));
+    let urgent = Send::new().priority(7).attribute("colour", "red").reply_to("replies").trace("00-1-2-01");
+    send(b"urgent", urgent);
+    drop((mailbox, dead));
+    until_closed(&path);
+}
