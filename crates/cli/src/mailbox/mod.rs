@@ -157,7 +157,9 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
         }
         Verb::Peek { url, max } => {
             let messages = failed(open(&url)?.peek(max).await)?;
-            messages.iter().for_each(|message| say::out(&show::message(message)));
+            for message in &messages {
+                say::out(&show::message(message));
+            }
             Ok(())
         }
         Verb::Count { url } => {
@@ -167,7 +169,9 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
         Verb::Purge { url } => tell_number("purged", open(&url)?.purge().await),
         Verb::Dlq(DeadVerb::List { url, max }) => {
             let letters = failed(open(&url)?.dead_letters(max).await)?;
-            letters.iter().for_each(|letter| say::out(&show::dead_letter(letter)));
+            for letter in &letters {
+                say::out(&show::dead_letter(letter));
+            }
             Ok(())
         }
         Verb::Dlq(DeadVerb::Redrive { url, ids }) => {

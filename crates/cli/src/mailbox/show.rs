@@ -1,6 +1,7 @@
 //! Messages as lines of JSON.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -47,7 +48,12 @@ pub(super) fn dead_letter(letter: &DeadLetter) -> String {
 
 fn shown(message: &Message) -> Shown<'_> {
     let body = std::str::from_utf8(&message.body).ok();
-    let hex = || message.body.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = || {
+        message.body.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    };
     Shown {
         id: message.id.to_string(),
         body,

@@ -29,7 +29,7 @@ pub struct Load {
 impl Load {
     /// How often a consumer receives at most: far more often than an honest backend needs.
     fn most_receives(&self) -> usize {
-        500 + self.producers * self.messages * 5
+        500 + self.producers * self.messages * 2
     }
 }
 

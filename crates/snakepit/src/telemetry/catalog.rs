@@ -303,36 +303,6 @@ catalog! {
         took: Duration = "how long it took; of a stream, until its first value could be asked for",
     }
 
-    // Mailboxes.
-
-    MailboxSent = "snakepit.mailbox.sent", Debug, "Messages were put into a mailbox." {
-        mailbox: Arc<str> = "its name",
-        messages: usize = "how many",
-    }
-    MailboxReceived = "snakepit.mailbox.received", Debug, "Messages were leased to a receiver." {
-        mailbox: Arc<str> = "the mailbox",
-        messages: usize = "how many",
-    }
-    MailboxAcked = "snakepit.mailbox.acked", Debug, "Messages are done." {
-        mailbox: Arc<str> = "the mailbox",
-        messages: usize = "how many",
-    }
-    MailboxNacked = "snakepit.mailbox.nacked", Debug, "Messages were given back." {
-        mailbox: Arc<str> = "the mailbox",
-        messages: usize = "how many",
-    }
-    MailboxLeaseLapsed = "snakepit.mailbox.lease_lapsed", Debug, "Whoever had a message has not said in time what became of it." {
-        mailbox: Arc<str> = "the mailbox",
-        message: Arc<str> = "its id",
-        delivery: u32 = "which delivery of it that was",
-    }
-    MailboxDeadLettered = "snakepit.mailbox.dead_lettered", Warn, "A message was given up." {
-        mailbox: Arc<str> = "the mailbox",
-        message: Arc<str> = "its id",
-        reason: &'static str = "`deliveries`, `expired`, `undecodable` or `failed`",
-        deliveries: u32 = "how often it was delivered",
-    }
-
     // Loops.
 
     LoopStarted = "snakepit.loop.started", Info, "A loop runs." {
@@ -371,5 +341,35 @@ catalog! {
         lasted: Duration = "for how long",
         stack: Option<Arc<str>> = "where the worker is that has it, if it can be told",
         then: &'static str = "what is done: `tell`, `restart` or `end_process`",
+    }
+
+    // Mailboxes.
+
+    MailboxSent = "snakepit.mailbox.sent", Debug, "Messages were put into a mailbox." {
+        mailbox: Arc<str> = "its name",
+        messages: usize = "how many",
+    }
+    MailboxReceived = "snakepit.mailbox.received", Debug, "Messages were leased to a receiver." {
+        mailbox: Arc<str> = "the mailbox",
+        messages: usize = "how many",
+    }
+    MailboxAcked = "snakepit.mailbox.acked", Debug, "Messages are done." {
+        mailbox: Arc<str> = "the mailbox",
+        messages: usize = "how many",
+    }
+    MailboxNacked = "snakepit.mailbox.nacked", Debug, "Messages were given back." {
+        mailbox: Arc<str> = "the mailbox",
+        messages: usize = "how many",
+    }
+    MailboxLeaseLapsed = "snakepit.mailbox.lease_lapsed", Debug, "Whoever had a message has not said in time what became of it." {
+        mailbox: Arc<str> = "the mailbox",
+        message: Arc<str> = "its id",
+        delivery: u32 = "which delivery of it that was",
+    }
+    MailboxDeadLettered = "snakepit.mailbox.dead_lettered", Warn, "A message was given up." {
+        mailbox: Arc<str> = "the mailbox",
+        message: Arc<str> = "its id",
+        reason: &'static str = "`deliveries`, `expired`, `undecodable` or `failed`",
+        deliveries: u32 = "how often it was delivered",
     }
 }
