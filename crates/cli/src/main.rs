@@ -9,6 +9,7 @@ mod call;
 mod cleanup;
 mod doctor;
 mod duration;
+mod eval;
 mod exec;
 mod init;
 mod ledger;
@@ -41,6 +42,7 @@ else $XDG_STATE_HOME/snakepit (~/.local/state/snakepit).";
 enum Verb {
     Call(call::Args),
     Init(init::Args),
+    Eval(eval::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
     Mailbox(mailbox::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     let status = match cli.verb {
         Verb::Call(args) => Ok(call::run(&args)),
         Verb::Init(args) => init::run(&args),
+        Verb::Eval(args) => eval::run(&args),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Mailbox(args) => mailbox::run(args),

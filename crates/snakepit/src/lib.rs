@@ -18,8 +18,12 @@ mod call;
 #[cfg(feature = "config")]
 mod config;
 mod engine;
+#[cfg(feature = "evals")]
+pub mod evals;
 pub mod lifecycle;
 mod logging;
+#[cfg(feature = "loops")]
+pub mod loops;
 #[cfg(feature = "mailbox")]
 pub mod mailbox;
 mod pit;

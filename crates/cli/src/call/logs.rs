@@ -12,7 +12,7 @@ use super::screen::Screen;
 const OUTPUT: &str = "snakepit::output";
 
 /// Shows them from now on.
-pub(super) fn show(screen: &Screen) {
+pub(crate) fn show(screen: &Screen) {
     // Nobody else in this program sets one, so it cannot be set already.
     let _ = tracing::subscriber::set_global_default(Lines(screen.clone()));
 }

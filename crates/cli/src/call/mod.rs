@@ -7,11 +7,11 @@
 mod arguments;
 mod conduct;
 mod form;
-mod logs;
-mod outside;
+pub(crate) mod logs;
+pub(crate) mod outside;
 mod printer;
-mod screen;
-mod target;
+pub(crate) mod screen;
+pub(crate) mod target;
 mod trouble;
 
 use std::path::PathBuf;

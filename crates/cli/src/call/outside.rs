@@ -15,7 +15,7 @@ use crate::signals::ignored_at_start;
 
 /// Something that changes what is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Happening {
+pub(crate) enum Happening {
     Signal(Signal),
     /// Nobody reads what we print any more.
     Unread,
@@ -23,7 +23,7 @@ pub(super) enum Happening {
 
 /// What is listened to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attention {
+pub(crate) enum Attention {
     Signals,
     /// A stream may be silent for long: that its reader has gone must not wait for the next value.
     SignalsAndReader,
@@ -34,11 +34,11 @@ const ANSWERED: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// The signal at which patience ends.
 const LAST: usize = 3;
 
-pub(super) struct Outside(UnboundedReceiver<Happening>);
+pub(crate) struct Outside(UnboundedReceiver<Happening>);
 
 impl Outside {
     /// Takes the signals over. To be called before the first thread is started, since threads inherit the mask.
-    pub(super) fn watch(attention: Attention) -> io::Result<Self> {
+    pub(crate) fn watch(attention: Attention) -> io::Result<Self> {
         let ignored = ignored_at_start();
         // What is ignored from the start stays so: nohup means it.
         let set: SigSet = ANSWERED.into_iter().filter(|signal| !ignored.contains(*signal)).collect();
@@ -52,7 +52,7 @@ impl Outside {
     }
 
     /// The next happening. Cancel-safe; never ready again once the listener is gone.
-    pub(super) async fn next(&mut self) -> Happening {
+    pub(crate) async fn next(&mut self) -> Happening {
         match self.0.recv().await {
             Some(happening) => happening,
             None => std::future::pending().await,

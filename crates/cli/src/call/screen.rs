@@ -14,19 +14,19 @@ const CLEAR: &str = "\r\x1b[K";
 const WIDTH: usize = 80;
 
 #[derive(Clone)]
-pub(super) struct Screen {
+pub(crate) struct Screen {
     is_terminal: bool,
     /// Whether the last line is one that shows progress.
     dirty: Arc<Mutex<bool>>,
 }
 
 impl Screen {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { is_terminal: std::io::stderr().is_terminal(), dirty: Arc::default() }
     }
 
     /// Shows how far the call is, where a person can see it.
-    pub(super) fn progress(&self, progress: &Progress) {
+    pub(crate) fn progress(&self, progress: &Progress) {
         if self.is_terminal {
             let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
             say::err(&format!("{CLEAR}{}", shown(progress, width())));
@@ -35,13 +35,13 @@ impl Screen {
     }
 
     /// Writes a line; progress makes room for it.
-    pub(super) fn line(&self, line: &str) {
+    pub(crate) fn line(&self, line: &str) {
         self.clear();
         say::err(&format!("{line}\n"));
     }
 
     /// Makes room for something else.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *dirty) {
             say::err(CLEAR);

@@ -14,9 +14,9 @@ pub(crate) const HOME: &str = "snakepit.toml";
 /// Names of workers are bounded; a pool's name is a part of them.
 const LONGEST_NAME: usize = 32;
 
-pub(super) struct Target {
-    pub(super) pool: Pool,
-    pub(super) custody: custody::Config,
+pub(crate) struct Target {
+    pub(crate) pool: Pool,
+    pub(crate) custody: custody::Config,
 }
 
 impl Target {
@@ -44,7 +44,7 @@ impl Target {
         Ok(target)
     }
 
-    fn worker(worker: &Path) -> Result<Self, Failure> {
+    pub(crate) fn worker(worker: &Path) -> Result<Self, Failure> {
         let python = PythonWorker::new(worker);
         if python.file().is_some_and(|file| !file.is_file()) {
             return Err(Failure::plain(format!("there is no worker file {}", worker.display()))

@@ -258,6 +258,24 @@ impl PoolRef {
         Some(berth.output.lines())
     }
 
+    /// Where the workers are that are at this command, the one first that has been at it for longest.
+    #[cfg(feature = "loops")]
+    pub(crate) async fn stacks_at(&self, command: &str) -> Option<String> {
+        let berths: Vec<_> = self.shared.scheduler().berths().cloned().collect();
+        let since = |berth: &crate::worker::Berth| {
+            let at_work = berth.handle.at_work().into_iter();
+            at_work.filter(|call| &*call.command == command).map(|call| call.since).min()
+        };
+        let mut busy: Vec<_> = berths.into_iter().filter_map(|berth| Some((since(&berth)?, berth))).collect();
+        busy.sort_by_key(|(since, _)| *since);
+        let stacks = busy.iter().map(|(since, berth)| async move {
+            let stack = berth.handle.stacks().await?;
+            Some(format!("worker {}, at it for {:?}:\n{stack}", berth.id, since.elapsed()))
+        });
+        let told: Vec<String> = futures_util::future::join_all(stacks).await.into_iter().flatten().collect();
+        (!told.is_empty()).then(|| told.join("\n"))
+    }
+
     /// Asks the workers' `health` hooks, each worker in turn.
     pub async fn check_health(&self) -> Vec<(String, Result<crate::value::Value, CallError>)> {
         let berths: Vec<_> = self.shared.scheduler().berths().cloned().collect();

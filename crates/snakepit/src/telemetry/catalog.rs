@@ -303,6 +303,46 @@ catalog! {
         took: Duration = "how long it took; of a stream, until its first value could be asked for",
     }
 
+    // Loops.
+
+    LoopStarted = "snakepit.loop.started", Info, "A loop runs." {
+        name: Arc<str> = "the loop",
+    }
+    LoopStopped = "snakepit.loop.stopped", Info, "A loop has ended because it was to." {
+        name: Arc<str> = "the loop",
+        handled: u64 = "how many messages it has handled",
+    }
+    LoopCrashed = "snakepit.loop.crashed", Warn, "A loop of a group has ended although it was not to." {
+        name: Arc<str> = "the loop",
+        reason: Arc<str> = "why",
+        then: &'static str = "what the group does: `stop_all`, `restart` or `ignore`",
+    }
+    LoopTrouble = "snakepit.loop.trouble", Warn, "A loop's mailbox does not work; it is tried again until it does." {
+        name: Arc<str> = "the loop",
+        reason: Arc<str> = "why not",
+    }
+    LoopRecovered = "snakepit.loop.recovered", Info, "A loop's mailbox works again." {
+        name: Arc<str> = "the loop",
+    }
+    LoopLeaseLost = "snakepit.loop.lease_lost", Warn, "The lease of a message ended before its handling did; somebody else may get it." {
+        name: Arc<str> = "the loop",
+        message: Arc<str> = "the message",
+    }
+    LoopLeaseShort = "snakepit.loop.lease_short", Warn, "Leases are shorter than a shutdown and the longest handling take: messages may be delivered twice." {
+        name: Arc<str> = "the loop",
+        visibility: Duration = "how long messages are leased",
+        shutdown: Duration = "how long a shutdown may take",
+        longest: Duration = "the longest handling so far",
+    }
+    LoopStuck = "snakepit.loop.stuck", Warn, "A message has been in hand for too long, or a loop does not turn." {
+        name: Arc<str> = "the loop",
+        message: Option<Arc<str>> = "the message; absent if the loop itself does not turn",
+        trace: Option<Arc<str>> = "the W3C trace context of the message's span",
+        lasted: Duration = "for how long",
+        stack: Option<Arc<str>> = "where the worker is that has it, if it can be told",
+        then: &'static str = "what is done: `tell`, `restart` or `end_process`",
+    }
+
     // Mailboxes.
 
     MailboxSent = "snakepit.mailbox.sent", Debug, "Messages were put into a mailbox." {

@@ -1,0 +1,273 @@
+//! `snakepit eval`, as a user runs it.
+
+mod support;
+
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use serde_json::{Value as Json, json};
+use support::pty::Pty;
+use support::{Done, MOMENT, PATIENCE, Running, Scene, finish, worker};
+
+const SAMPLES: u32 = 16;
+
+/// A data set in a directory of its own.
+struct Desk {
+    scene: Scene,
+    home: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { scene: Scene::new(), home: tempfile::tempdir().expect("a directory") };
+        let line =
+            |n| json!({ "id": format!("s{n}"), "input": { "n": n }, "expected": 2 * n }).to_string() + "\n";
+        desk.write("data.jsonl", &(0..SAMPLES).map(line).collect::<String>());
+        desk
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.home.path().join(file)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.path(file), text).expect("a file");
+    }
+
+    fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.path(file)).expect("a file")
+    }
+
+    /// `snakepit eval data.jsonl -w eval.py --command answer --timeout 2s …` with one worker, in the desk's directory.
+    fn eval(&self, more: &[&str]) -> Command {
+        let mut eval = self.scene.verb("eval");
+        eval.arg("data.jsonl").arg("-w").arg(worker("eval.py")).args([
+            "--command",
+            "answer",
+            "--workers",
+            "1",
+        ]);
+        eval.args(["--timeout", "2s"]).args(more).current_dir(self.home.path());
+        eval
+    }
+
+    /// The report of an evaluation that must come to its end.
+    #[track_caller]
+    fn report(&self, more: &[&str]) -> Json {
+        let done = finish(&mut self.eval(&[&["--json"], more].concat()));
+        done.assert_status(0);
+        serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+    }
+
+    /// An evaluation that has come to this sample and stays there.
+    #[track_caller]
+    fn stopped_at(&self, sample: u32, more: &[&str]) -> Running {
+        let gate = self.path("gate");
+        let _ = std::fs::remove_file(&gate);
+        let listener = UnixListener::bind(&gate).expect("a socket");
+        let mut eval = self.eval(more);
+        eval.env("EVAL_STOP_AT", sample.to_string()).env("EVAL_GATE", &gate);
+        let running = Running::start(&mut eval);
+        let time = Timespec::try_from(PATIENCE).expect("a short time");
+        let ready = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&time)).expect("poll");
+        assert!(ready > 0, "it does not come to sample {sample}: {:?}", running.finish());
+        running
+    }
+
+    fn results(&self) -> usize {
+        self.read("data.eval.jsonl").lines().count() - 1
+    }
+}
+
+/// A report without what no two runs have in common.
+fn timeless(mut report: Json) -> Json {
+    for experiment in report["experiments"].as_array_mut().expect("experiments") {
+        experiment.as_object_mut().expect("an object").remove("latency_ms").expect("latencies");
+    }
+    report
+}
+
+#[track_caller]
+fn assert_refused(done: &Done, status: i32, words: &[&str]) {
+    done.assert_status(status);
+    assert!(done.stdout.is_empty(), "{done:?}");
+    for word in words {
+        assert!(done.stderr.contains(word), "{word:?} is missing: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_table_shows_experiments_their_comparison_and_what_has_no_score() {
+    let desk = Desk::new();
+    let done = finish(&mut desk.eval(&[
+        "--experiment",
+        "plain",
+        "--experiment",
+        "careless",
+        "--experiment",
+        "zero=constant",
+        "--experiment",
+        "biased={\"arguments\": {\"bias\": 1}}",
+    ]));
+    done.assert_status(0);
+    let row = |name: &str| {
+        let line =
+            done.stdout.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{done:?}"));
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("plain")[1..3], ["87.5 % (14)", "64.0 %–96.5 %"]);
+    assert_eq!(row("plain")[5..9], ["0", "1", "1", "0"]);
+    assert_eq!(row("careless")[1], "43.8 % (7)");
+    assert_eq!(row("zero")[1], "6.2 % (1)");
+    assert_eq!(row("biased")[1], "0.0 % (0)");
+    // 7 differ, all in one direction: 2 / 2^7. The other two comparisons are clearer, so nothing is added for them.
+    assert_eq!(row("careless against plain")[1..3], ["-43.8 points", "0.0156"]);
+    assert!(done.stdout.contains("s3  error: ValueError: <three> is too much"), "{}", done.stdout);
+    assert!(done.stdout.contains("s6  timeout: answer did not answer within 2s"), "{}", done.stdout);
+    assert!(done.stderr.contains("results: data.eval.jsonl"), "{done:?}");
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn the_report_as_json_has_all_numbers_and_how_they_were_made() {
+    let desk = Desk::new();
+    let report = desk.report(&["--evaluator", "judge:grade"]);
+    let summary = &report["experiments"][0];
+    assert_eq!(
+        summary["counts"],
+        json!({ "passed": 14, "failed": 0, "errors": 1, "timeouts": 1, "missing": 0 })
+    );
+    assert_eq!(summary["tokens"], json!({ "input": 111, "output": 14 }));
+    assert_eq!(summary["scores"], json!([0, 0, 0, 0, 0, 0, 0, 0, 0, 14]));
+    assert!(summary["latency_ms"]["p99"].as_f64().is_some_and(|time| time > 0.0), "{summary}");
+    assert_eq!((&report["complete"], &report["samples"]), (&json!(true), &json!(SAMPLES)));
+    assert!(report["methods"]["pass_interval"].as_str().is_some_and(|text| text.contains("Wilson")));
+    // A second run begins anew, since nothing is left to do for the first.
+    assert_eq!(timeless(desk.report(&["--evaluator", "judge:grade"])), timeless(report));
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn killed_again_and_again_it_resumes_and_comes_to_the_same_report() {
+    let experiments = ["--experiment", "plain", "--experiment", "careless"];
+    let untroubled = Desk::new();
+    let expected = timeless(untroubled.report(&experiments));
+    let desk = Desk::new();
+    let resume = [&experiments[..], &["--resume"]].concat();
+    for sample in [2, 5, 9, 15] {
+        let running = desk.stopped_at(sample, &resume);
+        running.signal(Signal::KILL);
+        running.finish();
+        desk.scene.assert_all_end_within(MOMENT);
+        assert_eq!(desk.results(), 2 * sample as usize, "everything before sample {sample} is kept");
+    }
+    // The last line was being written when it was killed.
+    let text = desk.read("data.eval.jsonl");
+    desk.write("data.eval.jsonl", &text[..text.len() - 9]);
+    let refused = finish(&mut desk.eval(&experiments));
+    assert_refused(&refused, 1, &["unfinished evaluation: 29 of 32 results", "--resume"]);
+    assert_eq!(timeless(desk.report(&resume)), expected);
+    // Now there is nothing left to do, and nobody is asked.
+    assert_eq!(timeless(desk.report(&resume)), expected);
+    assert_eq!(desk.results(), 32);
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn interrupted_it_says_how_to_go_on() {
+    let desk = Desk::new();
+    let running = desk.stopped_at(4, &[]);
+    running.signal(Signal::INT);
+    let done = running.finish();
+    assert_refused(&done, 130, &["interrupted: 4 of 16 results are in data.eval.jsonl", "--resume"]);
+    desk.scene.assert_nothing_is_alive();
+    let done = finish(&mut desk.eval(&["--resume"]));
+    done.assert_status(0);
+    assert!(done.stderr.contains("4 of 16 results are there already"), "{done:?}");
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn the_page_needs_no_network_and_obeys_no_data() {
+    let desk = Desk::new();
+    let more = ["--experiment", "plain", "--experiment", "<script>careless", "--html", "report.html"];
+    desk.report(&more);
+    let page = desk.read("report.html");
+    for needle in ["http:", "https:", "src=", "href", "<link", "@import", "url(", "<script"] {
+        assert!(!page.contains(needle), "{needle}");
+    }
+    for needle in [
+        "prefers-color-scheme:dark",
+        "&lt;script&gt;careless",
+        "&lt;three&gt; is too much",
+        "Distribution of scores",
+        "Latency",
+    ] {
+        assert!(page.contains(needle), "{needle}");
+    }
+    assert_eq!(page.matches("<svg").count(), 4);
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is() {
+    let desk = Desk::new();
+    let program = env!("CARGO_BIN_EXE_snakepit");
+    let (data, script) = (desk.path("data.jsonl"), worker("eval.py"));
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let [data, script, state] = [text(&data), text(&script), text(desk.scene.state_dir())];
+    let line = format!(
+        "{program} eval {data} -w {script} --command answer --workers 1 --timeout 2s --state-dir {state}"
+    );
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut pty = Pty::start(&desk.scene, &words);
+    pty.expect("░ 2/16  2 passed");
+    pty.expect("3 passed, 1 error");
+    pty.expect("1 error, 1 timeout");
+    pty.expect("16/16  14 passed");
+    pty.expect("87.5 % (14)");
+    assert!(pty.end().success());
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_refused_before_anything_is_started() {
+    let desk = Desk::new();
+    for (more, words) in [
+        (vec!["--evaluator", "exakt"], vec!["exakt is no evaluator", "exact, contains"]),
+        (vec!["--evaluator", "regex:("], vec!["regex:( is no evaluator"]),
+        (vec!["--experiment", "a", "--experiment", "a"], vec!["experiment a", "twice"]),
+        (vec!["--experiment", "a={\"comand\": 1}"], vec!["experiment a", "comand"]),
+    ] {
+        assert_refused(&finish(&mut desk.eval(&more)), 2, &words);
+    }
+    for (text, words) in [
+        ("{\"id\": 1}\n", "line 1 of the data set: it has no input"),
+        ("{\"input\": 1}\nx\n", "line 2 of the data set"),
+        ("\n", "no samples"),
+    ] {
+        desk.write("data.jsonl", text);
+        assert_refused(&finish(&mut desk.eval(&[])), 2, &[words, "a sample is one line"]);
+    }
+    std::fs::remove_file(desk.path("data.jsonl")).expect("removed");
+    assert_refused(&finish(&mut desk.eval(&[])), 2, &["cannot read data.jsonl"]);
+    assert!(!desk.path("data.eval.jsonl").exists(), "nothing is left behind");
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn a_command_that_is_not_there_is_no_result() {
+    let desk = Desk::new();
+    let done = finish(&mut desk.eval(&["--experiment", "x=anwser"]));
+    assert_refused(&done, 1, &["experiment x cannot go on", "anwser"]);
+    assert_eq!(desk.results(), 0);
+    // It is in nobody's way.
+    let report = desk.report(&["--limit", "3", "--evaluator", "numeric:1", "--evaluator", "exact"]);
+    assert_eq!(report["experiments"][0]["counts"]["passed"], 3);
+    desk.scene.assert_clean();
+}

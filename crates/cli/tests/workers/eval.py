@@ -1,0 +1,34 @@
+"""Commands that the tests of `snakepit eval` ask."""
+
+import os
+import socket
+import time
+
+import snakepit
+
+
+@snakepit.command
+def answer(n: int, bias: int = 0):
+    """Stops at the sample that EVAL_STOP_AT names, and says so at EVAL_GATE."""
+    if os.environ.get("EVAL_STOP_AT") == str(n):
+        with socket.socket(socket.AF_UNIX) as gate:
+            gate.connect(os.environ["EVAL_GATE"])
+            gate.sendall(b"here")
+            time.sleep(1000)
+    if n == 3:
+        raise ValueError("<three> is too much")
+    if n == 6:
+        time.sleep(1000)
+    if snakepit.context().metadata.get("experiment") == "careless" and n % 2:
+        return n
+    return {"output": 2 * n + bias, "tokens": {"input": n, "output": 1}}
+
+
+@snakepit.command
+def constant(n: int):
+    return 0
+
+
+@snakepit.command
+def grade(input, output, expected):
+    return 1.0 if output == expected else 0.5

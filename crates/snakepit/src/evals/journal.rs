@@ -1,0 +1,231 @@
+//! The checkpoint of an evaluation: records in a file, one line each, written as they come.
+//!
+//! The first line says which plan they belong to. Lines are only ever added, each by one write, so that whoever is killed loses
+//! at most the line that was being written; whoever goes on removes what is left of it. Lines survive the end of the process;
+//! a power cut may take the last ones, which are then asked again.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::{EvalError, Experiment, Plan, Record};
+
+const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(PartialEq, Debug, Serialize, Deserialize)]
+struct Head {
+    snakepit_eval: u32,
+    dataset: String,
+    samples: usize,
+    evaluator: Json,
+    experiments: Vec<Experiment>,
+}
+
+impl Head {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            snakepit_eval: VERSION,
+            dataset: plan.dataset.fingerprint().to_owned(),
+            samples: plan.dataset.samples().len(),
+            evaluator: plan.evaluator.to_json(),
+            experiments: plan.experiments.clone(),
+        }
+    }
+
+    /// What differs, for a person.
+    fn difference(&self, plan: &Self) -> Option<String> {
+        let names = |head: &Self| {
+            head.experiments.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        if self.snakepit_eval != plan.snakepit_eval {
+            Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval))
+        } else if (&self.dataset, self.samples) != (&plan.dataset, plan.samples) {
+            Some(format!("its data set was another one, of {} samples", self.samples))
+        } else if self.evaluator != plan.evaluator {
+            Some(format!("its evaluator is {}", self.evaluator))
+        } else if self.experiments != plan.experiments {
+            Some(format!("its experiments ({}) are not the same", names(self)))
+        } else {
+            None
+        }
+    }
+}
+
+/// What a journal held when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Results.
+    pub records: usize,
+    /// Results of a sample that had one already; the first one holds.
+    pub duplicates: usize,
+    /// Bytes of a line that was never finished.
+    pub torn: usize,
+}
+
+/// The records of an evaluation, one for each sample of each experiment.
+#[derive(Debug)]
+pub struct Journal {
+    file: Option<(File, PathBuf)>,
+    records: Vec<Record>,
+    places: HashMap<(String, String), usize>,
+    found: Found,
+}
+
+impl Journal {
+    /// Records that are kept nowhere else.
+    pub fn in_memory() -> Self {
+        Self { file: None, records: Vec::new(), places: HashMap::new(), found: Found::default() }
+    }
+
+    /// Begins anew. A finished evaluation in this file is replaced, and one without any result; an unfinished one and any other
+    /// file are refused.
+    pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
+        let (file, text) = open(path.as_ref())?;
+        let mut journal = Self::in_memory();
+        if let Some((head, lines)) = split(path.as_ref(), &text)? {
+            journal.take(path.as_ref(), lines, |_| true)?;
+            let (done, all) = (journal.records.len(), head.samples * head.experiments.len());
+            if (1..all).contains(&done) {
+                return Err(EvalError::Unfinished { path: path.as_ref().to_owned(), done, all });
+            }
+            journal = Self::in_memory();
+        }
+        journal.begin(file, path.as_ref(), plan)
+    }
+
+    /// Goes on with what is in this file; if there is nothing, begins.
+    pub fn resume(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
+        let path = path.as_ref();
+        let (mut file, text) = open(path)?;
+        let mut journal = Self::in_memory();
+        let Some((head, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
+        if let Some(reason) = head.difference(&Head::of(plan)) {
+            return Err(EvalError::OtherCheckpoint { path: path.to_owned(), reason });
+        }
+        let ids: HashSet<&str> = plan.dataset.samples().iter().map(|sample| sample.id.as_str()).collect();
+        journal.take(path, lines, |record| {
+            ids.contains(record.sample.as_str()) && plan.experiment(&record.experiment).is_some()
+        })?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        journal.found.torn = text.len() - whole;
+        let written = file.set_len(whole as u64).and_then(|()| file.seek(std::io::SeekFrom::End(0)));
+        written.map_err(|error| EvalError::file("write", path, error))?;
+        journal.file = Some((file, path.to_owned()));
+        Ok(journal)
+    }
+
+    fn begin(mut self, mut file: File, path: &Path, plan: &Plan) -> Result<Self, EvalError> {
+        let line = line(&Head::of(plan));
+        let written =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
+        written.map_err(|error| EvalError::file("write", path, error))?;
+        self.file = Some((file, path.to_owned()));
+        Ok(self)
+    }
+
+    fn take(
+        &mut self,
+        path: &Path,
+        lines: &[u8],
+        belongs: impl Fn(&Record) -> bool,
+    ) -> Result<(), EvalError> {
+        let corrupt = |line, reason| EvalError::Corrupt { path: path.to_owned(), line, reason };
+        let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        for (text, line) in lines[..whole].split_inclusive(|byte| *byte == b'\n').zip(2..) {
+            let record = serde_json::from_slice(text).map_err(|error| corrupt(line, error.to_string()))?;
+            if !belongs(&record) {
+                return Err(corrupt(line, "it belongs to no sample of the evaluation".into()));
+            }
+            if !self.keep(record) {
+                self.found.duplicates += 1;
+            }
+        }
+        self.found.records = self.records.len();
+        Ok(())
+    }
+
+    fn keep(&mut self, record: Record) -> bool {
+        let (experiment, sample) = record.key();
+        let key = (experiment.to_owned(), sample.to_owned());
+        if self.places.contains_key(&key) {
+            return false;
+        }
+        self.places.insert(key, self.records.len());
+        self.records.push(record);
+        true
+    }
+
+    /// Adds a record; it is in the file when this returns. A sample that has one already keeps it, and this says `false`.
+    pub fn add(&mut self, record: Record) -> Result<bool, EvalError> {
+        if self.has(&record.experiment, &record.sample) {
+            return Ok(false);
+        }
+        if let Some((file, path)) = &mut self.file {
+            let written = file.write_all(line(&record).as_bytes());
+            written.map_err(|error| EvalError::file("write", path, error))?;
+        }
+        Ok(self.keep(record))
+    }
+
+    /// Whether a sample has a record.
+    pub fn has(&self, experiment: &str, sample: &str) -> bool {
+        self.get(experiment, sample).is_some()
+    }
+
+    /// The record of a sample.
+    pub fn get(&self, experiment: &str, sample: &str) -> Option<&Record> {
+        // A tuple of texts cannot be looked up by borrowed ones; the copies are small.
+        let place = self.places.get(&(experiment.to_owned(), sample.to_owned()))?;
+        self.records.get(*place)
+    }
+
+    /// All records, in the order in which they came.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What there was when it was opened.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+}
+
+/// The file, locked for us, and what is in it.
+fn open(path: &Path) -> Result<(File, Vec<u8>), EvalError> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let mut file = file.map_err(|error| EvalError::file("open", path, error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(EvalError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => return Err(EvalError::file("lock", path, error)),
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(|error| EvalError::file("read", path, error))?;
+    Ok((file, text))
+}
+
+/// The head and what follows it; nothing if the file is empty, or its head was never finished.
+fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, EvalError> {
+    let foreign = |reason: String| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
+    match text.iter().position(|byte| *byte == b'\n') {
+        Some(end) => {
+            let head = serde_json::from_slice(&text[..end]);
+            let head: Head = head.map_err(|error| foreign(format!("its first line is not ours: {error}")))?;
+            Ok(Some((head, &text[end + 1..])))
+        }
+        None if text.is_empty() || text.starts_with(b"{\"snakepit_eval\":") => Ok(None),
+        None => Err(foreign("its first line is not ours".into())),
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    // Records and heads are structs with texts as keys, which always serialize.
+    let mut line = serde_json::to_string(value).unwrap_or_default();
+    line.push('\n');
+    line
+}

@@ -1,0 +1,357 @@
+//! The task that turns a loop: it receives, starts handlers, extends leases and gives back. No handler's code runs in it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tracing::Instrument;
+
+use super::hand::{Hand, Leavings, Place};
+use super::settle::{Outcome, Rules, give_back, settle, tell_lost};
+use super::trouble::Trouble;
+use super::{Control, End, Failure, LoopError, Orders, RunOptions};
+use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
+use crate::telemetry::{Event, Level, TraceContext, emit_with};
+
+/// How often an idle loop shows that it lives.
+const BEAT: Duration = Duration::from_secs(5);
+/// How long handlers that are cancelled may take to notice; one that blocks its thread never does.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long giving back may take after that.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What handles a message.
+pub(super) type Work = Arc<dyn Fn(Message) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// What a loop is made of.
+pub(super) struct Engine {
+    pub(super) control: Control,
+    pub(super) mailbox: Arc<dyn Mailbox>,
+    pub(super) work: Work,
+    pub(super) rules: Arc<Rules>,
+    pub(super) concurrency: usize,
+    pub(super) prefetch: usize,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("name", &self.control.name())
+            .field("mailbox", &self.mailbox)
+            .field("concurrency", &self.concurrency)
+            .field("prefetch", &self.prefetch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One run of a loop. What is dropped in the middle is given back: the tasks end before `leavings` does.
+struct Turning<'a> {
+    engine: &'a Engine,
+    options: RunOptions,
+    orders: watch::Receiver<Orders>,
+    receiving: Option<BoxFuture<'a, Result<Vec<Message>, MailboxError>>>,
+    extending: Option<BoxFuture<'a, bool>>,
+    extend_at: Instant,
+    /// No receive before this.
+    not_before: Instant,
+    iterations: u64,
+    is_closed: bool,
+    waiting: VecDeque<Place>,
+    handlers: JoinSet<()>,
+    returns: JoinSet<()>,
+    shared: Arc<Shared>,
+    _leavings: Leavings,
+}
+
+/// What a run shares with its tasks.
+struct Shared {
+    control: Control,
+    hand: Arc<Hand>,
+    trouble: Trouble,
+    rules: Arc<Rules>,
+    leases: Leases,
+}
+
+/// Whether leases are long enough.
+struct Leases {
+    visibility: Duration,
+    shutdown: Duration,
+    longest: AtomicU64,
+    told: AtomicBool,
+}
+
+impl Leases {
+    /// A handling took so long: warns, once, if a shutdown at its begin could outlast its lease.
+    fn note(&self, control: &Control, took: Duration) {
+        let took = took.as_millis() as u64;
+        let longest = Duration::from_millis(self.longest.fetch_max(took, Ordering::Relaxed).max(took));
+        let too_short = self.visibility <= self.shutdown.saturating_add(longest);
+        if too_short && !self.told.swap(true, Ordering::Relaxed) {
+            emit_with(Level::Warn, || Event::LoopLeaseShort {
+                name: control.name().into(),
+                visibility: self.visibility,
+                shutdown: self.shutdown,
+                longest,
+            });
+        }
+    }
+}
+
+impl Engine {
+    pub(super) async fn run(&self, options: RunOptions) -> Result<(), LoopError> {
+        options.check()?;
+        let _run = self.control.begin()?;
+        emit_with(Level::Info, || Event::LoopStarted { name: self.control.name().into() });
+        let hand = Arc::new(Hand::default());
+        let shared = Arc::new(Shared {
+            control: self.control.clone(),
+            hand: Arc::clone(&hand),
+            trouble: Trouble::new(self.control.clone()),
+            rules: Arc::clone(&self.rules),
+            leases: Leases {
+                visibility: options.visibility_timeout,
+                shutdown: options.shutdown_timeout,
+                longest: AtomicU64::new(0),
+                told: AtomicBool::new(false),
+            },
+        });
+        let now = Instant::now();
+        let turning = Turning {
+            engine: self,
+            options,
+            orders: self.control.orders(),
+            receiving: None,
+            extending: None,
+            extend_at: now + extension_period(options.visibility_timeout),
+            not_before: now,
+            iterations: 0,
+            is_closed: false,
+            waiting: VecDeque::new(),
+            handlers: JoinSet::new(),
+            returns: JoinSet::new(),
+            shared,
+            _leavings: Leavings { hand, control: self.control.clone() },
+        };
+        turning.until_end().await;
+        emit_with(Level::Info, || Event::LoopStopped {
+            name: self.control.name().into(),
+            handled: self.control.handled(),
+        });
+        Ok(())
+    }
+}
+
+/// Two extensions may fail before a lease is over.
+fn extension_period(visibility: Duration) -> Duration {
+    (visibility / 3).max(Duration::from_millis(1))
+}
+
+impl<'a> Turning<'a> {
+    async fn until_end(mut self) {
+        loop {
+            self.engine.control.heartbeat().beat();
+            let wanted = *self.orders.borrow_and_update();
+            match wanted.end {
+                End::Cut => return self.cut().await,
+                End::Finish => self.give_back_waiting(),
+                End::Not if !wanted.receives() => self.give_back_waiting(),
+                End::Not => {}
+            }
+            let ends = self.ends(wanted);
+            self.start_waiting();
+            let is_idle = self.handlers.is_empty() && self.returns.is_empty() && self.waiting.is_empty();
+            if ends && is_idle {
+                return;
+            }
+            if !ends && wanted.receives() {
+                self.receive();
+            }
+            self.extend(wanted);
+            self.turn(wanted).await;
+        }
+    }
+
+    fn ends(&self, wanted: Orders) -> bool {
+        let is_done = self.options.max_iterations.is_some_and(|most| self.iterations >= most);
+        wanted.end != End::Not || self.is_closed || is_done
+    }
+
+    /// Waits for the next thing to happen.
+    async fn turn(&mut self, wanted: Orders) {
+        let now = Instant::now();
+        let mut wake_at = now + BEAT;
+        if !wanted.is_overdue() && self.extending.is_none() {
+            wake_at = wake_at.min(self.extend_at);
+        }
+        if self.receiving.is_none() && self.not_before > now {
+            wake_at = wake_at.min(self.not_before);
+        }
+        tokio::select! {
+            biased;
+            _ = self.orders.changed() => {}
+            Some(_) = self.handlers.join_next(), if !self.handlers.is_empty() => {}
+            Some(_) = self.returns.join_next(), if !self.returns.is_empty() => {}
+            received = or_pending(&mut self.receiving) => self.received(received),
+            in_order = or_pending(&mut self.extending) => self.extended(in_order),
+            () = sleep_until(wake_at) => {}
+        }
+    }
+
+    /// Asks for as many messages as there is room for.
+    fn receive(&mut self) {
+        let held = self.handlers.len() + self.waiting.len();
+        let room = (self.engine.concurrency + self.engine.prefetch).saturating_sub(held).min(MAX_MESSAGES);
+        if room > 0 && self.receiving.is_none() && self.not_before <= Instant::now() {
+            let engine: &'a Engine = self.engine;
+            self.receiving = Some(engine.mailbox.receive(self.options.receive(room)));
+        }
+    }
+
+    fn received(&mut self, received: Result<Vec<Message>, MailboxError>) {
+        self.receiving = None;
+        match received {
+            Ok(messages) => {
+                self.iterations += 1;
+                self.shared.trouble.is_over();
+                let hand = &self.shared.hand;
+                self.waiting.extend(messages.into_iter().map(|message| hand.put(message)));
+                self.note_waiting();
+            }
+            Err(MailboxError::Closed(_)) => self.is_closed = true,
+            Err(error) => self.not_before = Instant::now() + self.shared.trouble.note(&error),
+        }
+    }
+
+    fn note_waiting(&self) {
+        self.engine.control.note_waiting(self.waiting.len());
+    }
+
+    fn start_waiting(&mut self) {
+        while self.handlers.len() < self.engine.concurrency {
+            let Some(place) = self.waiting.pop_front() else { break };
+            let Some(message) = self.shared.hand.get(place) else { continue };
+            let holding = self.engine.control.hold(message.id.to_string(), message.trace.clone());
+            let (work, shared) = (Arc::clone(&self.engine.work), Arc::clone(&self.shared));
+            self.handlers.spawn(async move {
+                handle(&work, message, place, &shared).await;
+                drop(holding);
+            });
+        }
+        self.note_waiting();
+    }
+
+    /// What was received and is not started goes back at once, in one batch.
+    fn give_back_waiting(&mut self) {
+        // What a receive has leased and not handed over, the mailbox takes back by itself.
+        self.receiving = None;
+        let shared = Arc::clone(&self.shared);
+        let places = self.waiting.drain(..);
+        let messages: Vec<Message> = places.filter_map(|place| shared.hand.remove(place)).collect();
+        self.note_waiting();
+        if messages.is_empty() {
+            return;
+        }
+        self.returns.spawn(async move {
+            give_back(&messages, &shared.control, &shared.trouble).await;
+        });
+    }
+
+    /// Begins to extend the leases of all that is in hand, if it is time; also while the loop ends, until nobody waits for that.
+    fn extend(&mut self, wanted: Orders) {
+        let now = Instant::now();
+        if self.extending.is_some() || now < self.extend_at || wanted.is_overdue() {
+            return;
+        }
+        self.extend_at = now + extension_period(self.options.visibility_timeout);
+        let held = self.shared.hand.all();
+        if held.is_empty() {
+            return;
+        }
+        let (shared, visibility) = (Arc::clone(&self.shared), self.options.visibility_timeout);
+        self.extending = Some(Box::pin(async move {
+            let extensions = held.iter().map(|(place, message)| extend(*place, message, visibility, &shared));
+            join_all(extensions).await.into_iter().all(|in_order| in_order)
+        }));
+    }
+
+    fn extended(&mut self, in_order: bool) {
+        self.extending = None;
+        if !in_order {
+            let soon = Instant::now() + extension_period(self.options.visibility_timeout) / 3;
+            self.extend_at = self.extend_at.min(soon);
+        }
+    }
+
+    /// The handlers hear of it by themselves; what they had is given back together with what waits.
+    async fn cut(mut self) {
+        self.receiving = None;
+        let patience = Instant::now() + CUT_PATIENCE;
+        while let Ok(Some(_)) = timeout_at(patience, self.handlers.join_next()).await {}
+        let messages = self.shared.hand.take_all();
+        if !messages.is_empty() {
+            self.engine.control.note_cut_short();
+        }
+        let shared = Arc::clone(&self.shared);
+        // If the backend does not answer, the leases run out.
+        let _ = timeout(LAST_PATIENCE, give_back(&messages, &shared.control, &shared.trouble)).await;
+    }
+}
+
+async fn or_pending<T>(slot: &mut Option<BoxFuture<'_, T>>) -> T {
+    match slot {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// False if it should be tried again soon.
+async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
+    match message.extend(visibility).await {
+        Ok(()) => true,
+        Err(MailboxError::ReceiptExpired) => {
+            // If it was settled meanwhile, nothing is lost.
+            if shared.hand.remove(place).is_some() {
+                tell_lost(&shared.control, message);
+            }
+            true
+        }
+        Err(error) => {
+            shared.trouble.note(&error);
+            false
+        }
+    }
+}
+
+/// Handles one message, from its start to the end of its lease. One that is cancelled stays in hand.
+async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
+    let began = Instant::now();
+    let mut orders = shared.control.orders();
+    let span =
+        tracing::info_span!(target: "snakepit", "message", name = shared.control.name(), id = %message.id);
+    let (body, trace) = (message.clone(), message.trace.as_deref().map(TraceContext::new));
+    let handling = async move {
+        match trace {
+            Some(Ok(trace)) => trace.scope(work(body)).await,
+            _ => work(body).await,
+        }
+    };
+    let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
+    let outcome = tokio::select! {
+        biased;
+        _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
+        outcome = handling => outcome,
+    };
+    shared.leases.note(&shared.control, began.elapsed());
+    let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
+    settle(&message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
+    shared.hand.remove(place);
+}

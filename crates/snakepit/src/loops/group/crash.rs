@@ -1,0 +1,38 @@
+//! What a group does when one of its loops ends although it was not to.
+
+use std::time::Duration;
+
+use crate::mailbox::Backoff;
+
+/// What a group does when one of its loops crashes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub enum CrashPolicy {
+    /// The others are shut down, and the group's run ends with the error.
+    #[default]
+    StopAll,
+    /// It is run again after a pause, which doubles each time; a loop that has run for longer than the longest pause begins
+    /// anew.
+    Restart(Backoff),
+    /// The others go on.
+    Ignore,
+}
+
+impl CrashPolicy {
+    /// Runs it again: after 100 ms at first, after 30 s at most.
+    pub fn restart() -> Self {
+        Self::Restart(Backoff {
+            first: Duration::from_millis(100),
+            longest: Duration::from_secs(30),
+            jitter: 0.25,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::StopAll => "stop_all",
+            Self::Restart(_) => "restart",
+            Self::Ignore => "ignore",
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Probes of a group over HTTP, for those who start and end processes.
+//!
+//! `/livez` and `/health/live`: all loops turn. `/readyz` and `/health/ready`: they take messages; not while the group drains or
+//! ends, nor while a mailbox does not work. `/startupz`: all have begun. 200 is yes, 503 no, and the body says why.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::LoopGroup;
+
+/// How many probes are answered at the same time.
+const MOST_CONNECTIONS: usize = 64;
+/// How long a client may take with its request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// The probes of a group. Its socket is closed when it is stopped, or dropped.
+#[derive(Debug)]
+#[must_use = "probes are answered until this is dropped"]
+pub struct HealthServer {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl HealthServer {
+    /// Answers probes at this port of the loopback; 0 is any free one.
+    pub async fn start(group: Arc<LoopGroup>, port: u16) -> io::Result<Self> {
+        Self::start_at(group, (Ipv4Addr::LOCALHOST, port).into()).await
+    }
+
+    /// The same elsewhere. Whoever can reach it can see the names of the loops and their trouble.
+    pub async fn start_at(group: Arc<LoopGroup>, address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { address, task: tokio::spawn(serve(listener, group)) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes its socket and all connections, and waits until that is done.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // Cancelled, as it was just told.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for HealthServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
+    // Dropped with this task, and all connections with it.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MOST_CONNECTIONS {
+            connections.join_next().await;
+        }
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A client that left at once, or no descriptor left: the next one may be luckier.
+                let Ok((stream, _)) = accepted else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let group = Arc::clone(&group);
+                connections.spawn(async move {
+                    let service = service_fn(move |request| {
+                        std::future::ready(Ok::<_, Infallible>(answer(&request, &group)))
+                    });
+                    let served = hyper::server::conn::http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(REQUEST_LIMIT)
+                        .keep_alive(false)
+                        .serve_connection(TokioIo::new(stream), service);
+                    // A client that leaves in the middle is its own matter.
+                    let _ = served.await;
+                });
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+fn answer(request: &Request<Incoming>, group: &LoopGroup) -> Response<Full<Bytes>> {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return response(StatusCode::METHOD_NOT_ALLOWED, "{\"status\":\"method not allowed\"}".into());
+    }
+    let holds = match request.uri().path() {
+        "/livez" | "/health/live" => group.is_alive(),
+        "/readyz" | "/health/ready" => group.is_ready(),
+        "/startupz" => group.has_started(),
+        _ => return response(StatusCode::NOT_FOUND, "{\"status\":\"not found\"}".into()),
+    };
+    let (status, word) =
+        if holds { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
+    let body = serde_json::json!({ "status": word, "loops": group.health() });
+    response(status, body.to_string())
+}
+
+fn response(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,30 @@
+//! When a loop last turned, for those who watch it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A sign of life. It is real time, whatever clock the runtime has: a watchdog has no runtime.
+#[derive(Debug)]
+pub struct Heartbeat {
+    start: Instant,
+    last: AtomicU64,
+}
+
+impl Default for Heartbeat {
+    fn default() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+}
+
+impl Heartbeat {
+    /// It lives.
+    pub fn beat(&self) {
+        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.last.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// How long ago the last beat was.
+    pub fn age(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
+    }
+}

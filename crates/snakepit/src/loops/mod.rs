@@ -1,0 +1,33 @@
+//! Loops: they take messages from a mailbox and handle them; what is in flight completes, what is not started is given back.
+//!
+//! [`Runnable`] is what every loop is. [`Control`] is how others speak to one, and the only state that they touch.
+//! [`MainLoop`] gives messages to a handler, [`PoolLoop`] to a command of a pool, and a [`LoopGroup`] runs many of them. A message travels `engine` → handler → `settle`; `hand` has those under way.
+
+mod control;
+mod engine;
+mod failure;
+mod group;
+mod hand;
+#[cfg(feature = "health")]
+mod health;
+mod heartbeat;
+mod main_loop;
+mod pool_loop;
+mod runnable;
+mod scope;
+mod settle;
+mod trouble;
+mod watchdog;
+
+pub use control::{Control, End, Holding, InHand, Intake, Orders, Run};
+pub use failure::Failure;
+pub use group::{CrashPolicy, GroupEnd, GroupError, Left, LoopGroup, LoopHealth, Signals};
+#[cfg(feature = "health")]
+pub use health::HealthServer;
+pub use heartbeat::Heartbeat;
+pub use main_loop::MainLoop;
+pub use pool_loop::{PoolLoop, PoolLoopOptions};
+pub use runnable::{LoopError, RunOptions, Runnable, SHUTDOWN_TIMEOUT};
+pub use scope::Scope;
+pub use settle::{ERROR_ATTRIBUTE, GiveUp, Replies};
+pub use watchdog::{IfStuck, Watchdog};

@@ -1,0 +1,188 @@
+//! From a mailbox to a command of a pool, without a line of Rust between them: a value that a file can describe.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::engine::Engine;
+use super::settle::{GiveUp, Outcome, Replies, Rules};
+use super::{Control, Failure, LoopError, RunOptions, Runnable};
+use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
+use crate::{PoolRef, Snakepit, Value};
+
+/// What a [`PoolLoop`] does. Its messages are JSON: an object is arguments by name, a list arguments by position, anything
+/// else the one argument.
+///
+/// ```
+/// use snakepit::loops::PoolLoopOptions;
+/// let options: PoolLoopOptions = serde_json::from_str(r#"{"command": "add", "concurrency": 8}"#).unwrap();
+/// assert_eq!(options.command, "add");
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PoolLoopOptions {
+    /// The pool; the engine's first one unless it is named.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// The command.
+    pub command: String,
+    /// Whether its values are sent to those who wait for a reply.
+    #[serde(default)]
+    pub reply: Replies,
+    /// What is done with messages that are given up.
+    #[serde(default)]
+    pub give_up: GiveUp,
+    /// How many calls are made at the same time; twice what the pool's workers take unless it is set.
+    #[serde(default)]
+    pub concurrency: Option<usize>,
+    /// How many more messages are received than calls can be made.
+    #[serde(default)]
+    pub prefetch: usize,
+    /// How long a call may take, in milliseconds; as the pool says unless it is set.
+    #[serde(default)]
+    pub call_timeout_ms: Option<u64>,
+    /// After how many deliveries a message is given up; 5 unless it is set.
+    #[serde(default)]
+    pub max_deliveries: Option<u32>,
+}
+
+impl PoolLoopOptions {
+    /// Calls this command of the first pool.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            pool: None,
+            command: command.into(),
+            reply: Replies::default(),
+            give_up: GiveUp::default(),
+            concurrency: None,
+            prefetch: 0,
+            call_timeout_ms: None,
+            max_deliveries: None,
+        }
+    }
+
+    /// Of this pool.
+    pub fn pool(mut self, name: impl Into<String>) -> Self {
+        self.pool = Some(name.into());
+        self
+    }
+
+    /// Makes so many calls at the same time.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.concurrency = Some(calls);
+        self
+    }
+
+    /// Receives so many more messages than calls can be made.
+    pub fn prefetch(mut self, messages: usize) -> Self {
+        self.prefetch = messages;
+        self
+    }
+
+    /// What is done with messages that are given up.
+    pub fn give_up(mut self, give_up: GiveUp) -> Self {
+        self.give_up = give_up;
+        self
+    }
+
+    /// Gives a message up after so many deliveries.
+    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
+        self.max_deliveries = Some(deliveries);
+        self
+    }
+}
+
+/// A loop that calls a command of a pool with each message of a mailbox, and replies with its value.
+#[derive(Debug)]
+pub struct PoolLoop {
+    engine: Engine,
+}
+
+impl PoolLoop {
+    /// Such a loop. Its name is that of its mailbox and command.
+    pub fn new(
+        pit: &Snakepit,
+        mailbox: Arc<dyn Mailbox>,
+        options: &PoolLoopOptions,
+    ) -> Result<Self, LoopError> {
+        let name = format!("{}→{}", mailbox.name(), options.command);
+        let found = match &options.pool {
+            Some(pool) => pit.pool(pool),
+            None => pit.pools().first(),
+        };
+        let Some(pool) = found.cloned() else {
+            let known: Vec<&str> = pit.pools().iter().map(PoolRef::name).collect();
+            let reason = format!("there is no pool {:?}; there is {}", options.pool, known.join(", "));
+            return Err(LoopError::Failed { name, reason });
+        };
+        let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
+        let control = Control::new(name);
+        let (stuck_pool, stuck_command) = (pool.clone(), options.command.clone());
+        control.tell_stacks(move || {
+            let (pool, command) = (stuck_pool.clone(), stuck_command.clone());
+            Box::pin(async move { pool.stacks_at(&command).await })
+        });
+        let policy = DeadLetterPolicy::default();
+        let deliveries = options.max_deliveries.unwrap_or(policy.max_deliveries);
+        Ok(Self {
+            engine: Engine {
+                control,
+                mailbox,
+                work: work(pool, options),
+                rules: Arc::new(Rules {
+                    policy: policy.max_deliveries(deliveries),
+                    give_up: options.give_up,
+                    replies: options.reply,
+                }),
+                concurrency: options.concurrency.unwrap_or(places * 2).max(1),
+                prefetch: options.prefetch,
+            },
+        })
+    }
+
+    /// What becomes of messages whose calls failed.
+    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
+        Arc::make_mut(&mut self.engine.rules).policy = policy;
+        self
+    }
+}
+
+fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
+    let command = options.command.clone();
+    let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    Arc::new(move |message: Message| {
+        let args = match message.read::<serde_json::Value>() {
+            Ok(args @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => args,
+            Ok(single) => serde_json::Value::Array(vec![single]),
+            Err(error) => return Box::pin(std::future::ready(Outcome::Undecodable(error.to_string()))),
+        };
+        let mut call = pool.call::<Value>(&command, args).metadata("message", message.id.to_string());
+        if let Some(timeout) = timeout {
+            call = call.timeout(timeout);
+        }
+        let asks = message.reply_to.is_some();
+        Box::pin(async move {
+            match call.await {
+                Ok(_) if !asks => Outcome::Done(None),
+                Ok(value) => match body(&value) {
+                    Ok(body) => Outcome::Done(Some(body)),
+                    Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
+                },
+                Err(error) => Outcome::Failed(error.into()),
+            }
+        })
+    })
+}
+
+impl Runnable for PoolLoop {
+    fn control(&self) -> &Control {
+        &self.engine.control
+    }
+
+    fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+        Box::pin(self.engine.run(options))
+    }
+}

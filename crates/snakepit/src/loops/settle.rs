@@ -1,0 +1,167 @@
+//! Reply, ack, nack or bury: what becomes of a message that was handled.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::trouble::Trouble;
+use super::{Control, End, Failure, Orders};
+use crate::mailbox::{AfterFailure, DeadLetterPolicy, DeadReason, MailboxError, Message, Receipt, Send};
+use crate::supervision::jitter::Chance;
+use crate::telemetry::{Event, Level, emit_with};
+
+/// The attribute of a reply that tells of an error; its value is the error's name.
+pub const ERROR_ATTRIBUTE: &str = "error";
+
+/// What handling a message came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It is done, and this is the answer, if one is given.
+    Done(Option<Vec<u8>>),
+    /// It failed.
+    Failed(Failure),
+    /// Its body is not what the handler takes.
+    Undecodable(String),
+}
+
+/// What is done with a message that the policy gives up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GiveUp {
+    /// It is moved to the dead letters.
+    #[default]
+    Bury,
+    /// Whoever waits for a reply gets the error, with the attribute [`ERROR_ATTRIBUTE`]; if nobody does, it is buried.
+    Reply,
+}
+
+/// Whether handlers' values are sent to those who wait for a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replies {
+    /// If the message names a mailbox.
+    #[default]
+    WhenAsked,
+    /// Not at all.
+    Never,
+}
+
+/// What decides about messages that were handled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) policy: DeadLetterPolicy,
+    pub(super) give_up: GiveUp,
+    pub(super) replies: Replies,
+}
+
+/// One step that ends a lease.
+#[derive(Debug)]
+enum Step {
+    Ack,
+    Reply(Vec<u8>, Send),
+    Again(Duration),
+    Bury(DeadReason),
+}
+
+/// Ends the lease of a message as the rules say. A backend that fails is asked again until it works, or nobody waits any more.
+pub(super) async fn settle(
+    message: &Message,
+    outcome: Outcome,
+    rules: &Rules,
+    control: &Control,
+    trouble: &Trouble,
+) {
+    let mut orders = control.orders();
+    let mut step = first_step(message, outcome, rules);
+    loop {
+        let error = match take(message, &step).await {
+            Ok(()) => return trouble.is_over(),
+            Err(error) => error,
+        };
+        match error {
+            MailboxError::ReceiptExpired => return tell_lost(control, message),
+            error if error.is_passing() => {
+                let pause = trouble.note(&error);
+                if !waited(pause, &mut orders).await {
+                    return;
+                }
+            }
+            error if matches!(step, Step::Reply(..)) => {
+                let failure = Failure::new("ReplyFailed", error.to_string());
+                step = after_failure(message, &failure, rules, GiveUp::Bury);
+            }
+            error => {
+                // It can do no more for this message: its lease runs out.
+                trouble.note(&error);
+                return;
+            }
+        }
+    }
+}
+
+/// False if nobody waits any more.
+pub(super) async fn waited(pause: Duration, orders: &mut watch::Receiver<Orders>) -> bool {
+    let cut = orders.wait_for(|orders| orders.end == End::Cut);
+    let was_cut = timeout(pause, cut).await.is_ok();
+    !was_cut && !orders.borrow().is_overdue()
+}
+
+fn first_step(message: &Message, outcome: Outcome, rules: &Rules) -> Step {
+    match outcome {
+        Outcome::Done(Some(body)) if asks_for_reply(message, rules) => Step::Reply(body, Send::new()),
+        Outcome::Done(_) => Step::Ack,
+        Outcome::Failed(failure) => after_failure(message, &failure, rules, rules.give_up),
+        Outcome::Undecodable(error) => Step::Bury(DeadReason::Undecodable { error }),
+    }
+}
+
+fn asks_for_reply(message: &Message, rules: &Rules) -> bool {
+    rules.replies == Replies::WhenAsked && message.reply_to.is_some()
+}
+
+fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: GiveUp) -> Step {
+    let chance = Chance::draw().number();
+    let error = failure.to_string();
+    match rules.policy.after_failure(&failure.name, message.delivery_count, chance) {
+        AfterFailure::Again(pause) => Step::Again(pause),
+        AfterFailure::Bury if give_up == GiveUp::Reply && message.reply_to.is_some() => {
+            let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
+            Step::Reply(told.to_string().into_bytes(), Send::new().attribute(ERROR_ATTRIBUTE, &failure.name))
+        }
+        AfterFailure::Bury => Step::Bury(DeadReason::Failed { error }),
+    }
+}
+
+async fn take(message: &Message, step: &Step) -> Result<(), MailboxError> {
+    match step {
+        Step::Ack => message.ack().await,
+        Step::Reply(body, options) => {
+            let receipt = message.receipt.as_ref().ok_or(MailboxError::ReceiptExpired)?;
+            message.mailbox.reply(receipt, body.clone(), options.clone()).await.map(|_| ())
+        }
+        Step::Again(pause) => message.nack(*pause).await,
+        Step::Bury(reason) => message.bury(reason.clone()).await,
+    }
+}
+
+/// The message is somebody else's by now.
+pub(super) fn tell_lost(control: &Control, message: &Message) {
+    emit_with(Level::Warn, || Event::LoopLeaseLost {
+        name: control.name().into(),
+        message: message.id.to_string().into(),
+    });
+}
+
+/// Gives messages back, all in one batch, to be received at once. Those whose leases are over are not ours any more.
+pub(super) async fn give_back(messages: &[Message], control: &Control, trouble: &Trouble) {
+    let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
+    let Some(first) = messages.first() else { return };
+    let mut orders = control.orders();
+    while let Err(error) = first.mailbox.nack_all(&receipts, Duration::ZERO).await {
+        let pause = trouble.note(&error);
+        if !error.is_passing() || !waited(pause, &mut orders).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Evaluations with real workers: what is counted, what is resumed, what goes through mailboxes.
+#![cfg(feature = "evals")]
+
+mod support;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use snakepit::Pool;
+use snakepit::evals::{
+    Correspondence, Dataset, EvalError, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Outcome, Plan,
+    Report, Stage,
+};
+use snakepit::loops::{RunOptions, Runnable, Scope};
+use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, Send, body};
+use support::{Pit, SOON, worker};
+
+fn pool() -> Pool {
+    worker("evals.py").workers(2)
+}
+
+fn dataset(samples: &[Json]) -> Dataset {
+    let lines: Vec<String> = samples.iter().map(Json::to_string).collect();
+    Dataset::parse(&lines.join("\n")).expect("a data set")
+}
+
+fn doubles(count: i64) -> Vec<Json> {
+    (0..count).map(|n| json!({ "id": format!("s{n}"), "input": n, "expected": 2 * n })).collect()
+}
+
+fn plan(samples: &[Json], evaluator: &str) -> Plan {
+    let evaluator = Evaluator::parse(evaluator).expect("an evaluator");
+    Plan::new(dataset(samples), evaluator, vec![Experiment::new("double", "double")]).expect("a plan")
+}
+
+async fn evaluate(pit: &Pit, plan: Plan, journal: &mut Journal) -> Report {
+    let evaluation = Evaluation::new(plan).concurrency(2);
+    evaluation.run(pit, journal, |_| {}).await.expect("a report")
+}
+
+/// A report without what no two runs have in common.
+fn timeless(report: &Report) -> Json {
+    let mut report = serde_json::to_value(report).expect("JSON");
+    for experiment in report["experiments"].as_array_mut().expect("experiments") {
+        experiment.as_object_mut().expect("an object").remove("latency_ms").expect("latencies");
+    }
+    report
+}
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn checkpoint(&self) -> PathBuf {
+        self.0.path().join("checkpoint.jsonl")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
+    let pit = Pit::start(pool()).await;
+    let mut samples = doubles(4);
+    samples[3]["expected"] = json!(7);
+    for (at, input) in ["raise", "hang", "die"].into_iter().enumerate() {
+        samples.insert(at, json!({ "id": input, "input": input, "expected": 1 }));
+    }
+    let plan = plan(&samples, "exact").timeout(Duration::from_secs(2));
+    let report = evaluate(&pit, plan, &mut Journal::in_memory()).await;
+    let summary = &report.experiments[0];
+    let counts = serde_json::to_value(summary.counts).expect("JSON");
+    assert_eq!(counts, json!({ "passed": 3, "failed": 1, "errors": 2, "timeouts": 1, "missing": 0 }));
+    assert!(report.complete);
+    assert_eq!(summary.pass_rate, Some(3.0 / 7.0));
+    assert_eq!((summary.scores[0], summary.scores[9]), (1, 3));
+    let unscored: Vec<(&str, &str)> =
+        summary.unscored.iter().map(|it| (it.sample.as_str(), it.kind)).collect();
+    assert_eq!(unscored, [("raise", "error"), ("hang", "timeout"), ("die", "error")]);
+    assert_eq!(summary.unscored[0].message, "ValueError: cannot double that");
+    assert_eq!(summary.unscored[1].message, "double did not answer within 2s");
+    assert!(summary.unscored[2].message.contains("status 3"), "{:?}", summary.unscored[2]);
+    assert_eq!(summary.tokens.map(|it| (it.input, it.output)), Some((40, 4)));
+    assert_eq!((summary.tokens_told, summary.latencies.len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn experiments_are_compared_sample_by_sample() {
+    let pit = Pit::start(pool()).await;
+    let samples: Vec<Json> = (0..12).map(|n| json!({ "input": { "n": n }, "expected": n })).collect();
+    let experiments = vec![
+        Experiment::new("bad", "named"),
+        Experiment::new("good", "named"),
+        Experiment::new("also bad", "named").argument("bias", 5),
+    ];
+    let plan = Plan::new(dataset(&samples), Evaluator::Exact, experiments).expect("a plan");
+    let report = evaluate(&pit, plan, &mut Journal::in_memory()).await;
+    let rates: Vec<_> = report.experiments.iter().map(|it| it.pass_rate).collect();
+    assert_eq!(rates, [Some(0.0), Some(1.0), Some(0.0)]);
+    let [better, same] = &report.comparisons[..] else { panic!("{:?}", report.comparisons) };
+    assert_eq!((better.pairs, better.only_other, better.only_baseline), (12, 12, 0));
+    // 2 / 2^12, and twice that for two comparisons.
+    assert!((better.pass_p - 2.0 / 4096.0).abs() < 1e-12, "{better:?}");
+    assert!((better.pass_p_adjusted - 4.0 / 4096.0).abs() < 1e-12, "{better:?}");
+    assert!((better.score_p - 2.0 / 4096.0).abs() < 1e-12, "{better:?}");
+    assert_eq!((same.pass_p, same.pass_difference), (1.0, Some(0.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_judges_and_one_that_fails_is_an_error_of_the_judge() {
+    let pit = Pit::start(pool()).await;
+    let mut samples = doubles(3);
+    samples[1]["expected"] = json!("something else");
+    samples[2]["expected"] = json!("broken judge");
+    let mut journal = Journal::in_memory();
+    let report = evaluate(&pit, plan(&samples, "judge:grade"), &mut journal).await;
+    let why = Some("0 gave 0".to_owned());
+    assert_eq!(
+        journal.get("double", "s0").map(|it| &it.outcome),
+        Some(&Outcome::Scored { score: 0.75, passed: true, why })
+    );
+    assert!(!journal.get("double", "s1").expect("a record").passed());
+    let unscored = &report.experiments[0].unscored[0];
+    assert_eq!(
+        (unscored.stage, unscored.message.as_str()),
+        (Some(Stage::Judge), "RuntimeError: the judge is out")
+    );
+    let either = plan(&samples[..2], "{\"any_of\": [\"exact\", \"judge:grade\"]}");
+    let report = evaluate(&pit, either, &mut Journal::in_memory()).await;
+    assert_eq!(report.experiments[0].mean_score, Some(0.625));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_not_there_ends_the_evaluation_and_leaves_no_record() {
+    let pit = Pit::start(pool()).await;
+    let missing = vec![Experiment::new("x", "no_such_command")];
+    let plan = Plan::new(dataset(&doubles(3)), Evaluator::Exact, missing).expect("a plan");
+    let mut journal = Journal::in_memory();
+    let ended = Evaluation::new(plan).run(&pit, &mut journal, |_| {}).await;
+    assert!(matches!(ended, Err(EvalError::Call { .. })), "{ended:?}");
+    assert!(journal.records().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_that_was_cut_off_anywhere_comes_to_the_same_report() {
+    let pit = Pit::start(pool()).await;
+    let home = Home::new();
+    let mut samples = doubles(8);
+    samples[2]["input"] = json!("raise");
+    let plan = plan(&samples, "exact");
+    let mut journal = Journal::create(home.checkpoint(), &plan).expect("a journal");
+    let whole = timeless(&evaluate(&pit, plan.clone(), &mut journal).await);
+    drop(journal);
+    let text = std::fs::read(home.checkpoint()).expect("the checkpoint");
+    // As if it had been killed after every so many bytes: in the head, between lines, within lines.
+    for length in (0..=text.len()).step_by(text.len() / 23).chain([text.len() - 1, text.len()]) {
+        std::fs::write(home.checkpoint(), &text[..length]).expect("a file");
+        let mut journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+        let lines = text[..length].split(|byte| *byte == b'\n').count() - 1;
+        assert_eq!(journal.found().records, lines.saturating_sub(1), "at {length}");
+        let report = evaluate(&pit, plan.clone(), &mut journal).await;
+        assert_eq!(timeless(&report), whole, "at {length}");
+        drop(journal);
+        let again = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+        assert_eq!((again.records().len(), again.found().torn), (8, 0), "at {length}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_that_is_dropped_goes_on_where_it_was() {
+    let pit = Pit::start(pool()).await;
+    let home = Home::new();
+    let plan = plan(&doubles(50), "exact");
+    let mut journal = Journal::create(home.checkpoint(), &plan).expect("a journal");
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let evaluation = Evaluation::new(plan.clone());
+    tokio::select! {
+        _ = evaluation.run(&pit, &mut journal, |progress| { let _ = told.send(progress.done); }) => panic!("too fast"),
+        () = async { while heard.recv().await.expect("progress") < 5 {} } => {}
+    }
+    let done = journal.records().len();
+    assert!((5..50).contains(&done), "{done}");
+    assert!(!Report::of(&plan, &journal).complete);
+    drop(journal);
+    assert!(matches!(Journal::create(home.checkpoint(), &plan), Err(EvalError::Unfinished { .. })));
+    let mut journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+    assert_eq!(journal.found().records, done);
+    let report = evaluate(&pit, plan.clone(), &mut journal).await;
+    assert_eq!((report.complete, report.experiments[0].counts.passed), (true, 50));
+    drop(journal);
+    // A finished one is in nobody's way.
+    Journal::create(home.checkpoint(), &plan).expect("a new one");
+}
+
+#[test]
+fn a_checkpoint_of_something_else_is_refused_and_left_as_it_is() {
+    let home = Home::new();
+    let ours = plan(&doubles(3), "exact");
+    drop(Journal::create(home.checkpoint(), &ours).expect("a journal"));
+    let text = std::fs::read(home.checkpoint()).expect("the checkpoint");
+    for (other, words) in [
+        (plan(&doubles(4), "exact"), "data set"),
+        (plan(&doubles(3), "contains"), "evaluator"),
+        (
+            Plan::new(dataset(&doubles(3)), Evaluator::Exact, vec![Experiment::new("x", "y")])
+                .expect("a plan"),
+            "experiments",
+        ),
+    ] {
+        let refused = Journal::resume(home.checkpoint(), &other).expect_err(words);
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert_eq!(std::fs::read(home.checkpoint()).expect("the checkpoint"), text);
+    for precious in ["my notes, without a line's end", "my notes\n", "{\"id\": 1, \"input\": 2}\n"] {
+        std::fs::write(home.checkpoint(), precious).expect("a file");
+        for refused in [Journal::create(home.checkpoint(), &ours), Journal::resume(home.checkpoint(), &ours)]
+        {
+            assert!(matches!(refused, Err(EvalError::OtherCheckpoint { .. })), "{refused:?}");
+        }
+        assert_eq!(std::fs::read_to_string(home.checkpoint()).expect("the file"), precious);
+    }
+}
+
+#[test]
+fn a_damaged_line_is_named_and_one_evaluation_writes_at_a_time() {
+    let home = Home::new();
+    let plan = plan(&doubles(3), "exact");
+    let journal = Journal::create(home.checkpoint(), &plan).expect("a journal");
+    let second = Journal::resume(home.checkpoint(), &plan);
+    assert!(matches!(second, Err(EvalError::Locked { .. })), "{second:?}");
+    drop(journal);
+    append(&home.checkpoint(), "{\"experiment\": \"double\", \"sam\n");
+    let damaged = Journal::resume(home.checkpoint(), &plan);
+    assert!(matches!(damaged, Err(EvalError::Corrupt { line: 2, .. })), "{damaged:?}");
+}
+
+/// A checkpoint as version 1 wrote it: it must be read for as long as there are such files.
+const VERSION_1: &str = r#"{"snakepit_eval":1,"dataset":"DATASET","samples":3,"evaluator":"exact","experiments":[{"name":"double","command":"double"}]}
+{"experiment":"double","sample":"s0","outcome":{"kind":"scored","score":1.0,"passed":true},"output":0,"latency_ms":1.25,"tokens":{"input":10,"output":1}}
+{"experiment":"double","sample":"s0","outcome":{"kind":"scored","score":0.0,"passed":false},"output":9,"latency_ms":1.0}
+{"experiment":"double","sample":"s1","outcome":{"kind":"timed_out","stage":"answer","message":"slow"},"latency_ms":2000.0}
+{"experiment":"double","sample":"s2","outcome":{"kind":"error","stage":"judge","message":"no"},"output":4,"latency_ms":1.0}
+"#;
+
+#[test]
+fn a_checkpoint_of_version_1_is_read_and_the_first_result_of_a_sample_holds() {
+    let home = Home::new();
+    let plan = plan(&doubles(3), "exact");
+    let text = VERSION_1.replace("DATASET", plan.dataset().fingerprint());
+    std::fs::write(home.checkpoint(), text).expect("a file");
+    let journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+    assert_eq!((journal.found().records, journal.found().duplicates), (3, 1));
+    let counts = Report::of(&plan, &journal).experiments[0].counts;
+    assert_eq!((counts.passed, counts.timeouts, counts.errors, counts.missing), (1, 1, 1, 0));
+}
+
+fn append(path: &Path, text: &str) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("the file");
+    file.write_all(text.as_bytes()).expect("written");
+}
+
+/// Two mailboxes of one office, so that replies find their way.
+fn mailboxes() -> (Arc<dyn Mailbox>, Arc<dyn Mailbox>) {
+    let policy = DeadLetterPolicy::new().max_deliveries(1);
+    let requests = MemoryMailbox::with_policy("samples", policy).expect("a mailbox");
+    let replies = requests.office().mailbox("results");
+    (Arc::new(requests), Arc::new(replies))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_evaluates_samples_of_a_mailbox_and_the_report_is_the_same() {
+    let pit = Pit::start(pool()).await;
+    let mut samples = doubles(25);
+    samples[3]["input"] = json!("raise");
+    let plan = plan(&samples, "exact");
+    let direct = evaluate(&pit, plan.clone(), &mut Journal::in_memory()).await;
+    let (requests, replies) = mailboxes();
+    let evals = EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact).concurrency(2);
+    let scope = Scope::start(Arc::new(evals), RunOptions::new());
+    let mut journal = Journal::in_memory();
+    let report = Correspondence::new(plan, requests.clone(), replies.clone())
+        .run(&mut journal, |_| {})
+        .await
+        .expect("a report");
+    assert_eq!(timeless(&report), timeless(&direct));
+    assert!(scope.end(SOON).await);
+    let left = [requests.count().await, replies.count().await].map(|it| it.expect("a count"));
+    assert!(left.iter().all(|it| it.visible + it.in_flight + it.dead == 0), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_comes_twice_is_counted_once_and_one_that_never_comes_is_missing() {
+    let plan = plan(&doubles(3), "exact");
+    let (requests, replies) = mailboxes();
+    let known: Vec<Json> =
+        VERSION_1.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for record in &known[..3] {
+        replies.send(body(record).expect("a body"), Send::new()).await.expect("sent");
+    }
+    let mut journal = Journal::in_memory();
+    let patience = Duration::from_millis(100);
+    let report = Correspondence::new(plan, requests.clone(), replies.clone())
+        .patience(patience)
+        .run(&mut journal, |_| {})
+        .await
+        .expect("a report");
+    let counts = report.experiments[0].counts;
+    assert_eq!((counts.passed, counts.timeouts, counts.missing), (1, 1, 1));
+    assert!(!report.complete);
+    assert_eq!(report.experiments[0].unscored[1].kind, "missing");
+    // Only what had no result was sent, and it says who waits for it.
+    let [request] = &requests.peek(10).await.expect("messages")[..] else { panic!("one request") };
+    assert_eq!(request.reply_to.as_deref(), Some("results"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_given_up_is_an_error_and_one_without_a_reply_is_buried() {
+    let pit = Pit::start(pool()).await;
+    let (requests, replies) = mailboxes();
+    let missing = vec![Experiment::new("x", "no_such_command")];
+    let plan = Plan::new(dataset(&doubles(2)), Evaluator::Exact, missing).expect("a plan");
+    requests.send(b"{\"nonsense\": 1}".to_vec(), Send::new().reply_to("results")).await.expect("sent");
+    let lonely =
+        json!({ "experiment": { "name": "d", "command": "double" }, "sample": { "id": "a", "input": 1 } });
+    requests.send(body(&lonely).expect("a body"), Send::new()).await.expect("sent");
+    let evals = EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact)
+        .policy(DeadLetterPolicy::new().max_deliveries(1));
+    let scope = Scope::start(Arc::new(evals), RunOptions::new());
+    let mut journal = Journal::in_memory();
+    let report = Correspondence::new(plan, requests.clone(), replies)
+        .run(&mut journal, |_| {})
+        .await
+        .expect("a report");
+    assert!(report.complete);
+    assert_eq!(report.experiments[0].counts.errors, 2);
+    assert!(report.experiments[0].unscored.iter().all(|it| it.stage == Some(Stage::Delivery)));
+    assert!(scope.runnable().running());
+    assert!(scope.end(SOON).await);
+    let reasons: Vec<DeadReason> =
+        requests.dead_letters(10).await.expect("letters").into_iter().map(|it| it.reason).collect();
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
+    assert!(matches!(&reasons[0], DeadReason::Undecodable { .. }), "{reasons:?}");
+    assert!(
+        matches!(&reasons[1], DeadReason::Failed { error } if error.contains("NoReplyTo")),
+        "{reasons:?}"
+    );
+}

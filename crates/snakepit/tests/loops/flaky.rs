@@ -1,0 +1,127 @@
+//! A mailbox whose backend fails on demand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use snakepit::mailbox::{
+    Capabilities, Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId,
+    Pending, Receipt, Receive, Send,
+};
+
+#[derive(Debug)]
+pub(crate) struct Flaky {
+    pub(crate) inner: Arc<dyn Mailbox>,
+    pub(crate) broken: AtomicBool,
+    /// How often it was asked in vain.
+    pub(crate) failures: AtomicUsize,
+    /// How often messages were given back, in batches.
+    pub(crate) batches: AtomicUsize,
+}
+
+impl Flaky {
+    pub(crate) fn new(inner: &Arc<dyn Mailbox>) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            broken: AtomicBool::new(false),
+            failures: AtomicUsize::new(0),
+            batches: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn set_broken(&self, broken: bool) {
+        self.broken.store(broken, Ordering::SeqCst);
+    }
+
+    fn or_fail<'a, T: 'a + std::marker::Send>(
+        &self,
+        works: impl FnOnce() -> Pending<'a, T>,
+    ) -> Pending<'a, T> {
+        if !self.broken.load(Ordering::SeqCst) {
+            return works();
+        }
+        self.failures.fetch_add(1, Ordering::SeqCst);
+        let reason = "the disk is on fire".to_owned();
+        Box::pin(std::future::ready(Err(MailboxError::Backend { reason, source: None })))
+    }
+}
+
+/// A mailbox behind a flaky one, whose messages come back through it.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind(pub(crate) Arc<Flaky>);
+
+impl Mailbox for Behind {
+    fn name(&self) -> &str {
+        self.0.inner.name()
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.0.inner.capabilities()
+    }
+    fn send(&self, body: Vec<u8>, options: Send) -> Pending<'_, MessageId> {
+        self.0.or_fail(|| self.0.inner.send(body, options))
+    }
+    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>> {
+        self.0.or_fail(|| self.0.inner.send_all(messages))
+    }
+    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
+        let this: Arc<dyn Mailbox> = Arc::new(self.clone());
+        self.0.or_fail(|| {
+            Box::pin(async move {
+                let mut messages = self.0.inner.receive(options).await?;
+                for message in &mut messages {
+                    message.mailbox = Arc::clone(&this);
+                }
+                Ok(messages)
+            })
+        })
+    }
+    fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
+        self.0.or_fail(|| self.0.inner.ack(receipt))
+    }
+    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        self.0.or_fail(|| self.0.inner.ack_all(receipts))
+    }
+    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+        self.0.or_fail(|| self.0.inner.nack(receipt, visibility))
+    }
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+        self.0.batches.fetch_add(1, Ordering::SeqCst);
+        self.0.or_fail(|| self.0.inner.nack_all(receipts, visibility))
+    }
+    fn extend<'a>(&'a self, receipt: &'a Receipt, time: Duration, extension: Extension) -> Pending<'a, ()> {
+        self.0.or_fail(|| self.0.inner.extend(receipt, time, extension))
+    }
+    fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()> {
+        self.0.or_fail(|| self.0.inner.bury(receipt, reason))
+    }
+    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+        self.0.or_fail(|| self.0.inner.reply(receipt, body, options))
+    }
+    fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
+        self.0.inner.peek(max_messages)
+    }
+    fn count(&self) -> Pending<'_, Count> {
+        self.0.inner.count()
+    }
+    fn purge(&self) -> Pending<'_, u64> {
+        self.0.inner.purge()
+    }
+    fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>> {
+        self.0.inner.dead_letters(max_messages)
+    }
+    fn redrive<'a>(&'a self, ids: Option<&'a [MessageId]>) -> Pending<'a, u64> {
+        self.0.inner.redrive(ids)
+    }
+    fn purge_dead_letters(&self) -> Pending<'_, u64> {
+        self.0.inner.purge_dead_letters()
+    }
+    fn close(&self) {
+        self.0.inner.close();
+    }
+    fn is_closed(&self) -> bool {
+        self.0.inner.is_closed()
+    }
+    fn health(&self) -> Pending<'_, ()> {
+        self.0.inner.health()
+    }
+}

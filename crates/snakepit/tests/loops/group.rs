@@ -1,0 +1,189 @@
+//! Groups: crashes, priorities, drains that are reversed, loops that are stuck.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use snakepit::loops::{
+    CrashPolicy, Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, Scope, Signals, Watchdog,
+};
+use snakepit::mailbox::{Mailbox, MemoryMailbox, TypedMessage};
+use snakepit::telemetry::{Event, Level, subscribe_to};
+
+use crate::peers::Bare;
+use crate::post::{Gate, Post};
+use crate::support::{soon, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_crashes_is_run_again_until_it_does_not() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let member = Bare::new("third time lucky", |control| {
+        assert!(RUNS.fetch_add(1, Ordering::SeqCst) >= 2, "not yet");
+        let mut orders = control.orders();
+        Box::pin(async move {
+            let _ = orders.wait_for(|orders| !orders.receives()).await;
+            Ok(())
+        })
+    });
+    let group = Arc::new(LoopGroup::new("group").with(member.clone()).crash_policy(CrashPolicy::restart()));
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    until("it has come so far", || RUNS.load(Ordering::SeqCst) == 3 && member.running()).await;
+    assert!(scope.end(Duration::from_secs(20)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_that_is_ignored_leaves_the_others_alone() {
+    let post = Post::memory();
+    let mut gate = Gate::new();
+    let other = Arc::new(gate.main_loop("other", &post.requests));
+    let group = LoopGroup::new("group").with(Bare::crashing("crashing")).with(other);
+    let group = Arc::new(group.crash_policy(CrashPolicy::Ignore));
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    post.send(json!(1)).await;
+    gate.begun().await;
+    gate.let_through(1);
+    assert!(scope.end(Duration::from_secs(20)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn critical_loops_end_last_and_have_the_time_that_the_others_left() {
+    let (background, critical) = (Post::memory(), Post::memory());
+    let (mut low, mut high) = (Gate::new(), Gate::new());
+    let first = Arc::new(low.main_loop("background", &background.requests));
+    let last = Arc::new(high.main_loop("critical", &critical.requests));
+    let group = LoopGroup::new("group").with_priority(last.clone(), 10).with(first.clone());
+    let group = Arc::new(group);
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    background.send(json!(1)).await;
+    critical.send(json!(1)).await;
+    low.begun().await;
+    high.begun().await;
+    let ends = group.shutdown(Duration::from_secs(20));
+    // The critical one goes on receiving while the other one finishes.
+    high.let_through(1);
+    critical.send(json!(2)).await;
+    assert_eq!(high.begun().await, 2);
+    assert!(last.control().wanted().receives());
+    low.let_through(1);
+    soon("the background ends", first.control().until_running(false)).await;
+    high.let_through(1);
+    assert!(ends.await);
+    assert!(!last.running());
+    drop(scope);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_low_level_that_does_not_end_takes_only_its_share() {
+    let post = Post::memory();
+    let mut gate = Gate::new();
+    let critical = Arc::new(gate.main_loop("critical", &post.requests));
+    let group = LoopGroup::new("group").with(Bare::deaf("deaf")).with_priority(critical.clone(), 1);
+    let group = Arc::new(group);
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    post.send(json!(1)).await;
+    gate.begun().await;
+    let began = Instant::now();
+    let ends = group.shutdown(Duration::from_secs(4));
+    gate.let_through(1);
+    soon("the critical one ends", critical.control().until_running(false)).await;
+    assert!(began.elapsed() < Duration::from_millis(3900), "{:?}", began.elapsed());
+    assert!(!ends.await, "the deaf one has not ended");
+    drop(scope);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_finishes_what_is_in_flight_says_what_is_left_and_can_be_reversed() {
+    for post in Post::both() {
+        let mut gate = Gate::new();
+        let main = Arc::new(gate.main_loop("main", &post.requests).prefetch(2));
+        let group = Arc::new(LoopGroup::new("group").with(main.clone()));
+        let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+        post.send_numbers(3).await;
+        gate.begun().await;
+        post.until_count(0, 3, 0).await;
+        assert!(group.is_ready(), "{}", post.kind);
+        let left = group.drain();
+        assert_eq!(left.in_flight, 1, "{}", post.kind);
+        assert!(!group.is_ready(), "not while it drains");
+        post.until_count(2, 1, 0).await;
+        gate.let_through(1);
+        soon("nothing is left", group.until_empty()).await;
+        post.until_count(2, 0, 0).await;
+        assert!(main.running());
+        group.resume();
+        assert!(group.is_ready());
+        gate.begun().await;
+        gate.let_through(2);
+        post.until_count(0, 0, 0).await;
+        assert!(scope.end(Duration::from_secs(20)).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_loops_in_one_group_all_end() {
+    let mailbox: Arc<dyn Mailbox> = Arc::new(MemoryMailbox::new("shared"));
+    let gate = Gate::new();
+    let mut group = LoopGroup::new("group");
+    for n in 0..1000 {
+        group = group.with(Arc::new(gate.main_loop(&n.to_string(), &mailbox)));
+    }
+    let group = Arc::new(group);
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    until("all run", || group.loops().all(|member| member.running())).await;
+    assert!(scope.end(Duration::from_secs(20)).await);
+    assert!(group.loops().all(|member| !member.running()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_now_reaches_all_loops_and_is_not_clean() {
+    let post = Post::sqlite();
+    let mut gate = Gate::new();
+    let main = Arc::new(gate.main_loop("main", &post.requests));
+    let group = Arc::new(LoopGroup::new("group").with(main));
+    let runs = Arc::clone(&group);
+    let task = tokio::spawn(async move { runs.run_with(RunOptions::new(), Signals::Leave).await });
+    post.send(json!(1)).await;
+    gate.begun().await;
+    group.stop_now();
+    let end = soon("it ends", task).await.expect("no panic").expect("no error");
+    assert!(!end.is_clean);
+    assert_eq!(post.count().await.visible, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_is_stuck_with_a_message_is_told_and_run_again() {
+    let mut events = subscribe_to(Level::Warn);
+    let post = Post::memory();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&tries);
+    let main = MainLoop::new("stuck", Arc::clone(&post.requests), move |_: TypedMessage<i64>| {
+        let first = counts.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Failure>("at last")
+        }
+    });
+    let watchdog = Watchdog::new().message_limit(Duration::from_millis(100)).then(IfStuck::Restart);
+    let group = Arc::new(LoopGroup::new("group").with(Arc::new(main)).watchdog(watchdog));
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let options = snakepit::mailbox::Send::new().reply_to("replies").trace(trace);
+    let id = post.requests.send(b"1".to_vec(), options).await.expect("sent");
+    let told = async {
+        loop {
+            if let Event::LoopStuck { message, trace, lasted, then, .. } = events.next().await {
+                return (message, trace, lasted, then);
+            }
+        }
+    };
+    let (message, of_span, lasted, then) = soon("it is told", told).await;
+    assert_eq!(message.as_deref(), Some(id.to_string().as_str()));
+    assert_eq!(of_span.as_deref(), Some(trace));
+    assert!(lasted >= Duration::from_millis(100));
+    assert_eq!(then, "restart");
+    assert_eq!(post.reply().await.read::<String>().expect("text"), "at last");
+    assert!(scope.end(Duration::from_secs(20)).await);
+}

@@ -1,0 +1,237 @@
+//! What becomes of messages that are handled, and of loops whose handlers or mailboxes fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use snakepit::loops::{ERROR_ATTRIBUTE, Failure, GiveUp, MainLoop, Replies, RunOptions, Runnable};
+use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, Send, TypedMessage};
+use snakepit::telemetry::{Event, Level, subscribe_to};
+
+use crate::flaky::{Behind, Flaky};
+use crate::post::{Gate, Post, end, run};
+use crate::support::{soon, until};
+
+/// Fails as the message says: with an error of that name, or by a panic.
+fn failing(mailbox: &Arc<dyn Mailbox>) -> MainLoop {
+    let mut backoff = Backoff::default();
+    backoff.first = Duration::from_millis(1);
+    MainLoop::new("failing", Arc::clone(mailbox), |request: TypedMessage<String>| async move {
+        match request.value.as_str() {
+            "fine" => Ok("thanks"),
+            "panic" => panic!("what a pity"),
+            name => Err(Failure::new(name, "it failed")),
+        }
+    })
+    .policy(DeadLetterPolicy::new().max_deliveries(3).include("Hopeless").backoff(backoff))
+}
+
+fn reason(letter: &snakepit::mailbox::DeadLetter) -> String {
+    match &letter.reason {
+        DeadReason::Failed { error } => error.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_and_panics_are_retried_and_then_buried_and_the_loop_goes_on() {
+    for post in Post::both() {
+        let scope = run(failing(&post.requests), RunOptions::new()).await;
+        for body in ["Odd", "panic", "Hopeless"] {
+            post.send(json!(body)).await;
+        }
+        post.send(json!({ "not": "a text" })).await;
+        post.until_count(0, 0, 4).await;
+        let dead = post.requests.dead_letters(10).await.expect("dead letters");
+        let of = |text: &str| {
+            let found = dead.iter().find(|letter| reason(letter).contains(text));
+            found.unwrap_or_else(|| panic!("{}: no {text} in {dead:?}", post.kind)).message.delivery_count
+        };
+        assert_eq!(of("Odd: it failed"), 3, "{}", post.kind);
+        assert_eq!(of("panic: what a pity"), 3, "{}", post.kind);
+        assert_eq!(of("Hopeless: it failed"), 1, "an error of that name is given up at once");
+        assert_eq!(of("Undecodable"), 1, "a body that cannot be read is given up at once");
+        post.ask(json!("fine")).await;
+        assert_eq!(post.reply().await.read::<String>().expect("text"), "thanks");
+        assert!(scope.runnable().running());
+        end(scope).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_given_up_can_be_answered_with_its_error() {
+    let post = Post::memory();
+    let scope = run(failing(&post.requests).give_up(GiveUp::Reply), RunOptions::new()).await;
+    post.ask(json!("Odd")).await;
+    let reply = post.reply().await;
+    assert_eq!(reply.attributes.get(ERROR_ATTRIBUTE).map(String::as_str), Some("Odd"));
+    let told: Value = reply.read().expect("JSON");
+    assert_eq!(told, json!({ "error": { "name": "Odd", "message": "it failed" } }));
+    post.send(json!("Odd")).await;
+    post.until_count(0, 0, 1).await;
+    end(scope).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_nobody_can_get_does_not_end_the_loop_and_is_not_lost() {
+    for post in Post::both() {
+        let scope = run(failing(&post.requests), RunOptions::new()).await;
+        post.replies.close();
+        post.ask(json!("fine")).await;
+        let nowhere = Send::new().reply_to("nowhere");
+        post.requests.send(b"\"fine\"".to_vec(), nowhere).await.expect("sent");
+        if post.kind == "memory" {
+            post.until_count(0, 0, 2).await;
+            let dead = post.requests.dead_letters(10).await.expect("dead letters");
+            assert!(dead.iter().all(|letter| reason(letter).starts_with("ReplyFailed")), "{dead:?}");
+        }
+        post.send(json!("fine")).await;
+        until("all are handled", || scope.runnable().control().in_flight() == 0).await;
+        assert!(scope.runnable().running(), "{}", post.kind);
+        end(scope).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_never_replies_only_acknowledges() {
+    let post = Post::memory();
+    let scope = run(failing(&post.requests).replies(Replies::Never), RunOptions::new()).await;
+    post.ask(json!("fine")).await;
+    post.until_count(0, 0, 0).await;
+    end(scope).await;
+    assert_eq!(post.replies.count().await.expect("counted").visible, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_outlasts_its_lease_many_times_over_is_delivered_once() {
+    for post in Post::both() {
+        let mut gate = Gate::new();
+        let options = RunOptions::new().visibility_timeout(Duration::from_millis(300));
+        let scope = run(gate.main_loop("main", &post.requests), options).await;
+        post.send(json!("long")).await;
+        gate.begun().await;
+        let began = tokio::time::Instant::now();
+        // Half of it during a shutdown.
+        let mut ends = None;
+        while began.elapsed() < Duration::from_secs(3) {
+            assert!(post.take_all().await.is_empty(), "{}: delivered twice", post.kind);
+            if began.elapsed() > Duration::from_millis(1500) && ends.is_none() {
+                ends = Some(scope.runnable().shutdown(Duration::from_secs(20)));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        gate.let_through(1);
+        assert!(ends.expect("it was told to end").await);
+        assert_eq!(post.count().await, snakepit::mailbox::Count::default(), "{}", post.kind);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_fails_is_tried_again_and_shown_and_nothing_is_lost() {
+    for post in Post::both() {
+        let mut gate = Gate::new();
+        let flaky = Flaky::new(&post.requests);
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
+        let options = RunOptions::new().wait(Duration::from_millis(10));
+        let scope = run(gate.main_loop("main", &mailbox), options).await;
+        post.send(json!("held")).await;
+        gate.begun().await;
+        flaky.set_broken(true);
+        // Its ack fails, and then the receives.
+        gate.let_through(1);
+        until("it has failed a few times", || flaky.failures.load(Ordering::SeqCst) > 3).await;
+        let trouble = scope.runnable().control().trouble().expect("trouble");
+        assert!(trouble.contains("the disk is on fire"), "{trouble}");
+        assert!(scope.runnable().running(), "{}", post.kind);
+        flaky.set_broken(false);
+        let mut troubles = scope.runnable().control().troubles();
+        soon("it recovers", troubles.wait_for(Option::is_none)).await.expect("a loop");
+        post.until_count(0, 0, 0).await;
+        post.send(json!("next")).await;
+        assert_eq!(gate.begun().await, "next");
+        gate.let_through(1);
+        end(scope).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_from_inside_a_handler_only_begins_and_the_handler_completes() {
+    let post = Post::memory();
+    let slot: Arc<std::sync::OnceLock<snakepit::loops::Control>> = Arc::default();
+    let of_handler = Arc::clone(&slot);
+    let main = MainLoop::new("main", Arc::clone(&post.requests), move |_: TypedMessage<Value>| {
+        let control = of_handler.get().cloned();
+        async move {
+            let ended = control.expect("set").shutdown(Duration::from_secs(20)).await;
+            Ok::<_, Failure>(ended)
+        }
+    });
+    slot.set(main.control().clone()).expect("once");
+    post.ask(json!(1)).await;
+    soon("it ends by itself", main.run(RunOptions::new())).await.expect("no error");
+    assert!(!post.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_mailbox_ends_the_loop() {
+    for post in Post::both() {
+        let gate = Gate::new();
+        let mut scope = run(gate.main_loop("main", &post.requests), RunOptions::new()).await;
+        post.requests.close();
+        soon("it ends", scope.ended()).await.expect("no error");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_after_the_last_iteration() {
+    for post in Post::both() {
+        let handled = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&handled);
+        let main = MainLoop::new("main", Arc::clone(&post.requests), move |_: TypedMessage<Value>| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        });
+        post.send_numbers(5).await;
+        soon("three receives", main.run(RunOptions::new().max_iterations(3))).await.expect("no error");
+        assert_eq!(handled.load(Ordering::SeqCst), 3, "{}: one message each", post.kind);
+        post.until_count(2, 0, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_that_are_too_short_for_a_shutdown_are_told() {
+    let mut events = subscribe_to(Level::Warn);
+    let post = Post::memory();
+    let mut gate = Gate::new();
+    let options = RunOptions::new().visibility_timeout(Duration::from_secs(30));
+    let scope = run(gate.main_loop("hasty", &post.requests), options).await;
+    post.send(json!(1)).await;
+    gate.begun().await;
+    gate.let_through(1);
+    let told = async {
+        loop {
+            if let Event::LoopLeaseShort { name, visibility, .. } = events.next().await
+                && &*name == "hasty"
+            {
+                return visibility;
+            }
+        }
+    };
+    assert_eq!(soon("a warning", told).await, Duration::from_secs(30));
+    end(scope).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_cannot_be_are_an_error_and_so_is_a_second_run() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let main = gate.main_loop("main", &post.requests);
+    let zero = RunOptions::new().visibility_timeout(Duration::ZERO);
+    assert!(main.run(zero).await.is_err());
+    assert!(main.run(RunOptions::new().wait(Duration::from_secs(21))).await.is_err());
+    let scope = run(main, RunOptions::new()).await;
+    let again = scope.runnable().run(RunOptions::new()).await.expect_err("it runs");
+    assert!(again.to_string().contains("main runs already"), "{again}");
+    end(scope).await;
+}

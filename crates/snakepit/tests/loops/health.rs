@@ -1,0 +1,69 @@
+//! Probes, asked as an orchestrator asks them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use snakepit::loops::{HealthServer, LoopGroup, RunOptions, Runnable, Scope};
+use snakepit::mailbox::Mailbox;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::flaky::{Behind, Flaky};
+use crate::post::{Gate, Post};
+use crate::support::{soon, until};
+
+/// The status, and the whole answer.
+async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("asked");
+    let mut answer = String::new();
+    soon("an answer", stream.read_to_string(&mut answer)).await.expect("text");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no status in {answer}")), answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_say_how_a_group_stands() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let flaky = Flaky::new(&post.requests);
+    let mailbox: Arc<dyn Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
+    let main = Arc::new(gate.main_loop("main", &mailbox));
+    let group = Arc::new(LoopGroup::new("group").with(main.clone()));
+    let server = HealthServer::start(Arc::clone(&group), 0).await.expect("a port");
+    let address = server.address();
+    assert!(address.ip().is_loopback());
+    assert_eq!(get(address, "/startupz").await.0, 503, "not started");
+    assert_eq!(get(address, "/readyz").await.0, 503);
+
+    let options = RunOptions::new().wait(Duration::from_millis(20));
+    let scope = Scope::start(Arc::clone(&group), options);
+    soon("it runs", main.control().until_running(true)).await;
+    for path in ["/startupz", "/livez", "/health/live", "/readyz", "/health/ready"] {
+        assert_eq!(get(address, path).await.0, 200, "{path}");
+    }
+    assert_eq!(get(address, "/metrics").await.0, 404);
+
+    group.drain();
+    assert_eq!(get(address, "/readyz").await.0, 503, "draining");
+    assert_eq!(get(address, "/livez").await.0, 200);
+    group.resume();
+    assert_eq!(get(address, "/readyz").await.0, 200);
+
+    flaky.set_broken(true);
+    until("it has failed", || {
+        flaky.failures.load(Ordering::SeqCst) > 0 && main.control().trouble().is_some()
+    })
+    .await;
+    let (status, answer) = get(address, "/health/ready").await;
+    assert_eq!(status, 503);
+    assert!(answer.contains("the disk is on fire"), "{answer}");
+    flaky.set_broken(false);
+    until("it works again", || group.is_ready()).await;
+
+    assert!(scope.end(Duration::from_secs(20)).await);
+    assert_eq!(get(address, "/readyz").await.0, 503, "ended");
+    server.stop().await;
+}

@@ -1,0 +1,15 @@
+//! Loops over real mailboxes, in memory and in SQLite, and real pools of Python workers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod flaky;
+mod group;
+mod handling;
+mod health;
+mod peers;
+mod post;
+mod process;
+mod python;
+mod recovery;
+mod seed;

@@ -1,0 +1,128 @@
+//! The tests that the specification asks for, and its usage patterns. SIGTERM in a real process is in `process`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use snakepit::ShutdownCoordinator;
+use snakepit::loops::{LoopGroup, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Scope};
+
+use crate::post::{Gate, Post};
+use crate::support::soon;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_stops_the_loop() {
+    for post in Post::both() {
+        let gate = Gate::new();
+        let main = Arc::new(gate.main_loop("main", &post.requests));
+        let runs = Arc::clone(&main);
+        let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
+        soon("it runs", main.control().until_running(true)).await;
+        assert!(main.running());
+        assert!(main.shutdown(Duration::from_secs(5)).await);
+        assert!(!main.running());
+        soon("its task ends", task).await.expect("no panic").expect("no error");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_waits_for_what_is_in_flight() {
+    for post in Post::both() {
+        let mut gate = Gate::new();
+        let main = Arc::new(gate.main_loop("main", &post.requests));
+        post.ask(json!("slow")).await;
+        let runs = Arc::clone(&main);
+        let task = tokio::spawn(async move { runs.run(RunOptions::new().max_iterations(1)).await });
+        gate.begun().await;
+        let ends = tokio::spawn(main.shutdown(Duration::from_secs(20)));
+        assert!(main.running(), "{}: it waits", post.kind);
+        gate.let_through(1);
+        assert!(ends.await.expect("no panic"));
+        soon("its task ends", task).await.expect("no panic").expect("no error");
+        assert_eq!(post.reply().await.read::<String>().expect("text"), "slow", "the message was finished");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_coordinates_the_shutdown() {
+    for post in Post::both() {
+        let gate = Gate::new();
+        let first = Arc::new(gate.main_loop("first", &post.requests));
+        let second = Arc::new(gate.main_loop("second", &post.replies));
+        let group = Arc::new(LoopGroup::new("group").with(first.clone()).with(second.clone()));
+        let runs = Arc::clone(&group);
+        let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
+        soon("both run", async {
+            first.control().until_running(true).await;
+            second.control().until_running(true).await;
+        })
+        .await;
+        assert!(group.shutdown(Duration::from_secs(5)).await, "{}", post.kind);
+        assert!(!first.running() && !second.running());
+        soon("its task ends", task).await.expect("no panic").expect("no error");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pattern_1_a_single_loop_with_signals() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let coordinator = ShutdownCoordinator::install().expect("installed");
+    let main = Arc::new(gate.main_loop("main", &post.requests));
+    let told = Arc::clone(&main);
+    coordinator.register("main", move || drop(told.shutdown(SHUTDOWN_TIMEOUT)));
+    let triggers = Arc::clone(&coordinator);
+    let of_control = main.control().clone();
+    tokio::spawn(async move {
+        of_control.until_running(true).await;
+        triggers.trigger();
+    });
+    soon("it runs until the signal", main.run(RunOptions::new())).await.expect("no error");
+    coordinator.reset();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pattern_2_several_loops_with_a_group() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let first = Arc::new(gate.main_loop("first", &post.requests));
+    let second = Arc::new(gate.main_loop("second", &post.replies));
+    let group = LoopGroup::new("group").with(first.clone()).with(second);
+    let of_control = first.control().clone();
+    tokio::spawn(async move {
+        of_control.until_running(true).await;
+        ShutdownCoordinator::get().expect("the group has installed it").trigger();
+    });
+    let end = soon("until the signal", group.run_until_signal(RunOptions::new())).await.expect("no error");
+    assert!(end.is_clean);
+    assert_eq!(end.status, 0);
+    ShutdownCoordinator::get().expect("installed").reset();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pattern_3_a_scope_ends_its_loops() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let main = Arc::new(gate.main_loop("main", &post.requests));
+    {
+        let group = Arc::new(LoopGroup::new("group").with(main.clone()));
+        let _scope = Scope::start(group, RunOptions::new());
+        soon("it runs", main.control().until_running(true)).await;
+    }
+    soon("it has ended", main.control().until_running(false)).await;
+    let group = Arc::new(LoopGroup::new("again").with(Arc::new(gate.main_loop("next", &post.requests))));
+    let scope = Scope::start(group, RunOptions::new());
+    assert!(scope.end(Duration::from_secs(20)).await, "a scope that is ended is waited for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pattern_4_programmatic_shutdown() {
+    let post = Post::memory();
+    let gate = Gate::new();
+    let main = Arc::new(gate.main_loop("main", &post.requests));
+    let runs = Arc::clone(&main);
+    let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
+    soon("it runs", main.control().until_running(true)).await;
+    assert!(main.shutdown(Duration::from_mins(1)).await, "it stopped within the timeout");
+    soon("its task ends", task).await.expect("no panic").expect("no error");
+}

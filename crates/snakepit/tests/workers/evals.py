@@ -1,0 +1,32 @@
+"""Commands that the tests of evaluations ask."""
+
+import os
+import time
+
+import snakepit
+
+
+@snakepit.command
+def double(n):
+    """Wrong, slow, broken or deadly where the question says so."""
+    if n == "raise":
+        raise ValueError("cannot double that")
+    if n == "hang":
+        time.sleep(1000)
+    if n == "die":
+        os._exit(3)
+    return {"output": 2 * n, "tokens": {"input": 10, "output": 1}}
+
+
+@snakepit.command
+def named(n, bias: int = 0):
+    """Answers by the experiment that it is asked in."""
+    experiment = snakepit.context().metadata["experiment"]
+    return n + bias if experiment == "good" else n + 1
+
+
+@snakepit.command
+def grade(input, output, expected):
+    if expected == "broken judge":
+        raise RuntimeError("the judge is out")
+    return {"score": 0.75 if output == expected else 0.25, "why": f"{input} gave {output}"}
