@@ -6,13 +6,15 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use snakepit::{CallError, Pool, Snakepit, args};
+use snakepit::{CallError, Pool, ShutdownCoordinator, Snakepit, args};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
     let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
 
+    // From here on signals are answered: before anybody is told that there is somebody to send them to.
+    ShutdownCoordinator::install()?;
     let worker = tokio::spawn(work(pit.clone()));
     say(&format!("process {} works; end it with SIGTERM or Ctrl-C", std::process::id()));
     let status = pit.until_shutdown().await?;
