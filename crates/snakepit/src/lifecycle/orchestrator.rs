@@ -309,19 +309,8 @@ impl Target {
 }
 
 /// Ends the processes of an engine when nobody is left to stop it in order: its runtime is being dropped. Blocks, bounded.
-pub(crate) fn rescue(engine: &Engine) {
-    let shutdown = Shutdown {
-        path: Path::Drop,
-        exit: Exit::Return,
-        stop_mode: StopMode::Always,
-        owned: true,
-        status: 0,
-        run_id: engine.run_id(),
-        if_cut_short: None,
-        engines: Vec::new(),
-        grace: Duration::ZERO,
-        cleanup_timeout: CLEANUP_TIMEOUT,
-    };
+pub(crate) fn rescue(engine: &Arc<Engine>) {
+    let shutdown = Shutdown::of(engine, Path::Drop, Duration::ZERO);
     let began = Instant::now();
     shutdown.tell_start();
     engine.close();
@@ -335,57 +324,35 @@ pub(crate) fn rescue(engine: &Engine) {
     shutdown.tell_exit();
 }
 
-impl Shutdown {
-    fn run_id(&self) -> Option<Arc<str>> {
-        self.run_id.map(|id| id.to_string().into())
-    }
+/// An event of a shutdown: what all of them say, and what this one says besides.
+macro_rules! told {
+    ($shutdown:expr, $event:ident $(, $field:ident: $value:expr)*) => {
+        tell(Event::$event {
+            run_id: $shutdown.run_id.map(|id| id.to_string().into()),
+            path: $shutdown.path.as_str(),
+            exit_mode: $shutdown.exit.as_str(),
+            stop_mode: $shutdown.stop_mode.as_str(),
+            owned: $shutdown.owned,
+            status: $shutdown.status,
+            $($field: $value,)*
+        })
+    };
+}
 
+impl Shutdown {
     fn tell_start(&self) {
-        tell(Event::ScriptShutdownStart {
-            run_id: self.run_id(),
-            path: self.path.as_str(),
-            exit_mode: self.exit.as_str(),
-            stop_mode: self.stop_mode.as_str(),
-            owned: self.owned,
-            status: self.status,
-        });
+        told!(self, ScriptShutdownStart);
     }
 
     fn tell_stop(&self, drained: bool, took: Duration) {
-        tell(Event::ScriptShutdownStop {
-            run_id: self.run_id(),
-            path: self.path.as_str(),
-            exit_mode: self.exit.as_str(),
-            stop_mode: self.stop_mode.as_str(),
-            owned: self.owned,
-            status: self.status,
-            drained,
-            took,
-        });
+        told!(self, ScriptShutdownStop, drained: drained, took: took);
     }
 
     fn tell_cleanup(&self, outcome: Cleaned, killed: usize, took: Duration) {
-        tell(Event::ScriptShutdownCleanup {
-            run_id: self.run_id(),
-            path: self.path.as_str(),
-            exit_mode: self.exit.as_str(),
-            stop_mode: self.stop_mode.as_str(),
-            owned: self.owned,
-            status: self.status,
-            outcome: outcome.as_str(),
-            killed,
-            took,
-        });
+        told!(self, ScriptShutdownCleanup, outcome: outcome.as_str(), killed: killed, took: took);
     }
 
     fn tell_exit(&self) {
-        tell(Event::ScriptShutdownExit {
-            run_id: self.run_id(),
-            path: self.path.as_str(),
-            exit_mode: self.exit.as_str(),
-            stop_mode: self.stop_mode.as_str(),
-            owned: self.owned,
-            status: self.status,
-        });
+        told!(self, ScriptShutdownExit);
     }
 }
