@@ -9,6 +9,7 @@ mod call;
 mod cleanup;
 mod doctor;
 mod duration;
+mod env;
 mod eval;
 mod exec;
 mod init;
@@ -48,6 +49,7 @@ enum Verb {
     Mailbox(mailbox::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
+    Env(env::Args),
     Bench(bench::Args),
 }
 
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Mailbox(args) => mailbox::run(args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Env(args) => env::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     ExitCode::from(status.unwrap_or_else(|failure| failure.report()))

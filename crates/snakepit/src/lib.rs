@@ -18,8 +18,10 @@ mod call;
 #[cfg(feature = "config")]
 mod config;
 mod engine;
+pub mod environment;
 #[cfg(feature = "evals")]
 pub mod evals;
+pub mod hardware;
 pub mod lifecycle;
 mod logging;
 #[cfg(feature = "loops")]
@@ -49,6 +51,7 @@ pub use call::{
 };
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use hardware::{Gpus, Threads};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};

@@ -16,8 +16,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::Pool;
 use crate::custody::Command;
+use crate::environment::{Environment, Python};
 use crate::transport::{BeatPipe, Connection, Hello, Ready, Slate, StackPipe};
 use handle::SocketHandle;
+use interpreter::Interpreter;
 
 /// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -38,7 +40,7 @@ const BEAT_FD: i32 = 6;
 #[must_use]
 pub struct PythonWorker {
     worker: PathBuf,
-    interpreter: Option<PathBuf>,
+    environment: Environment,
     env: Vec<(OsString, OsString)>,
     dir: Option<PathBuf>,
 }
@@ -46,7 +48,7 @@ pub struct PythonWorker {
 impl PythonWorker {
     /// A worker by its file (`worker.py`) or its module (`package.worker`).
     pub fn new(worker: impl Into<PathBuf>) -> Self {
-        Self { worker: worker.into(), interpreter: None, env: Vec::new(), dir: None }
+        Self { worker: worker.into(), environment: Environment::new(), env: Vec::new(), dir: None }
     }
 
     /// Its file, if that is how it was named, and not by its module.
@@ -54,9 +56,31 @@ impl PythonWorker {
         is_file(&self.worker).then(|| self.resolved())
     }
 
-    /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
+    /// The interpreter, by its path or by its name in `PATH`. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
-        self.interpreter = Some(python.into());
+        let python = python.into();
+        self.environment.python = Some(match python.to_str() {
+            Some(name) if python.components().count() == 1 => Python::Name(name.to_owned()),
+            _ => Python::Path(python),
+        });
+        self
+    }
+
+    /// Which Python: a version (`3.12`), an interpreter's path or name, or the directory of a virtual environment.
+    pub fn python(mut self, python: impl Into<Python>) -> Self {
+        self.environment = self.environment.python(python);
+        self
+    }
+
+    /// What is installed for it, in an environment that is made once and kept: `numpy>=2`.
+    pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.environment = self.environment.requirements(requirements);
+        self
+    }
+
+    /// All about its Python and what is installed beside it, in the place of what was said before.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
         self
     }
 
@@ -114,7 +138,7 @@ enum Launch {
 
 /// What all workers of a pool are started with.
 struct Found {
-    interpreter: PathBuf,
+    interpreter: Interpreter,
     entry: PathBuf,
 }
 
@@ -123,6 +147,13 @@ struct SocketAdapter {
 }
 
 impl Adapter for SocketAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        match &self.launch {
+            Launch::Python { worker, .. } => Some(&worker.environment),
+            Launch::Command { .. } => None,
+        }
+    }
+
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         async move {
             let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
@@ -131,7 +162,7 @@ impl Adapter for SocketAdapter {
             {
                 return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
             }
-            let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
+            let interpreter = interpreter::resolve(worker, spawner).await?;
             let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
             let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
             let entry = match installed {
@@ -205,7 +236,8 @@ impl SocketAdapter {
             Launch::Python { worker, found } => {
                 let found =
                     found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
-                let command = Command::new(&found.interpreter).arg(&found.entry).arg(worker.argument());
+                let command = Command::new(&found.interpreter.path).arg(&found.entry).arg(worker.argument());
+                let command = placed(command, &found.interpreter.variables(), None);
                 Ok(placed(command, &worker.env, worker.dir.as_deref()))
             }
         }
