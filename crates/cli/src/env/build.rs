@@ -173,9 +173,9 @@ fn wanted(args: &Args) -> Result<(Vec<(String, Environment)>, custody::Config), 
 }
 
 fn placed(args: &Args, environment: Environment) -> Environment {
-    match &args.place.cache_dir {
-        Some(dir) => environment.cache_dir(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
-        None => environment,
+    match (&args.place.cache_dir, args.place.cache()) {
+        (Some(_), Ok(cache)) => environment.cache_dir(cache.dir()),
+        _ => environment,
     }
 }
 

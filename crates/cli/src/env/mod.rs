@@ -55,7 +55,7 @@ struct Place {
 impl Place {
     fn cache(&self) -> Result<Cache, Failure> {
         match &self.cache_dir {
-            Some(dir) => Ok(Cache::at(dir)),
+            Some(dir) => Ok(Cache::at(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()))),
             None => Cache::default_dir().map(Cache::at).map_err(|error| cannot(&error)),
         }
     }
