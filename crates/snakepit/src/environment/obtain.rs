@@ -19,6 +19,7 @@ use super::mark::Mark;
 use super::python::{Identity, Python};
 use super::recipe::Recipe;
 use super::{Environment, EnvironmentError, Errands, Needs, find, identify, making};
+use crate::call::waiting::after;
 use crate::custody::Run;
 use crate::telemetry::{Event, Level, emit, emit_with};
 
@@ -90,9 +91,9 @@ impl Environment {
                 return Ok(Built { python: path.join("bin/python"), path, key, is_new, _lock: lock });
             }
             drop(lock);
-            let lock = held(&cache, &key, Hold::Alone, errands).await?;
+            let lock = Arc::new(held(&cache, &key, Hold::Alone, errands).await?);
             if cache.mark_of(&key, &recipe.text)?.is_none() {
-                self.make(needs, &identity, &recipe, &cache, errands).await?;
+                self.make(needs, &identity, &recipe, &cache, &lock, errands).await?;
                 is_new = true;
             }
             // Between this lock and the next one it may be pruned: then it is made once more.
@@ -107,13 +108,15 @@ impl Environment {
         read.await.map_err(|_| EnvironmentError::Runtime)?
     }
 
-    /// Only for who holds the lock alone.
+    /// Under the lock that is held alone. Threads that work with files hold it as well: they go on when nobody waits for them
+    /// any more.
     async fn make(
         &self,
         needs: &Needs,
         identity: &Identity,
         recipe: &Recipe,
         cache: &Cache,
+        lock: &Arc<Lock>,
         errands: &Errands,
     ) -> Result<(), EnvironmentError> {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(1);
@@ -122,12 +125,15 @@ impl Environment {
         let run = errands.run_id().to_string();
         let attempt = format!("{}-{}", &run[run.len() - 12..], ATTEMPTS.fetch_add(1, Ordering::Relaxed));
         let home = in_thread({
-            let (cache, key) = (cache.clone(), key.clone());
-            move || cache.begin(&key, &attempt)
+            let (cache, key, lock) = (cache.clone(), key.clone(), Arc::clone(lock));
+            move || {
+                let _lock = lock;
+                cache.begin(&key, &attempt)
+            }
         })
         .await??;
         let venv = cache.venv(&home);
-        let until = Instant::now() + self.timeout;
+        let until = after(Instant::now(), self.timeout);
         let making =
             making::Making { environment: self, identity, recipe, errands, venv: &venv, key: &key, until };
         let made = match making.run().await {
@@ -136,16 +142,13 @@ impl Environment {
             Err(error) => Err(error),
         };
         let (cache, recipe, python) = (cache.clone(), recipe.text.clone(), identity.version.clone());
-        in_thread(move || match made {
-            Ok(tool) => {
-                let mark = Mark { home, python, tool, made: SystemTime::now(), recipe };
-                let path = cache.mark_path(&key);
-                mark.write(&path).map_err(place("write", path))
-            }
-            Err(error) => {
-                cache.clear(&key, None);
-                Err(error)
-            }
+        let lock = Arc::clone(lock);
+        in_thread(move || {
+            let _lock = lock;
+            let tool = made.inspect_err(|_| cache.clear(&key, None))?;
+            let mark = Mark { home, python, tool, made: SystemTime::now(), recipe };
+            let path = cache.mark_path(&key);
+            mark.write(&path).map_err(place("write", path))
         })
         .await?
     }

@@ -126,3 +126,24 @@ async fn inside_one_gpu_of_amd_each() {
     assert_eq!(told, [Some("3".into()), Some("hip:3".into())]);
     pit.end().await;
 }
+
+/// Needs a network, and says how long it takes: `cargo nextest run -p snakepit --test environments --run-ignored only numpy`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "installs numpy, and measures"]
+async fn numpy_takes_less_time_when_workers_share_the_cores() {
+    let home = tempfile::tempdir().expect("a directory");
+    let workers = Cpu::look().usable * 2;
+    for (name, threads) in [("shared", Threads::Shared), ("unlimited", Threads::Unlimited)] {
+        let environment = Environment::new().requirements(["numpy"]).cache_dir(home.path().join("envs"));
+        let pit = Pit::start(pool(environment).workers(workers).threads(threads)).await;
+        let multiply = |times: usize| {
+            let calls = (0..workers).map(|_| pit.call::<f64>("multiply", args! { size: 700, times: times }));
+            futures_util::future::try_join_all(calls.map(IntoFuture::into_future))
+        };
+        multiply(1).await.expect("loaded");
+        let began = std::time::Instant::now();
+        multiply(20).await.expect("multiplied");
+        println!("{name}: {workers} workers, 20 products each: {:?}", began.elapsed());
+        pit.end().await;
+    }
+}
