@@ -42,7 +42,7 @@ pub(super) struct Args {
     project: Option<PathBuf>,
     /// A further option for pip or uv; may be said several times: --install-arg=--pre
     #[arg(long = "install-arg", value_name = "ARG", allow_hyphen_values = true)]
-    install_args: Vec<String>,
+    further: Vec<String>,
     /// Where the run is recorded.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -159,7 +159,7 @@ fn wanted(args: &Args) -> Result<(Vec<(String, Environment)>, custody::Config), 
         }
         return of_configuration(args);
     }
-    let environment = Environment::new().install_args(args.install_args.iter().cloned());
+    let environment = Environment::new().install_args(args.further.iter().cloned());
     let environment = match &args.python {
         Some(python) => environment.python(Python::read(python, Path::new(""))),
         None => environment,

@@ -89,14 +89,12 @@ impl Errands {
         });
         let status = status.await;
         drop(guard);
-        match status {
-            Ok(status) => Ok(Done { status, lines: lines.kept }),
-            Err(_) => {
-                // Nothing of it may write any more when whoever asked cleans up.
-                process.exited().await;
-                Err(EnvironmentError::Timeout { step: step.to_owned(), after: patience, output: lines.kept })
-            }
+        if let Ok(status) = status {
+            return Ok(Done { status, lines: lines.kept });
         }
+        // Nothing of it may write any more when whoever asked cleans up.
+        process.exited().await;
+        Err(EnvironmentError::Timeout { step: step.to_owned(), after: patience, output: lines.kept })
     }
 
     fn next_id(&self) -> Result<WorkerId, SpawnError> {

@@ -80,7 +80,7 @@ pub enum EnvironmentError {
     #[error("uv is not in PATH, and this environment is to be made by it: install uv, or let `pip` make it")]
     NoUv,
     /// A tool failed.
-    #[error("cannot make a Python environment: {step} failed with {status}{}{}", hinted(.hint), shown(.output))]
+    #[error("cannot make a Python environment: {step} failed with {status}{}{}", hinted(.hint.as_deref()), shown(.output))]
     Failed {
         /// What was being done.
         step: String,
@@ -151,8 +151,8 @@ fn shown(output: &[String]) -> String {
     if last.is_empty() { String::new() } else { format!("; its last lines:\n  {}", last.join("\n  ")) }
 }
 
-fn hinted(hint: &Option<String>) -> String {
-    hint.as_ref().map_or_else(String::new, |hint| format!(": {hint}"))
+fn hinted(hint: Option<&str>) -> String {
+    hint.map_or_else(String::new, |hint| format!(": {hint}"))
 }
 
 /// What a tool's words mean, and what to do about it. The first that fits counts: without a network, `pip` finds no

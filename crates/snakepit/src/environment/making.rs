@@ -127,9 +127,12 @@ impl Making<'_> {
         // A `pip` of its own takes longer to put there than most packages.
         let venv = if from_outside { venv.arg("--without-pip") } else { venv };
         self.step(1, "python -m venv", venv.arg(self.venv)).await?;
-        let pip = || match from_outside {
-            true => base().args(["-m", "pip", "--python"]).arg(self.python()),
-            false => isolated(Command::new(self.python())).args(["-I", "-m", "pip"]),
+        let pip = || {
+            if from_outside {
+                base().args(["-m", "pip", "--python"]).arg(self.python())
+            } else {
+                isolated(Command::new(self.python())).args(["-I", "-m", "pip"])
+            }
         };
         let source = match &self.recipe.source {
             Source::Pyproject(path) => {

@@ -108,7 +108,9 @@ impl Reading {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let beside = |name: &str| path.with_file_name(name);
         let home = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let is_pylock = name == "pylock.toml" || name.starts_with("pylock.") && name.ends_with(".toml");
+        let has_ending = |ending: &str| path.extension().is_some_and(|it| it == ending);
+        let is_pylock = name.starts_with("pylock.") && has_ending("toml");
+        let is_list = has_ending("txt") || has_ending("in");
         match name.as_str() {
             "uv.lock" | "pyproject.toml" if beside("uv.lock").is_file() => {
                 self.note("uv.lock", &beside("uv.lock"))?;
@@ -117,9 +119,7 @@ impl Reading {
             }
             "pyproject.toml" => self.note("pyproject", &path).map(|_| Source::Pyproject(path)),
             _ if is_pylock => self.note("pylock", &path).map(|_| Source::Pylock(path)),
-            name if Path::new(name).extension().is_some_and(|it| it == "txt" || it == "in") => {
-                self.file(path)
-            }
+            _ if is_list => self.file(path),
             _ => Err(EnvironmentError::UnknownProject(path)),
         }
     }
@@ -154,7 +154,7 @@ impl Reading {
             let rest = rest.strip_prefix("file://").unwrap_or(rest);
             let rest = rest.split([';', ' ']).next().unwrap_or_default();
             let looks_like_a_path =
-                rest.starts_with(['.', '/']) || rest.contains('/') || rest.ends_with(".whl");
+                rest.contains('/') || Path::new(rest).extension().is_some_and(|it| it == "whl");
             let path = self.dir.join(rest);
             if looks_like_a_path && !rest.contains("://") && path.exists() {
                 let _ = writeln!(self.text, "local {}", path.display());

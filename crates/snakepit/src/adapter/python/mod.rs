@@ -111,7 +111,10 @@ impl Pool {
             .worker
             .file_stem()
             .map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(name, SocketAdapter { launch: Launch::Python { worker, found: OnceLock::new() } })
+        Self::new(
+            name,
+            SocketAdapter { launch: Launch::Python { worker: Box::new(worker), found: OnceLock::new() } },
+        )
     }
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
@@ -132,7 +135,7 @@ impl Pool {
 }
 
 enum Launch {
-    Python { worker: PythonWorker, found: OnceLock<Found> },
+    Python { worker: Box<PythonWorker>, found: OnceLock<Found> },
     Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
 }
 
