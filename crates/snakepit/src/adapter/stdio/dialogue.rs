@@ -78,10 +78,10 @@ impl Dialogue {
         let writer = writer.abort_handle();
         tokio::spawn(async move {
             let reason = reader::read(&reading, &mut lines).await;
-            writer.abort();
             reading.close(&reason);
-            // Were its output closed under a worker that is at fault, it would die of that, and nobody would hear why.
+            // Were its streams closed under a worker that is at fault, it would end of that, and nobody would hear why.
             reading.given_up().await;
+            writer.abort();
             drop(lines);
         });
         dialogue
