@@ -1,8 +1,8 @@
 //! Workers that serve HTTP on the loopback or a Unix socket, which they announce: `FastAPI` under uvicorn, or anything else.
 //!
 //! A command is a route: `POST /COMMAND` with the arguments as JSON; the answer's body is the result, and a stream is
-//! `text/event-stream` or `application/x-ndjson`. [`client`] has the connections, [`answer`] reads what comes back,
-//! [`pieces`] cuts streams into items, [`handle`] is what the pool holds.
+//! `text/event-stream` or `application/x-ndjson`. `client.rs` has the connections, `answer.rs` reads what comes back,
+//! `pieces.rs` cuts streams into items, `handle.rs` is what the pool holds.
 
 mod answer;
 mod client;
@@ -28,7 +28,7 @@ const SECRET: &str = "SNAKEPIT_SECRET";
 
 /// A worker that serves HTTP.
 ///
-/// It gets a secret in `SNAKEPIT_SECRET`, announces itself (see [`announce`]), and should answer only
+/// It gets a secret in `SNAKEPIT_SECRET`, announces itself (see [`adapter::announce`](super::announce)), and should answer only
 /// those requests whose header `snakepit-secret` has it: others on the machine can reach a port of the loopback, too.
 ///
 /// ```

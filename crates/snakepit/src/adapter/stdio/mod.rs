@@ -1,6 +1,6 @@
 //! Workers that speak lines of JSON on their standard streams, as `spec/stdio.md` has it: a shell script will do.
 //!
-//! [`dialogue`] has the calls and what is written, [`reader`] what is heard, [`handle`] is what the pool holds.
+//! `dialogue.rs` has the calls and what is written, `reader.rs` what is heard, `handle.rs` is what the pool holds.
 
 mod dialogue;
 mod handle;
