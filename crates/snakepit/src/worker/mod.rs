@@ -23,7 +23,7 @@ pub use autopsy::Autopsy;
 pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
-pub(crate) use tend::{Ending, process_ended, tend};
+pub(crate) use tend::{Ending, GOODBYE, process_ended, tend};
 pub use vitals::Verdict;
 pub(crate) use vitals::{OomTeller, Pss};
 pub(crate) use watch::Watch;
