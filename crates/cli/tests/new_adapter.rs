@@ -47,7 +47,8 @@ fn the_crate_that_it_writes_passes_its_tests() {
         .stdin(Stdio::null())
         .output()
         .expect("cargo");
-    let told = format!("{}{}", String::from_utf8_lossy(&tests.stdout), String::from_utf8_lossy(&tests.stderr));
+    let told =
+        format!("{}{}", String::from_utf8_lossy(&tests.stdout), String::from_utf8_lossy(&tests.stderr));
     assert!(tests.status.success(), "{told}");
     assert!(told.contains("test result: ok. 12 passed"), "{told}");
 }
@@ -84,7 +85,8 @@ fn without_a_path_it_names_the_version_of_the_program_and_says_so() {
     let scene = Scene::new();
     let done = finish(&mut new_adapter(&scene, &["--into", "deep/down", "lines"]));
     assert!(done.assert_status(0).stdout.contains("from a registry"), "{}", done.stdout);
-    let manifest = std::fs::read_to_string(scene.state_dir().join("deep/down/lines/Cargo.toml")).expect("a file");
+    let manifest =
+        std::fs::read_to_string(scene.state_dir().join("deep/down/lines/Cargo.toml")).expect("a file");
     let version = env!("CARGO_PKG_VERSION");
     assert!(manifest.contains(&format!("snakepit = {{ version = \"{version}\" }}")), "{manifest}");
     assert!(!manifest.contains('@'), "{manifest}");

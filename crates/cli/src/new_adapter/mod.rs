@@ -53,7 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     write(&args.into, &dir, |text| name.fill(&library.fill(text)))?;
     let shown = dir.display();
     let advice = library.advice();
-    say::out(&format!("Wrote {shown}: an adapter, a worker for it and tests. {advice}Try:\n\n  cd {shown}\n  cargo test\n"));
+    say::out(&format!(
+        "Wrote {shown}: an adapter, a worker for it and tests. {advice}Try:\n\n  cd {shown}\n  cargo test\n"
+    ));
     Ok(0)
 }
 

@@ -4,11 +4,66 @@ use std::str::FromStr;
 
 /// Words that cargo or the compiler takes for something else.
 const TAKEN: [&str; 60] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
-    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
-    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
-    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield", "alloc", "core", "std",
-    "proc_macro", "test", "build", "deps", "examples", "incremental",
+    "abstract",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "struct",
+    "super",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+    "alloc",
+    "core",
+    "std",
+    "proc_macro",
+    "test",
+    "build",
+    "deps",
+    "examples",
+    "incremental",
 ];
 
 /// Names of crates that the new one stands on.
@@ -61,8 +116,11 @@ impl Name {
         });
         // The template has a type of this name besides.
         let name: String = words.by_ref().collect();
-        if ["Lines", "Link", "Adapter", "Handle", "Worker", "Call", "Pool", "Value", "Json", "Command", "Input"]
-            .contains(&name.as_str())
+        if [
+            "Lines", "Link", "Adapter", "Handle", "Worker", "Call", "Pool", "Value", "Json", "Command",
+            "Input",
+        ]
+        .contains(&name.as_str())
         {
             format!("{name}Adapter")
         } else {
