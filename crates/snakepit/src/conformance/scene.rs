@@ -251,10 +251,10 @@ pub(super) async fn soon<F: IntoFuture>(what: &str, work: F) -> F::Output {
 }
 
 async fn within<F: IntoFuture>(time: Duration, what: &str, work: F) -> F::Output {
-    match tokio::time::timeout(time, work.into_future()).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: not within {time:?}"),
-    }
+    let Ok(done) = tokio::time::timeout(time, work.into_future()).await else {
+        panic!("{what}: not within {time:?}")
+    };
+    done
 }
 
 /// No run is recorded in a state directory: everything that was started is gone.
