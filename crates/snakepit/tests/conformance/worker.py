@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import snakepit
@@ -98,7 +99,9 @@ def wait(started: str, release: str):
 
 @snakepit.command
 def stubborn(started: str):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Only the main thread may say so, and not every way to be called runs commands there.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     note(started, "started")
     while True:
         try:
