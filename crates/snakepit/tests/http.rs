@@ -212,7 +212,7 @@ async fn one_that_no_longer_listens_is_replaced() {
                 Ok(answer) if pids(&pit.pools()[0]) != before => return answer,
                 Ok(_) => tokio::task::yield_now().await,
                 Err(error) if error.autopsy().is_some() => {
-                    assert!(fault_of(&error).contains("does not listen"), "{error}")
+                    assert!(fault_of(&error).contains("does not listen"), "{error}");
                 }
                 Err(error) => assert!(error.to_string().contains("broke"), "{error}"),
             }

@@ -203,12 +203,12 @@ impl PoolTable {
     pub(super) fn into_pool(self, name: &str, dir: &Path) -> Pool {
         let Self { launch, keys } = self;
         let current_dir = keys.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
-        let pool = match launch {
-            launch if keys.adapter.is_some_and(AdapterName::announces) => {
+        let pool = match (keys.adapter, launch) {
+            (Some(adapter), launch) if adapter.announces() => {
                 let program = launch.program(&keys, dir).current_dir(current_dir);
                 keys.announcing_pool(program)
             }
-            Launch::Python(worker) => {
+            (_, Launch::Python(worker)) => {
                 let worker = if is_file(&worker) { dir.join(worker) } else { worker };
                 let mut python = PythonWorker::new(worker).current_dir(current_dir);
                 for (key, value) in &keys.env {
@@ -219,7 +219,9 @@ impl PoolTable {
                     None => python,
                 })
             }
-            launch @ Launch::Command(_) => Pool::command(launch.program(&keys, dir).current_dir(current_dir)),
+            (_, launch @ Launch::Command(_)) => {
+                Pool::command(launch.program(&keys, dir).current_dir(current_dir))
+            }
         };
         keys.apply(pool.name(name))
     }

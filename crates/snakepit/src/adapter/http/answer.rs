@@ -86,7 +86,7 @@ pub(super) async fn collect(mut body: Incoming, limit: usize) -> Result<Vec<u8>,
     Ok(all)
 }
 
-/// An error: our own form, that of FastAPI, or whatever the body says.
+/// An error: our own form, that of `FastAPI`, or whatever the body says.
 pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
     let said: Json =
         serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).trim().into());
@@ -116,7 +116,7 @@ pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
     error
 }
 
-/// FastAPI's errors: a text, an object of the application's, or a list of what is wrong with the arguments.
+/// The errors of `FastAPI`: a text, an object of the application's, or a list of what is wrong with the arguments.
 fn detail(detail: Json) -> RemoteError {
     let Json::Array(faults) = &detail else { return json::read_error(detail) };
     let mut error = RemoteError::new("exception", String::new());
@@ -127,7 +127,11 @@ fn detail(detail: Json) -> RemoteError {
         if !error.message.is_empty() {
             error.message.push_str("; ");
         }
-        error.message.push_str(&if place.is_empty() { said } else { format!("{}: {said}", place.join(".")) });
+        if !place.is_empty() {
+            error.message.push_str(&place.join("."));
+            error.message.push_str(": ");
+        }
+        error.message.push_str(&said);
         // The first step is where the argument was sent: `body`.
         if let (None, Some(name)) = (&error.parameter, place.get(1)) {
             error.parameter = Some(name.clone());

@@ -1,4 +1,4 @@
-//! Workers that serve HTTP on the loopback or a Unix socket, which they announce: FastAPI under uvicorn, or anything else.
+//! Workers that serve HTTP on the loopback or a Unix socket, which they announce: `FastAPI` under uvicorn, or anything else.
 //!
 //! A command is a route: `POST /COMMAND` with the arguments as JSON; the answer's body is the result, and a stream is
 //! `text/event-stream` or `application/x-ndjson`. [`client`] has the connections, [`answer`] reads what comes back,

@@ -55,7 +55,7 @@ pub(super) struct Dialogue {
 
 impl Dialogue {
     pub(super) fn open(
-        lines: LineReader,
+        mut lines: LineReader,
         stdin: pipe::Sender,
         concurrency: usize,
         commands: &[String],
@@ -77,9 +77,12 @@ impl Dialogue {
         });
         let writer = writer.abort_handle();
         tokio::spawn(async move {
-            let reason = reader::read(&reading, lines).await;
+            let reason = reader::read(&reading, &mut lines).await;
             writer.abort();
             reading.close(&reason);
+            // Were its output closed under a worker that is at fault, it would die of that, and nobody would hear why.
+            reading.given_up().await;
+            drop(lines);
         });
         dialogue
     }
@@ -165,6 +168,17 @@ impl Dialogue {
                 if !is_full || held.call.is_abandoned() {
                     return;
                 }
+            }
+            changed.await;
+        }
+    }
+
+    /// Until nobody waits for it any more.
+    async fn given_up(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state().hurry {
+                return;
             }
             changed.await;
         }

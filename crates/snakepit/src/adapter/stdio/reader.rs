@@ -42,7 +42,7 @@ enum Heard {
 }
 
 /// Reads until the end, and says why it is the end.
-pub(super) async fn read(dialogue: &Dialogue, mut lines: LineReader) -> String {
+pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String {
     loop {
         let line = match lines.next().await {
             Ok(Line::Object(line)) => line,
