@@ -309,7 +309,7 @@ impl Spawner {
     }
 
     /// Why a worker that can no longer be heard before it was ready went away.
-    pub(crate) async fn ended_early(&self, process: &custody::Worker, reason: &str) -> StartError {
+    pub async fn ended_early(&self, process: &custody::Worker, reason: &str) -> StartError {
         let worker = self.worker.clone();
         match tokio::time::timeout(LAST_WORDS, process.exited()).await {
             Ok(exit) => {
@@ -321,7 +321,7 @@ impl Spawner {
     }
 
     /// The worker does not keep to the protocol.
-    pub(crate) fn fault(&self, fault: impl Into<String>) -> StartError {
+    pub fn fault(&self, fault: impl Into<String>) -> StartError {
         StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct HttpHandle {
     max_body: usize,
     introduction: Introduction,
     running: Mutex<HashMap<CallId, Running>>,
+    /// Calls that are lost with the worker. Kept until its end: a place that is free again would be given to the next call.
+    lost: Mutex<Vec<Call>>,
     /// A call is not under way any more.
     concluded: Notify,
     broken: watch::Sender<Option<String>>,
@@ -90,8 +92,9 @@ impl HttpHandle {
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
-        let (running, concluded, broken) = (Mutex::default(), Notify::new(), watch::Sender::new(None));
-        Self { process, client, route, max_body, introduction, running, concluded, broken }
+        let (running, lost) = (Mutex::default(), Mutex::default());
+        let (concluded, broken) = (Notify::new(), watch::Sender::new(None));
+        Self { process, client, route, max_body, introduction, running, lost, concluded, broken }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
@@ -232,12 +235,13 @@ impl HttpHandle {
             Err(lost) => lost,
         };
         if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
-            // Dropped: it fails with the end of its worker, which is looked into.
-            return;
+            // It fails with the end of its worker, which is looked into.
+            return self.lose(call);
         }
         match lost {
             Lost::Unreachable(why) => {
-                // Dropped, too: the worker is about to be replaced.
+                // Lost, too: the worker is about to be replaced.
+                self.lose(call);
                 self.broken.send_replace(Some(why));
             }
             Lost::Broken(why) => {
@@ -245,6 +249,12 @@ impl HttpHandle {
                 call.finish(Err(RemoteError::new("exception", message)));
             }
         }
+    }
+}
+
+impl HttpHandle {
+    fn lose(&self, call: Call) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 }
 
@@ -382,5 +392,7 @@ impl Drop for EndTasks<'_> {
         for running in std::mem::take(&mut *self.0.running()).into_values() {
             running.task.abort();
         }
+        let lost = std::mem::take(&mut *self.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lost);
     }
 }
