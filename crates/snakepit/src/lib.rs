@@ -17,6 +17,8 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod engine;
 pub mod environment;
 #[cfg(feature = "evals")]

@@ -77,7 +77,9 @@ impl PoolKeys {
     pub(super) fn check_python(&self, is_command: bool) -> Result<(), &'static str> {
         let asks = self.requirements.is_some() || self.project.is_some() || self.install.is_some();
         if is_command && (asks || self.python.is_some()) {
-            return Err("`python`, `requirements`, `project` and `install` are for a `worker` in Python");
+            return Err(
+                "`python`, `requirements`, `project` and `install` are for a `worker` of the adapter \"python\"",
+            );
         }
         if self.interpreter.is_some() && self.python.is_some() {
             return Err("it has both `interpreter` and `python`: keep `python`, which takes paths as well");
