@@ -24,6 +24,9 @@ use crate::{PoolRef, Snakepit, Value};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PoolLoopOptions {
+    /// Its name; that of its mailbox and command unless it is set.
+    #[serde(default)]
+    pub name: Option<String>,
     /// The pool; the engine's first one unless it is named.
     #[serde(default)]
     pub pool: Option<String>,
@@ -53,6 +56,7 @@ impl PoolLoopOptions {
     /// Calls this command of the first pool.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
+            name: None,
             pool: None,
             command: command.into(),
             reply: Replies::default(),
@@ -62,6 +66,12 @@ impl PoolLoopOptions {
             call_timeout_ms: None,
             max_deliveries: None,
         }
+    }
+
+    /// Is called this.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Of this pool.
@@ -102,20 +112,21 @@ pub struct PoolLoop {
 }
 
 impl PoolLoop {
-    /// Such a loop. Its name is that of its mailbox and command.
+    /// Such a loop.
     pub fn new(
         pit: &Snakepit,
         mailbox: Arc<dyn Mailbox>,
         options: &PoolLoopOptions,
     ) -> Result<Self, LoopError> {
-        let name = format!("{}→{}", mailbox.name(), options.command);
+        let name = options.name.clone().unwrap_or_else(|| format!("{}→{}", mailbox.name(), options.command));
         let found = match &options.pool {
             Some(pool) => pit.pool(pool),
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
             let known: Vec<&str> = pit.pools().iter().map(PoolRef::name).collect();
-            let reason = format!("there is no pool {:?}; there is {}", options.pool, known.join(", "));
+            let wanted = options.pool.as_deref().unwrap_or("at all");
+            let reason = format!("there is no pool {wanted}; there is {}", known.join(", "));
             return Err(LoopError::Failed { name, reason });
         };
         let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
