@@ -97,11 +97,11 @@ impl Conductor<'_> {
             if found.torn > 0 {
                 line.push_str("; one more was cut off, and is asked again");
             }
-            match self.voided {
-                0 => {}
-                1 => line.push_str("; one of them has no score, and is asked again"),
-                some => line.push_str(&format!("; {some} of them have no score, and are asked again")),
-            }
+            line = match self.voided {
+                0 => line,
+                1 => format!("{line}; one of them has no score, and is asked again"),
+                some => format!("{line}; {some} of them have no score, and are asked again"),
+            };
             self.screen.line(&line);
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct LoopTable {
     concurrency: Option<NonZeroUsize>,
     #[serde(default)]
     prefetch: usize,
+    #[serde(default)]
+    tell_id: bool,
     call_timeout: Option<Time>,
     max_deliveries: Option<NonZeroU32>,
 }
@@ -70,6 +72,7 @@ impl LoopTable {
             give_up: self.give_up,
             concurrency: self.concurrency.map(NonZeroUsize::get),
             prefetch: self.prefetch,
+            tell_id: self.tell_id,
             call_timeout_ms,
             max_deliveries: self.max_deliveries.map(NonZeroU32::get),
         };

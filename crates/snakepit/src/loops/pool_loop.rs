@@ -44,6 +44,10 @@ pub struct PoolLoopOptions {
     /// How many more messages are received than calls can be made.
     #[serde(default)]
     pub prefetch: usize,
+    /// Whether the command finds the message's id as `message` in its call's metadata, to know it again if it is delivered
+    /// twice. A call with metadata is not gathered into a batch with others.
+    #[serde(default)]
+    pub tell_id: bool,
     /// How long a call may take, in milliseconds; as the pool says unless it is set.
     #[serde(default)]
     pub call_timeout_ms: Option<u64>,
@@ -63,6 +67,7 @@ impl PoolLoopOptions {
             give_up: GiveUp::default(),
             concurrency: None,
             prefetch: 0,
+            tell_id: false,
             call_timeout_ms: None,
             max_deliveries: None,
         }
@@ -89,6 +94,12 @@ impl PoolLoopOptions {
     /// Receives so many more messages than calls can be made.
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages;
+        self
+    }
+
+    /// Tells the command the message's id.
+    pub fn tell_id(mut self) -> Self {
+        self.tell_id = true;
         self
     }
 
@@ -164,13 +175,17 @@ impl PoolLoop {
 fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    let tells_id = options.tell_id;
     Arc::new(move |message: Message| {
         let args = match message.read::<serde_json::Value>() {
             Ok(args @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => args,
             Ok(single) => serde_json::Value::Array(vec![single]),
             Err(error) => return Box::pin(std::future::ready(Outcome::Undecodable(error.to_string()))),
         };
-        let mut call = pool.call::<Value>(&command, args).metadata("message", message.id.to_string());
+        let mut call = pool.call::<Value>(&command, args);
+        if tells_id {
+            call = call.metadata("message", message.id.to_string());
+        }
         if let Some(timeout) = timeout {
             call = call.timeout(timeout);
         }

@@ -54,7 +54,9 @@ async fn a_backlog_is_received_by_several_receives_and_an_idle_loop_waits_in_one
         })
         .await;
         let most = flaky.most_receives.load(Ordering::SeqCst);
-        assert!((2..=10).contains(&most), "{}: {most} receives at once", post.kind);
+        // In memory each is done as soon as it is begun.
+        let fewest = if post.kind == "memory" { 1 } else { 2 };
+        assert!((fewest..=10).contains(&most), "{}: {most} receives at once", post.kind);
         assert!(post.count().await == Count::default());
         end(scope).await;
     }
