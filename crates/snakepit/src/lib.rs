@@ -17,6 +17,8 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod engine;
 #[cfg(feature = "evals")]
 pub mod evals;

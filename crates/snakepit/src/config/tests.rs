@@ -71,8 +71,8 @@ fn is_setting(line: &str) -> bool {
 fn what_the_reference_leaves_out_can_be_said() {
     // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
     const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
-    let fixed = ["worker", "adapter", "interpreter"].into_iter().chain(LOAD).collect::<Vec<_>>();
-    for leave_out in [vec!["command", "workers", "concurrency"], fixed] {
+    let fixed = ["worker", "adapter", "interpreter", "http"].into_iter().chain(LOAD).collect::<Vec<_>>();
+    for leave_out in [vec!["command", "workers", "concurrency", "http"], fixed] {
         let kept = |line: &&str| {
             !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
         };
@@ -152,6 +152,29 @@ fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"socket\"\n");
     assert!(said.contains("leave `adapter` out"), "{said}");
     assert!(refusal("[pool.math]\ncommand = []\n").contains("`command` is empty"));
+    let said = refusal("[pool.math]\ncommand = [\"w\"]\nhttp = { prefix = \"/api\" }\n");
+    assert!(said.contains("add adapter = \"http\""), "{said}");
+}
+
+#[test]
+fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
+    for (name, is_there) in [("stdio", cfg!(feature = "stdio")), ("http", cfg!(feature = "http"))] {
+        for what in ["worker = \"w.py\"", "worker = \"package.worker\"", "command = [\"./w\", \"-x\"]"] {
+            let parsed = parse(&format!("[pool.math]\n{what}\nadapter = \"{name}\"\n"));
+            match parsed {
+                Ok(config) => assert!(is_there && config.pool("math").is_some()),
+                Err(said) => assert!(!is_there && said.contains("turn on the feature"), "{said}"),
+            }
+        }
+    }
+    if cfg!(feature = "http") {
+        let http = "[pool.math]\nworker = \"w.py\"\nadapter = \"http\"\nhttp = { prefix = \"/api\", method = \"PUT\" }\n";
+        assert!(parse(http).is_ok());
+        let said = refusal(&http.replace("PUT", "GET"));
+        assert!(said.contains("POST"), "{said}");
+    }
+    let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"smoke\"\n");
+    assert!(said.contains("stdio"), "{said}");
 }
 
 #[test]
