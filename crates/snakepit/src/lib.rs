@@ -51,6 +51,8 @@ pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
     MapInOrder, Portion, RemoteError, StreamBuilder,
 };
+#[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
+pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use hardware::{Gpus, Threads};

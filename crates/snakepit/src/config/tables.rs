@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -29,16 +30,23 @@ pub(super) struct Root {
     pub(super) custody: CustodyTable,
     #[serde(default)]
     pub(super) log: LogTable,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    #[serde(default, rename = "loop", deserialize_with = "in_order")]
+    pub(super) loops: Vec<(String, super::loops::LoopTable)>,
 }
 
 /// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.
-fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, PoolTable)>, D::Error> {
-    struct InOrder;
-    impl<'de> Visitor<'de> for InOrder {
-        type Value = Vec<(String, PoolTable)>;
+fn in_order<'de, D, T>(deserializer: D) -> Result<Vec<(String, T)>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct InOrder<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+        type Value = Vec<(String, T)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("tables [pool.NAME]")
+            f.write_str("tables with names, such as [pool.NAME]")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut tables: A) -> Result<Self::Value, A::Error> {
@@ -49,7 +57,7 @@ fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, P
             Ok(found)
         }
     }
-    deserializer.deserialize_map(InOrder)
+    deserializer.deserialize_map(InOrder(PhantomData))
 }
 
 /// The keys of `[pool.NAME]`.

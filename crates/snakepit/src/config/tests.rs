@@ -312,3 +312,69 @@ fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
         assert!(told.contains(said), "{told}");
     }
 }
+
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+mod loops {
+    use super::*;
+    use crate::loops::{GiveUp, PoolLoopOptions, Replies};
+
+    const POOL: &str = "[pool.example]\nworker = \"w.py\"\n";
+
+    fn with(keys: &str) -> String {
+        format!("{POOL}[loop.naps]\n{keys}\n")
+    }
+
+    #[test]
+    fn a_loop_is_described_by_its_table_and_the_reference_mentions_every_key() {
+        let lines = Config::REFERENCE.lines().filter_map(|line| line.strip_prefix("#   "));
+        let said: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+        let table = "[loop.example]\nmailbox = \"sqlite:a.db\"\ncommand = \"c\"";
+        for key in known_keys(table) {
+            assert!(said.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+        }
+        let config = parse(&with(&said.join("\n"))).expect("the reference");
+        let [naps] = config.loops() else { panic!("{:?}", config.loops()) };
+        assert_eq!((naps.name(), naps.queue.as_str()), ("naps", "requests"));
+        assert_eq!(naps.file, Path::new("/conf/mail.db"));
+        let mut options =
+            PoolLoopOptions::new("answer").name("naps").pool("example").concurrency(8).max_deliveries(5);
+        options.call_timeout_ms = Some(30_000);
+        assert_eq!(naps.options, options);
+    }
+
+    #[test]
+    fn what_a_loop_does_not_say_keeps_its_default() {
+        let config = parse(&with("mailbox = \"sqlite:/var/mail.db\"\ncommand = \"nap\"")).expect("a loop");
+        let naps = &config.loops()[0];
+        assert_eq!((naps.file.as_path(), naps.queue.as_str()), (Path::new("/var/mail.db"), "main"));
+        assert_eq!(naps.options, PoolLoopOptions::new("nap").name("naps"));
+        let said = "mailbox = \"sqlite:a.db\"\ncommand = \"nap\"\nreply = \"never\"\ngive_up = \"reply\"";
+        let options = parse(&with(said)).expect("a loop").loops()[0].options.clone();
+        assert_eq!((options.reply, options.give_up), (Replies::Never, GiveUp::Reply));
+    }
+
+    #[test]
+    fn a_loop_that_cannot_be_is_refused_with_its_place_and_the_way_out() {
+        let good = "mailbox = \"sqlite:a.db\"\ncommand = \"nap\"\n";
+        let cases = [
+            ("command = \"nap\"".to_owned(), "missing field `mailbox`"),
+            ("mailbox = \"sqlite:a.db\"".to_owned(), "missing field `command`"),
+            (
+                "mailbox = \"a.db\"\ncommand = \"nap\"".to_owned(),
+                ":4: loop.naps.mailbox: \"a.db\" is no mailbox",
+            ),
+            (format!("{good}comand = 1"), ":6: loop.naps: unknown key `comand`; did you mean `command`?"),
+            (format!("{good}concurrency = 0"), ":6: loop.naps.concurrency: "),
+            (format!("{good}call_timeout = 5"), "loop.naps.call_timeout: 5 has no unit"),
+            (format!("{good}reply = \"maybe\""), "`when_asked`"),
+            (
+                format!("{good}pool = \"exmaple\""),
+                "loop.naps.pool: there is no pool `exmaple`; there is example",
+            ),
+        ];
+        for (keys, said) in cases {
+            let told = refusal(&with(&keys));
+            assert!(told.contains(said), "{said:?} is not in {told:?}");
+        }
+    }
+}
