@@ -13,8 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{EvalError, Experiment, Plan, Record};
+use crate::loops::failpoint::{self, Step, reach};
 
 const VERSION: u32 = 1;
+
+/// How a first line begins: by this, one that was never finished is known for ours.
+const HEAD: &[u8] = b"{\"snakepit_eval\":";
 
 /// The first line.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
@@ -121,8 +125,9 @@ impl Journal {
 
     fn begin(mut self, mut file: File, path: &Path, plan: &Plan) -> Result<Self, EvalError> {
         let line = line(&Head::of(plan));
-        let written =
-            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
+        let emptied = file.set_len(0).and_then(|()| file.rewind());
+        reach(Step::Head);
+        let written = emptied.and_then(|()| write_line(&mut file, &line, Step::HeadTorn));
         written.map_err(|error| EvalError::file("write", path, error))?;
         self.file = Some((file, path.to_owned()));
         Ok(self)
@@ -166,8 +171,9 @@ impl Journal {
             return Ok(false);
         }
         if let Some((file, path)) = &mut self.file {
-            let written = file.write_all(line(&record).as_bytes());
+            let written = write_line(file, &line(&record), Step::RecordTorn);
             written.map_err(|error| EvalError::file("write", path, error))?;
+            reach(Step::Recorded);
         }
         Ok(self.keep(record))
     }
@@ -218,9 +224,18 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, Ev
             let head: Head = head.map_err(|error| foreign(format!("its first line is not ours: {error}")))?;
             Ok(Some((head, &text[end + 1..])))
         }
-        None if text.is_empty() || text.starts_with(b"{\"snakepit_eval\":") => Ok(None),
+        None if text.starts_with(HEAD) || HEAD.starts_with(text) => Ok(None),
         None => Err(foreign("its first line is not ours".into())),
     }
+}
+
+/// By one write, so that what is torn is torn by the end of the process or of the disk, and not by us.
+fn write_line(file: &mut File, line: &str, torn: Step) -> std::io::Result<()> {
+    if failpoint::is_due(torn) {
+        file.write_all(&line.as_bytes()[..line.len() / 2])?;
+        failpoint::end();
+    }
+    file.write_all(line.as_bytes())
 }
 
 fn line(value: &impl Serialize) -> String {

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::failpoint::{Step, reach};
 use super::hand::{Hand, Leavings, Place};
 use super::settle::{Outcome, Rules, give_back, settle, tell_lost};
 use super::trouble::Trouble;
@@ -212,6 +213,7 @@ impl<'a> Turning<'a> {
         let room = (self.engine.concurrency + self.engine.prefetch).saturating_sub(held).min(MAX_MESSAGES);
         if room > 0 && self.receiving.is_none() && self.not_before <= Instant::now() {
             let engine: &'a Engine = self.engine;
+            reach(Step::Receive);
             self.receiving = Some(engine.mailbox.receive(self.options.receive(room)));
         }
     }
@@ -220,6 +222,9 @@ impl<'a> Turning<'a> {
         self.receiving = None;
         match received {
             Ok(messages) => {
+                if !messages.is_empty() {
+                    reach(Step::Received);
+                }
                 self.iterations += 1;
                 self.shared.trouble.is_over();
                 let hand = &self.shared.hand;
@@ -315,7 +320,10 @@ async fn or_pending<T>(slot: &mut Option<BoxFuture<'_, T>>) -> T {
 
 /// False if it should be tried again soon.
 async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
-    match message.extend(visibility).await {
+    reach(Step::Extend);
+    let extended = message.extend(visibility).await;
+    reach(Step::Extended);
+    match extended {
         Ok(()) => true,
         Err(MailboxError::ReceiptExpired) => {
             // If it was settled meanwhile, nothing is lost.
@@ -345,11 +353,13 @@ async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
         }
     };
     let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
+    reach(Step::Handle);
     let outcome = tokio::select! {
         biased;
         _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
         outcome = handling => outcome,
     };
+    reach(Step::Handled);
     shared.leases.note(&shared.control, began.elapsed());
     let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
     settle(&message, outcome, &shared.rules, &shared.control, &shared.trouble).await;

@@ -42,16 +42,7 @@ impl fmt::Display for Autopsy {
         if let Some(pid) = self.pid {
             write!(f, " (pid {pid})")?;
         }
-        match (&self.fault, self.exit.map(|exit| exit.status)) {
-            (Some(fault), _) => write!(f, " was ended: {fault}")?,
-            (None, Some(ExitStatus::Code(code))) => write!(f, " exited with status {code}")?,
-            (None, Some(ExitStatus::Signal(signal))) => {
-                write!(f, " died of {}{}", signal_name(signal), self.memory_verdict(signal))?;
-            }
-            (None, Some(ExitStatus::Lost)) => write!(f, " died with its keeper")?,
-            (None, None) => write!(f, " is gone")?,
-        }
-        write!(f, " after {} calls", self.calls)?;
+        write!(f, " {} after {} calls", self.ending(), self.calls)?;
         if let Some(rss) = self.rss {
             write!(f, ", at most {} MiB resident", rss >> 20)?;
         }
@@ -72,6 +63,19 @@ impl fmt::Display for Autopsy {
 }
 
 impl Autopsy {
+    /// How it ended, without anything that another worker would not have in common with it.
+    pub(crate) fn ending(&self) -> String {
+        match (&self.fault, self.exit.map(|exit| exit.status)) {
+            (Some(fault), _) => format!("was ended: {fault}"),
+            (None, Some(ExitStatus::Code(code))) => format!("exited with status {code}"),
+            (None, Some(ExitStatus::Signal(signal))) => {
+                format!("died of {}{}", signal_name(signal), self.memory_verdict(signal))
+            }
+            (None, Some(ExitStatus::Lost)) => "died with its keeper".to_owned(),
+            (None, None) => "is gone".to_owned(),
+        }
+    }
+
     /// Only of SIGKILL one wonders.
     fn memory_verdict(&self, signal: i32) -> &'static str {
         if signal != rustix::process::Signal::KILL.as_raw() {
