@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use snakepit::Pool;
 use snakepit::evals::{
     Correspondence, Dataset, EvalError, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Outcome, Plan,
     Report, Stage,
 };
 use snakepit::loops::{RunOptions, Runnable, Scope};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, Send, body};
-use support::{Pit, SOON, worker};
+use snakepit::{Breaker, Pool};
+use support::{Pit, SOON, at_once, worker};
 
 fn pool() -> Pool {
     worker("evals.py").workers(2)
@@ -87,6 +87,29 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
     assert_eq!(summary.unscored[2].message, "the worker of double exited with status 3");
     assert_eq!(summary.tokens.map(|it| (it.input, it.output)), Some((40, 4)));
     assert_eq!((summary.tokens_told, summary.latencies.len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_the_sake_of_others_says_nothing_about_a_sample() {
+    let breaker = Breaker::default().failures(2).open_for(Duration::from_millis(100));
+    let pit = Pit::start(pool().restarts(at_once()).breaker(breaker)).await;
+    let mut samples = doubles(8);
+    for (at, sample) in samples.iter_mut().enumerate().take(4) {
+        *sample = json!({ "id": format!("deadly {at}"), "input": "die", "expected": 1 });
+    }
+    let report = evaluate(&pit, plan(&samples, "exact"), &mut Journal::in_memory()).await;
+    let summary = &report.experiments[0];
+    assert_eq!((summary.counts.passed, summary.counts.errors), (4, 4), "{:?}", summary.unscored);
+    // Those that are refused because the same question has killed others died of it, too.
+    let died = "the worker of double exited with status 3";
+    assert!(summary.unscored.iter().all(|it| it.message == died), "{:?}", summary.unscored);
+
+    let narrow = Pit::start(worker("evals.py").workers(1).queue_limit(1)).await;
+    let crowd = Evaluation::new(plan(&doubles(8), "exact")).concurrency(8);
+    let mut journal = Journal::in_memory();
+    let ended = crowd.run(&narrow, &mut journal, |_| {}).await;
+    assert!(matches!(ended, Err(EvalError::Call { .. })), "{ended:?}");
+    assert!(journal.records().iter().all(snakepit::evals::Record::passed), "{:?}", journal.records());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,6 +315,32 @@ async fn a_loop_evaluates_samples_of_a_mailbox_and_the_report_is_the_same() {
     assert!(scope.end(SOON).await);
     let left = [requests.count().await, replies.count().await].map(|it| it.expect("a count"));
     assert!(left.iter().all(|it| it.visible + it.in_flight + it.dead == 0), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested() {
+    let pit = Pit::start(pool()).await;
+    let samples: Vec<Json> = (0..12).map(|n| json!({ "input": { "n": n }, "expected": n })).collect();
+    let experiments = vec![Experiment::new("bad", "named"), Experiment::new("good", "named")];
+    let plan = Plan::new(dataset(&samples), Evaluator::Exact, experiments).expect("a plan");
+    let (requests, replies) = mailboxes();
+    let mut journal = Journal::in_memory();
+    let post =
+        |patience| Correspondence::new(plan.clone(), requests.clone(), replies.clone()).patience(patience);
+    let nobody = post(Duration::from_millis(50)).run(&mut journal, |_| {}).await.expect("a report");
+    assert!(!nobody.complete, "nobody has answered, and the report says so");
+    assert!(nobody.experiments.iter().all(|it| it.counts.missing == 12 && it.pass_rate.is_none()));
+    let sent = requests.peek(100).await.expect("messages");
+    assert_eq!(sent.len(), 24);
+    assert!(sent.iter().all(|request| request.reply_to.as_deref() == Some("results")));
+    let evals = EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact).concurrency(2);
+    let scope = Scope::start(Arc::new(evals), RunOptions::new());
+    let report = post(SOON).run(&mut journal, |_| {}).await.expect("a report");
+    assert!(report.complete);
+    let [comparison] = &report.comparisons[..] else { panic!("{:?}", report.comparisons) };
+    assert_eq!((comparison.pairs, comparison.only_other), (12, 12));
+    assert!(comparison.pass_p_adjusted < 0.05 && comparison.score_p_adjusted < 0.05, "{comparison:?}");
+    assert!(scope.end(SOON).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

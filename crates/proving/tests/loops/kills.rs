@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use snakepit::mailbox::{DeadReason, Mailbox, SqliteMailbox};
+use snakepit::mailbox::{DeadReason, Mailbox, Send, SqliteMailbox};
 use snakepit_proving::mailbox::history::What;
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::mailbox::telling::now;
@@ -239,6 +239,26 @@ fn five_hundred_rounds_of_kills_at_every_step_of_a_message_break_no_rule() {
 }
 
 #[test]
+fn a_message_that_kills_its_process_is_given_up_after_its_deliveries() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open_named(&path, "requests").expect("the mailbox");
+    for kind in ["kill", "fine"] {
+        let body = format!("{{\"kind\": \"{kind}\", \"number\": 0}}");
+        block_on(mailbox.send(body.into_bytes(), Send::new())).expect("sent");
+    }
+    let file = path.to_string_lossy().into_owned();
+    let lives = (0..).take_while(|_| Looper::life(dir.path(), &["rest", &file], None).1).count();
+    assert_eq!(lives, LIMIT as usize, "each delivery costs a life, and then it is over");
+    let dead = block_on(mailbox.dead_letters(10)).expect("dead letters");
+    let poison = dead.iter().find(|letter| letter.message.body.starts_with(b"{\"kind\": \"kill\""));
+    let poison = poison.unwrap_or_else(|| panic!("it is not among {dead:?}"));
+    assert_eq!((&poison.reason, poison.message.delivery_count), (&DeadReason::Deliveries, LIMIT));
+    let count = block_on(mailbox.count()).expect("a count");
+    assert_eq!(count.visible + count.in_flight + count.delayed, 0, "{count:?}");
+}
+
+#[test]
 fn rounds_of_kills_of_a_host_whose_messages_python_workers_handle_break_no_rule() {
-    kill_rounds(rounds(64, 16), 8, Some(&worker()));
+    kill_rounds(rounds(32, 16), 8, Some(&worker()));
 }

@@ -259,14 +259,15 @@ impl<'a> Turning<'a> {
         // What a receive has leased and not handed over, the mailbox takes back by itself.
         self.receiving = None;
         let shared = Arc::clone(&self.shared);
-        let places = self.waiting.drain(..);
-        let messages: Vec<Message> = places.filter_map(|place| shared.hand.remove(place)).collect();
+        let places: Vec<Place> = self.waiting.drain(..).collect();
+        let messages = shared.hand.begin_return(&places);
         self.note_waiting();
         if messages.is_empty() {
             return;
         }
         self.returns.spawn(async move {
             give_back(&messages, &shared.control, &shared.trouble).await;
+            shared.hand.end_return(&places);
         });
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Hand(Mutex<Cards>);
 struct Cards {
     next: Place,
     messages: BTreeMap<Place, Message>,
+    /// On their way back: nobody extends their leases, and if the way is cut off, they are given back once more.
+    returning: BTreeMap<Place, Message>,
 }
 
 impl Hand {
@@ -46,8 +48,28 @@ impl Hand {
         self.cards().messages.iter().map(|(place, message)| (*place, message.clone())).collect()
     }
 
+    /// They go back.
+    pub(super) fn begin_return(&self, places: &[Place]) -> Vec<Message> {
+        let cards = &mut *self.cards();
+        let found = places.iter().filter_map(|place| Some((*place, cards.messages.remove(place)?)));
+        let found: Vec<(Place, Message)> = found.collect();
+        cards.returning.extend(found.iter().cloned());
+        found.into_iter().map(|(_, message)| message).collect()
+    }
+
+    /// They are back.
+    pub(super) fn end_return(&self, places: &[Place]) {
+        let mut cards = self.cards();
+        for place in places {
+            cards.returning.remove(place);
+        }
+    }
+
     pub(super) fn take_all(&self) -> Vec<Message> {
-        std::mem::take(&mut self.cards().messages).into_values().collect()
+        let mut cards = self.cards();
+        let mut all = std::mem::take(&mut cards.returning);
+        all.append(&mut cards.messages);
+        all.into_values().collect()
     }
 }
 

@@ -3,10 +3,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crashes;
 mod flaky;
 mod group;
 mod handling;
 mod health;
+mod outages;
 mod peers;
 mod post;
 mod process;

@@ -12,6 +12,8 @@ use snakepit::mailbox::{Mailbox, SqliteMailbox};
 use snakepit::{Pool, Snakepit};
 use snakepit_proving::mailbox::telling::tell;
 
+use super::at_once;
+
 const SAMPLES: i64 = 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What a killed process held is soon back.
@@ -38,7 +40,7 @@ fn plan() -> Plan {
 }
 
 async fn pit(worker: &str) -> Snakepit {
-    let pool = Pool::python(worker).workers(2);
+    let pool = Pool::python(worker).workers(2).restarts(at_once());
     Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -13,6 +13,8 @@ use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::mailbox::telling::tell;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::at_once;
+
 /// Short, so that what a killed process held is soon back; long enough for a busy machine to extend it in time, mostly.
 const LEASE: Duration = Duration::from_millis(150);
 /// How long a life lasts that no fault ends.
@@ -88,7 +90,7 @@ impl Host {
                 (Arc::new(main.policy(policy())), None)
             }
             Some(worker) => {
-                let pool = Pool::python(worker).workers(1);
+                let pool = Pool::python(worker).workers(1).restarts(at_once());
                 let pit =
                     Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"));
                 let options = PoolLoopOptions::new("answer").concurrency(concurrency).prefetch(3);
@@ -112,10 +114,6 @@ impl Host {
 pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     let mailbox = open(file);
     for (at, (kind, asks)) in (0..).zip(SENT) {
-        // A pool whose workers die all the time starts new ones more and more slowly.
-        if kind == "panic" && worker.is_some() && seed % 4 > 0 {
-            continue;
-        }
         let number = seed * 100 + at;
         let options = if asks { Send::new().reply_to("replies") } else { Send::new() };
         let body = match kind {

@@ -11,6 +11,9 @@ mod life;
 mod serve;
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+use snakepit::Restarts;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,4 +38,10 @@ fn main() -> ExitCode {
         }
         ExitCode::SUCCESS
     })
+}
+
+/// Workers that die by order are replaced at once.
+fn at_once() -> Restarts {
+    let (first, longest) = (Duration::from_millis(1), Duration::from_millis(5));
+    Restarts::default().failures(1000).first_pause(first).longest_pause(longest)
 }
