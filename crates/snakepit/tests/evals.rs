@@ -13,10 +13,11 @@ use snakepit::evals::{
     Correspondence, Dataset, EvalError, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Outcome, Plan,
     Report, Stage,
 };
-use snakepit::loops::{RunOptions, Runnable, Scope};
+use snakepit::loops::{LoopGroup, RunOptions, Runnable, Scope, Watchdog};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, Send, body};
+use snakepit::telemetry::{Event, Level, subscribe_to};
 use snakepit::{Breaker, Pool};
-use support::{Pit, SOON, at_once, worker};
+use support::{Pit, SOON, at_once, soon, worker};
 
 fn pool() -> Pool {
     worker("evals.py").workers(2)
@@ -341,6 +342,37 @@ async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested
     assert_eq!((comparison.pairs, comparison.only_other), (12, 12));
     assert!(comparison.pass_p_adjusted < 0.05 && comparison.score_p_adjusted < 0.05, "{comparison:?}");
     assert!(scope.end(SOON).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
+    let mut events = subscribe_to(Level::Warn);
+    let pit = Pit::start(pool()).await;
+    let plan = plan(&[json!({ "id": "stuck", "input": "hang" })], "exact");
+    let (requests, replies) = mailboxes();
+    let evals = Arc::new(EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact));
+    let watchdog = Watchdog::new().message_limit(Duration::from_millis(200));
+    let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    evals.control().until_running(true).await;
+    let idle = evals.heartbeat().age();
+    let sender = Correspondence::new(plan, requests, replies).patience(Duration::from_millis(50));
+    sender.run(&mut Journal::in_memory(), |_| {}).await.expect("a report");
+    let told = async {
+        loop {
+            if let Event::LoopStuck { name, message, .. } = events.next().await {
+                return (name.to_string(), message.is_some());
+            }
+        }
+    };
+    assert_eq!(soon("it is told", told).await, ("evals".to_owned(), true));
+    assert!(!group.is_alive());
+    // It turns, whatever its handlers do.
+    assert!(idle < SOON && evals.heartbeat().age() < SOON);
+    group.stop_now();
+    soon("it ends", group.control().until_running(false)).await;
+    drop(scope);
+    pit.end_now().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustix::process::Signal;
 use snakepit::mailbox::{Count, Mailbox, Send, SqliteMailbox};
+use snakepit_proving::rounds;
 use tempfile::TempDir;
 
 use super::{Looper, block_on, dir};
@@ -166,4 +167,17 @@ fn a_signal_to_a_service_that_has_stopped_changes_nothing_but_the_third_ends_it(
     service.stop_now();
     service.terminate();
     service.must_end(CUT_SHORT, (0, 0));
+}
+
+#[test]
+fn l13_a_signal_that_interrupts_the_holder_of_the_locks_needs_none_of_them() {
+    // It interrupts at any moment, and the lock is held in a good part of them.
+    for _ in 0..rounds(60, 20) {
+        let dir = dir();
+        let mut looper = Looper::start(dir.path(), &["contend"], None);
+        assert_eq!(looper.0.hear().as_deref(), Some("starting\n"));
+        looper.0.process().signal(Signal::TERM);
+        let ended = looper.0.wait();
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+    }
 }

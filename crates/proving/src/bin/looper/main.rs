@@ -4,7 +4,7 @@
 //! `looper work FILE SEED` (sends, and handles until it has had enough), `looper rest FILE` (handles until nothing is left), the
 //! same with `pool WORKER` behind it (a command of a pool of Python workers handles), `looper eval CHECKPOINT WORKER` and
 //! `looper letters FILE CHECKPOINT WORKER` (an evaluation, directly and through mailboxes), `looper serve FILE` (a service that
-//! signals end).
+//! signals end), `looper contend` (its main thread takes the locks of a shutdown all the time).
 
 mod evaluate;
 mod life;
@@ -18,6 +18,9 @@ use snakepit::Restarts;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words == ["contend"] {
+        return serve::contend();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

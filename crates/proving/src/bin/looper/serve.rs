@@ -42,6 +42,18 @@ async fn pass(gate: &Semaphore) {
     gate.acquire().await.expect("nobody closes it").forget();
 }
 
+/// Without a runtime: signals are delivered to the main thread, and whichever locks that holds, it holds them while a handler
+/// runs.
+pub(super) fn contend() -> ExitCode {
+    let coordinator = ShutdownCoordinator::install().expect("signals can be answered");
+    tell("starting");
+    while coordinator.stage() == Stage::Running {
+        let id = coordinator.register("nobody", || {});
+        coordinator.unregister(id);
+    }
+    ExitCode::SUCCESS
+}
+
 async fn tell_stages() {
     let coordinator = ShutdownCoordinator::get().expect("installed");
     coordinator.reached(Stage::Draining { signal: None }).await;
