@@ -354,7 +354,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(200));
     let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
-    evals.control().until_running(true).await;
+    soon("it runs", evals.control().until_running(true)).await;
     let idle = evals.heartbeat().age();
     let sender = Correspondence::new(plan, requests, replies).patience(Duration::from_millis(50));
     sender.run(&mut Journal::in_memory(), |_| {}).await.expect("a report");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snakepit::loops::{ERROR_ATTRIBUTE, Failure, GiveUp, MainLoop, Replies, RunOptions, Runnable};
@@ -167,7 +167,9 @@ async fn a_shutdown_from_inside_a_handler_only_begins_and_the_handler_completes(
     });
     slot.set(main.control().clone()).expect("once");
     post.ask(json!(1)).await;
+    let began = Instant::now();
     soon("it ends by itself", main.run(RunOptions::new())).await.expect("no error");
+    assert!(began.elapsed() < Duration::from_secs(15), "it has waited for itself: {:?}", began.elapsed());
     assert!(!post.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
 }
 

@@ -13,7 +13,7 @@ use crate::flaky::{Behind, Flaky};
 use crate::post::{Gate, Post, end, run};
 use crate::support::{soon, until};
 
-const A_MINUTE: Duration = Duration::from_secs(60);
+const A_MINUTE: Duration = Duration::from_mins(1);
 /// A backend that is back is noticed within this.
 const NOTICED: Duration = Duration::from_secs(11);
 
@@ -138,7 +138,7 @@ async fn with_a_lost_return(post: &Post) -> (Gate, Arc<Flaky>, Arc<MainLoop>, to
     let task = tokio::spawn(async move { runs.run(RunOptions::new()).await.expect("no error") });
     gate.begun().await;
     post.until_count(0, 3, 0).await;
-    drop(main.shutdown(Duration::from_secs(60)));
+    drop(main.shutdown(Duration::from_mins(1)));
     until("it gives back", || flaky.batches.load(Ordering::SeqCst) == 1).await;
     (gate, flaky, main, task)
 }

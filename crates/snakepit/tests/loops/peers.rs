@@ -287,7 +287,8 @@ async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run_until_signal(RunOptions::new()).await });
     soon("it runs", main.control().until_running(true)).await;
-    // This thread takes the coordinator's lock all the time while the signal comes.
+    // This thread takes the coordinator's lock all the time while the signal comes. That the signal interrupts the one who holds it
+    // takes a process of its own, in `proving`.
     let busy = Arc::clone(&coordinator);
     let reached = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -22,7 +22,7 @@ const LIFE: Duration = Duration::from_secs(2);
 /// How many messages a life handles before it is told to end.
 const ENOUGH: usize = 9;
 /// How long nothing that is left may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is sent in one life, each with or without somebody who waits for a reply.
 const SENT: [(&str, bool); 9] = [

@@ -13,13 +13,13 @@ use tokio::sync::Semaphore;
 
 /// What the one who leads has allowed.
 #[derive(Debug)]
-struct Leave {
+struct Allowed {
     go: Semaphore,
     through: Semaphore,
     leave: Semaphore,
 }
 
-impl Leave {
+impl Allowed {
     fn listen() -> Arc<Self> {
         let none = || Semaphore::new(0);
         let allowed = Arc::new(Self { go: none(), through: none(), leave: none() });
@@ -63,7 +63,7 @@ async fn tell_stages() {
 }
 
 pub(super) async fn run(file: &str) -> ExitCode {
-    let allowed = Leave::listen();
+    let allowed = Allowed::listen();
     ShutdownCoordinator::install().expect("signals can be answered");
     tokio::spawn(tell_stages());
     tell("starting");
