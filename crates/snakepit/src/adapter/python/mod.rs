@@ -151,9 +151,12 @@ impl Adapter for SocketAdapter {
             let command = self.command()?;
             let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
             let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
-            let slate_fd = slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
-            let (stacks, stack_fd) = StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
-            let (beat, beat_fd) = BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
+            let slate_fd =
+                slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
+            let (stacks, stack_fd) =
+                StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let (beat, beat_fd) =
+                BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
             let command = command
                 .fd(theirs, SOCKET_FD)
                 .fd(slate_fd, SLATE_FD)
@@ -179,14 +182,17 @@ impl Adapter for SocketAdapter {
                 // One that is ready and then gone has been ready: its end is told like any other.
                 biased;
                 first = first_answer => first.ok(),
-                reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
+                reason = connection.closed() => return Err(spawner.ended_early(&process, &reason).await),
             };
             match first {
-                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready)) as Arc<dyn Handle>),
+                Some(Ready::Yes(ready)) => {
+                    Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready))
+                        as Arc<dyn Handle>)
+                }
                 Some(Ready::Failed(error)) => {
                     Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
                 }
-                None => Err(handle::ended_early(&spawner, &process, &connection.closed().await).await),
+                None => Err(spawner.ended_early(&process, &connection.closed().await).await),
             }
         }
         .boxed()
