@@ -117,10 +117,10 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
 
 #[test]
 fn rounds_of_kills_of_an_evaluation_change_nothing_in_its_report() {
-    kill_rounds("eval", &DIRECT, rounds(64, 16));
+    kill_rounds("eval", &DIRECT, rounds(100, 16));
 }
 
 #[test]
 fn rounds_of_kills_of_an_evaluation_through_mailboxes_change_nothing_in_its_report() {
-    kill_rounds("letters", &BY_LETTERS, rounds(60, 12));
+    kill_rounds("letters", &BY_LETTERS, rounds(72, 12));
 }

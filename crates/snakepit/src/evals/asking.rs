@@ -53,11 +53,11 @@ impl Trouble {
             }
             // Its pid, its calls and its last lines differ from run to run, too. The log has them.
             CallError::WorkerDied { command, autopsy, .. } => {
-                Self::error(stage, format!("the worker of {command} {}", autopsy.ending()))
+                Self::error(stage, format!("the worker of {command} {}", autopsy.own_ending()))
             }
             // It is the death of the same sample in other experiments that it is refused for.
             CallError::Quarantined { command, autopsies, .. } if !autopsies.is_empty() => {
-                let last = autopsies.last().map(|autopsy| autopsy.ending()).unwrap_or_default();
+                let last = autopsies.last().map(|autopsy| autopsy.own_ending()).unwrap_or_default();
                 Self::error(stage, format!("the worker of {command} {last}"))
             }
             CallError::QueueTimeout { command, .. } => {
