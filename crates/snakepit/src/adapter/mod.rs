@@ -6,12 +6,19 @@
 
 #[cfg(feature = "announce")]
 pub mod announce;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(any(feature = "http", feature = "stdio"))]
+mod json;
 #[cfg(feature = "announce")]
 mod lines;
 pub mod mock;
 mod pids;
+mod program;
 pub mod python;
 mod spawner;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +27,7 @@ use std::time::Duration;
 use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
+pub use program::Program;
 pub use spawner::{Spawner, StartError};
 
 use tokio::time::Instant;

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod backlog;
 mod crashes;
 mod flaky;
 mod group;

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use super::program::{Program, placed};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::Pool;
 use crate::custody::Command;
@@ -91,25 +92,15 @@ impl Pool {
     }
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
-    pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self::command_in(argv.into_iter().map(Into::into).collect(), Vec::new(), None)
-    }
-
-    /// As [`Pool::command`], with what is added to the environment, and a working directory.
-    pub(crate) fn command_in(
-        argv: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
-        dir: Option<PathBuf>,
-    ) -> Self {
-        let program = argv.first().map(Path::new).and_then(Path::file_stem);
-        let name = program.map_or_else(|| "command".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(name, SocketAdapter { launch: Launch::Command { argv, env, dir } })
+    pub fn command(program: impl Into<Program>) -> Self {
+        let program = program.into();
+        Self::new(program.name(), SocketAdapter { launch: Launch::Command(program) })
     }
 }
 
 enum Launch {
     Python { worker: PythonWorker, found: OnceLock<Found> },
-    Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
+    Command(Program),
 }
 
 /// What all workers of a pool are started with.
@@ -202,12 +193,7 @@ impl Adapter for SocketAdapter {
 impl SocketAdapter {
     fn command(&self) -> Result<Command, StartError> {
         match &self.launch {
-            Launch::Command { argv, env, dir } => {
-                let (program, args) = argv
-                    .split_first()
-                    .ok_or_else(|| StartError::Missing("the pool's command is empty".into()))?;
-                Ok(placed(Command::new(program).args(args), env, dir.as_deref()))
-            }
+            Launch::Command(program) => program.command(),
             Launch::Python { worker, found } => {
                 let found =
                     found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
@@ -215,14 +201,6 @@ impl SocketAdapter {
                 Ok(placed(command, &worker.env, worker.dir.as_deref()))
             }
         }
-    }
-}
-
-fn placed(command: Command, env: &[(OsString, OsString)], dir: Option<&Path>) -> Command {
-    let command = env.iter().fold(command, |command, (key, value)| command.env(key, value));
-    match dir {
-        Some(dir) => command.current_dir(dir),
-        None => command,
     }
 }
 
