@@ -31,7 +31,7 @@ const CUT_PATIENCE: Duration = Duration::from_secs(1);
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What handles a message.
-pub(super) type Work = Arc<dyn Fn(Message) -> BoxFuture<'static, Outcome> + Send + Sync>;
+pub(super) type Work = Arc<dyn Fn(&Message) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// What a loop is made of.
 pub(super) struct Engine {
@@ -382,9 +382,10 @@ async fn extend(place: Place, message: &Message, visibility: Duration, shared: &
 
 /// Handles a message, and then those that wait, one after another: the next one costs no task, and the engine no turn.
 async fn handle_all(work: Work, first: Started, shared: Arc<Shared>) {
+    let mut orders = shared.control.orders();
     let mut next = Some(first);
     while let Some(Started { place, message, holding }) = next {
-        handle(&work, message, place, &shared).await;
+        handle(&work, &message, place, &shared, &mut orders).await;
         drop(holding);
         // What is to be given back is not started.
         next = if shared.control.wanted().receives() { shared.hand.start() } else { None };
@@ -392,16 +393,21 @@ async fn handle_all(work: Work, first: Started, shared: Arc<Shared>) {
 }
 
 /// Handles one message, from its start to the end of its lease. One that is cancelled stays in hand.
-async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
+async fn handle(
+    work: &Work,
+    message: &Message,
+    place: Place,
+    shared: &Shared,
+    orders: &mut watch::Receiver<Orders>,
+) {
     let began = Instant::now();
-    let mut orders = shared.control.orders();
     let span =
         tracing::info_span!(target: "snakepit", "message", name = shared.control.name(), id = %message.id);
-    let (body, trace) = (message.clone(), message.trace.as_deref().map(TraceContext::new));
-    let handling = async move {
-        match trace {
-            Some(Ok(trace)) => trace.scope(work(body)).await,
-            _ => work(body).await,
+    // The work begins in here: what is told, and what panics, before its first wait is its own, too.
+    let handling = async {
+        match message.trace.as_deref().map(TraceContext::new) {
+            Some(Ok(trace)) => trace.scope(async { work(message).await }).await,
+            _ => work(message).await,
         }
     };
     let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
@@ -414,7 +420,7 @@ async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
     reach(Step::Handled);
     shared.leases.note(&shared.control, began.elapsed());
     let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
-    settle(&message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
+    settle(message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
     let (_, left) = shared.hand.remove(place);
     shared.note_settled(left);
 }

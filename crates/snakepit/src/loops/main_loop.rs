@@ -46,8 +46,8 @@ impl MainLoop {
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
         let handler = Arc::new(handler);
-        let work = move |message: crate::mailbox::Message| -> BoxFuture<'static, Outcome> {
-            let handler = Arc::clone(&handler);
+        let work = move |message: &crate::mailbox::Message| -> BoxFuture<'static, Outcome> {
+            let (handler, message) = (Arc::clone(&handler), message.clone());
             Box::pin(async move {
                 let value = match message.read::<T>() {
                     Ok(value) => value,

@@ -176,7 +176,7 @@ fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);
     let tells_id = options.tell_id;
-    Arc::new(move |message: Message| {
+    Arc::new(move |message: &Message| {
         let args = match message.read::<serde_json::Value>() {
             Ok(args @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => args,
             Ok(single) => serde_json::Value::Array(vec![single]),
