@@ -29,6 +29,13 @@ def main(arguments: "List[str]") -> None:
     """Runs the worker that the arguments name, and ends the process."""
     if len(arguments) != 1:
         _usage("it takes one argument: a file (worker.py) or the name of a module")
+    address = os.environ.pop("SNAKEPIT_GRPC", None)
+    if address is not None:
+        _prepare_streams()
+        sys.argv[:] = arguments
+        from .grpc_worker import serve
+
+        serve(arguments[0], address)
     fd = _descriptor("SNAKEPIT_FD")
     if fd is None:
         _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
