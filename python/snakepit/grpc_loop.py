@@ -113,6 +113,8 @@ class RpcCall(Running):
         # Replies of a stream with their sizes; None after the last.
         self.replies: "SimpleQueue[Any]" = SimpleQueue()
         self.telemetry: "list[Any]" = []
+        # How many messages it has said through Link.
+        self.said = 0
         # The host wants to know when it is over.
         self.is_asked_for = False
 
@@ -145,10 +147,11 @@ class RpcCall(Running):
             self.reply = CallReply(value=Value(data=outcome))
         elif kind == ERROR:
             self.reply = CallReply(error=outcome)
-        if self.telemetry:
+        if self.telemetry or self.said:
             if self.reply is None:
                 self.reply = CallReply()
             self.reply.telemetry.extend(self.telemetry)
+            self.reply.said = self.said
         if self.streams:
             if self.reply is not None:
                 self.replies.put((self.reply, 0))
@@ -156,19 +159,28 @@ class RpcCall(Running):
         elif self.is_async:
             self.turn.release()
 
+    def say(self, **said: "Any") -> None:
+        with self.lock:
+            self.said += 1
+        self.loop.connection.say(self.call, **said)
+
+    def ask(self, message: "Encoded") -> None:
+        with self.lock:
+            self.said += 1
+        super().ask(message)
+
     def send(self, kind: int, value: "Any") -> None:
-        post = self.loop.connection
         if kind == TELEMETRY:
             self.telemetry.append(Value(data=self._encoded(value)))
         elif kind == PROGRESS:
             fraction, text = value
-            post.say(self.call, progress={"fraction": fraction, "text": text})
+            self.say(progress={"fraction": fraction, "text": text})
         elif kind == LOG:
             level, text, fields = value
-            post.say(self.call, log={"level": level, "text": text, "fields": {"data": self._encoded(fields)}})
+            self.say(log={"level": level, "text": text, "fields": {"data": self._encoded(fields)}})
         elif kind == HOST_CREDIT:
             number, items, size = value
-            post.say(self.call, tool_credit={"id": number, "more": {"items": items, "bytes": size}})
+            self.say(tool_credit={"id": number, "more": {"items": items, "bytes": size}})
         elif kind == HOST_CANCEL:
             self.withdraw(value[0])
 
@@ -176,7 +188,7 @@ class RpcCall(Running):
         return self.loop.codec.encode(value, "value", self.loop.connection.max_frame, False)
 
     def withdraw(self, number: int) -> None:
-        self.loop.connection.say(self.call, tool_cancel=number)
+        self.say(tool_cancel=number)
 
     def tool_message(self, number: int, tool: str, args: "Any", options: "Any") -> bytes:
         if type(tool) is not str:
@@ -320,6 +332,7 @@ class Calls(Concurrent):
         if waiter is None:
             return
         which = answer.WhichOneof("answer")
+        heard: "Any"
         if which == "error":
             heard = (HOST_ERROR, error_of(answer.error), 0)
         elif which == "end":

@@ -23,14 +23,15 @@ SNAKEPIT: "Dict[str, Fields]" = {
     ),
     "HelloReply": (
         "uint32 protocol = 1", "string sdk = 2", "string language = 3", "repeated string commands = 4",
-        "repeated string features = 5", "Encoding encoding = 6",
+        "repeated string features = 5", "Encoding encoding = 6", "int32 stack_signal = 7",
     ),
     "Value": ("bytes data = 1", "Encoding encoding = 2"),
     "CallRequest": (
         "uint64 call = 1", "string command = 2", "Value args = 3", "optional string session = 4", "map metadata = 5",
         "optional uint64 nested = 6", "optional string traceparent = 7", "optional string tracestate = 8",
     ),
-    "CallReply": ("oneof outcome Value value = 1", "oneof outcome Error error = 2", "repeated Value telemetry = 3"),
+    "CallReply": ("oneof outcome Value value = 1", "oneof outcome Error error = 2", "repeated Value telemetry = 3",
+                  "uint32 said = 4"),
     "Error": (
         "string kind = 1", "optional string type = 2", "string message = 3", "optional string traceback = 4",
         "Error cause = 5", "repeated string notes = 6", "repeated string nearest = 7", "optional string parameter = 8",
@@ -70,10 +71,10 @@ HEALTH_ENUMS = {"ServingStatus": ("UNKNOWN = 0", "SERVING = 1", "NOT_SERVING = 2
 def _file(name: str, package: str, messages: "Dict[str, Fields]", enums: "Dict[str, Any]") -> "Any":
     file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
     for enum, values in enums.items():
-        made = file.enum_type.add(name=enum)
+        listed = file.enum_type.add(name=enum)
         for value in values:
             label, number = value.split(" = ")
-            made.value.add(name=label, number=int(number))
+            listed.value.add(name=label, number=int(number))
     for message, fields in messages.items():
         made = file.message_type.add(name=message)
         for field in fields:

@@ -28,6 +28,7 @@ def serve(worker: str, address: str) -> "NoReturn":
         _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
     from .life import Life
     from .load import load
+    from .worker import show_stacks
 
     secret = os.environ.pop("SNAKEPIT_SECRET", None)
     post = Post(_number("SNAKEPIT_MAX_FRAME", 64 << 20))
@@ -40,6 +41,7 @@ def serve(worker: str, address: str) -> "NoReturn":
         calls = Calls(post, codec, life, _number("SNAKEPIT_CONCURRENCY", 1), life.registry.has_async())
         for hook in life.registry.start:
             life.run_hook(hook)
+        show_stacks(life)
         server = Server(calls, address, secret)
     except BaseException as error:
         if not isinstance(error, SystemExit):
@@ -123,6 +125,7 @@ class Server:
             language=f"python {version[0]}.{version[1]}.{version[2]}",
             commands=sorted(self.calls.life.registry.commands),
             features=["link", "engine"],
+            stack_signal=self.calls.life.signals.get("stack", 0),
         )
 
     def link(self, requests: "Any", context: "Any") -> "Any":
@@ -200,7 +203,7 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
     }
     refused = grpc.unary_unary_rpc_method_handler(refuse)
 
-    class Methods(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
+    class Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: "Any") -> "Any":
             if secret is not None and not _knows(details.invocation_metadata, secret):
                 return refused

@@ -165,14 +165,18 @@ def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
     sys.exit(1)
 
 
+def show_stacks(life: Life) -> None:
+    """From now on a signal brings the stacks of all threads, if the host has given a place for them."""
+    stacks = _descriptor("SNAKEPIT_STACK_FD")
+    if stacks is not None and hasattr(_signal, "SIGRTMIN"):
+        os.set_inheritable(stacks, False)
+        faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
+        life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+
+
 def _ready(connection: Connection, codec: Codec, life: Life) -> None:
     version = sys.version_info
-    if hasattr(_signal, "SIGRTMIN"):
-        stacks = _descriptor("SNAKEPIT_STACK_FD")
-        if stacks is not None:
-            os.set_inheritable(stacks, False)
-            faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
-            life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+    show_stacks(life)
     message = {
         "protocol": 1,
         "sdk": __version__,

@@ -30,7 +30,7 @@ async fn stuck(events: &mut PoolEvents) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_holds_the_gil_for_half_a_minute_is_not_killed() {
     // Long enough for a busy machine to look a few times.
-    let seconds: u64 = if support::rounds(20) == 20 { 30 } else { 10 };
+    let seconds: u64 = if support::is_full() { 30 } else { 10 };
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let pool = pit.pools()[0].clone();
     let began = Instant::now();

@@ -129,9 +129,8 @@ impl Callers {
 
 /// How long the storm is.
 fn length() -> Duration {
-    let whole = number_from_env("SNAKEPIT_STORM").unwrap_or(15);
-    // A twentieth would be no storm.
-    Duration::from_secs(if rounds(20) == 1 { whole.min(5) } else { whole })
+    let usual = if support::is_full() { 60 } else { 5 };
+    Duration::from_secs(number_from_env("SNAKEPIT_STORM").unwrap_or(usual))
 }
 
 async fn settled(pit: &Snakepit, pool: &PoolRef) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use snakepit_custody::ReapedRun;
 use snakepit_proving::ledger::{self, Identity, SLOT};
-use snakepit_proving::{Case, Deadline, GridTier, Process, is_quick};
+use snakepit_proving::{Case, Deadline, GridTier, Process, rounds};
 
 /// The worker whose end is on record. Its number is an innocent's by now.
 const ENDED: u64 = 3;
@@ -58,7 +58,7 @@ fn rounds_cut_at_every_length() {
 fn places(whole: usize) -> impl Iterator<Item = usize> {
     const LEAP: usize = 1217;
     assert!(!whole.is_multiple_of(LEAP), "leaps that come by every place");
-    let budget = Deadline::after(Duration::from_secs(if is_quick() { 1 } else { 45 }));
+    let budget = Deadline::after(Duration::from_secs(rounds(45, 1) as u64));
     (0..whole).map(move |step| step * LEAP % whole).enumerate().map_while(move |(done, place)| {
         let go_on = budget.left().is_some() || done < 50;
         if !go_on {

@@ -4,7 +4,14 @@
 //! and returns only when that worker is ready, `execute` takes one call, `terminate` runs exactly once for each worker
 //! that was started, whatever ended it. A new adapter is a page of code: see `examples/adapter.rs`.
 
+#[cfg(feature = "announce")]
+pub mod announce;
+#[cfg(feature = "grpc")]
+pub mod grpc;
+#[cfg(feature = "announce")]
+mod lines;
 pub mod mock;
+mod pids;
 pub mod python;
 mod spawner;
 

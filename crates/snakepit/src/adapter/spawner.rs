@@ -111,6 +111,9 @@ fn shown_traceback(error: &RemoteError) -> String {
     error.traceback.as_deref().map_or_else(String::new, |traceback| format!("\n{}", traceback.trim_end()))
 }
 
+/// How long a worker that went away before it was ready may take to end, and its last lines to be read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// Starts the process of one worker, in custody and with its output captured.
 pub struct Spawner {
     run: Option<Run>,
@@ -207,6 +210,12 @@ impl Spawner {
         self.run.as_ref().map(Run::state_dir)
     }
 
+    /// The directory of this run alone, which is removed with it.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn run_dir(&self) -> Option<&std::path::Path> {
+        self.run.as_ref().map(Run::dir)
+    }
+
     /// What the pool looks at when the start fails or takes too long.
     pub(crate) fn process(&self) -> Arc<OnceLock<custody::Worker>> {
         Arc::clone(&self.process)
@@ -214,16 +223,7 @@ impl Spawner {
 
     /// Starts the process. Standard input is `/dev/null`; standard output and error are read as log lines.
     pub async fn spawn(&self, command: Command) -> Result<custody::Worker, StartError> {
-        let run = self.run.clone().ok_or_else(|| {
-            StartError::Missing(
-                "this pool was started without custody: its adapter says that it starts no processes".into(),
-            )
-        })?;
-        let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
-        let command = match &self.device {
-            Some(device) => command.env("SNAKEPIT_DEVICE", &**device),
-            None => command,
-        };
+        let (run, command) = self.placed(command)?;
         if self.at_terminal {
             return self.launch(run, command).await;
         }
@@ -234,6 +234,44 @@ impl Spawner {
         self.output.capture(out_reader, "stdout");
         self.output.capture(err_reader, "stderr");
         Ok(process)
+    }
+
+    /// As [`Spawner::spawn`], and gives what the worker writes to standard output: somebody else reads it.
+    #[cfg(feature = "announce")]
+    pub(crate) async fn spawn_tapped(
+        &self,
+        command: Command,
+        stdin: custody::Stdio,
+    ) -> Result<(custody::Worker, OwnedFd), StartError> {
+        if self.at_terminal {
+            return Err(StartError::Missing(
+                "`debug` gives a worker the terminal, but this adapter reads what it writes to standard output: \
+                 leave `debug` out"
+                    .into(),
+            ));
+        }
+        let (run, command) = self.placed(command)?;
+        let (out_reader, out_writer) = self.pipe()?;
+        let (err_reader, err_writer) = self.pipe()?;
+        let command = command.stdin(stdin).stdout(out_writer).stderr(err_writer);
+        let process = self.launch(run, command).await?;
+        self.output.capture(err_reader, "stderr");
+        Ok((process, out_reader))
+    }
+
+    /// Where a command runs, and what each one is told.
+    fn placed(&self, command: Command) -> Result<(Run, Command), StartError> {
+        let run = self.run.clone().ok_or_else(|| {
+            StartError::Missing(
+                "this pool was started without custody: its adapter says that it starts no processes".into(),
+            )
+        })?;
+        let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
+        let command = match &self.device {
+            Some(device) => command.env("SNAKEPIT_DEVICE", &**device),
+            None => command,
+        };
+        Ok((run, command))
     }
 
     async fn launch(&self, run: Run, command: Command) -> Result<custody::Worker, StartError> {
@@ -258,6 +296,23 @@ impl Spawner {
             Ok((reader, writer))
         });
         pipe.map_err(|errno| self.system("a pipe for its output", errno.into()))
+    }
+
+    /// Why a worker that can no longer be heard before it was ready went away.
+    pub(crate) async fn ended_early(&self, process: &custody::Worker, reason: &str) -> StartError {
+        let worker = self.worker.clone();
+        match tokio::time::timeout(LAST_WORDS, process.exited()).await {
+            Ok(exit) => {
+                let _ = tokio::time::timeout(LAST_WORDS, self.output.complete()).await;
+                StartError::Exited { worker, status: exit.status, output: self.last_lines() }
+            }
+            Err(_) => self.fault(format!("{reason} before it was ready")),
+        }
+    }
+
+    /// The worker does not keep to the protocol.
+    pub(crate) fn fault(&self, fault: impl Into<String>) -> StartError {
+        StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 
     /// An error that names this worker.

@@ -23,8 +23,12 @@ pub use autopsy::Autopsy;
 pub(crate) use cancel::abandon;
 pub(crate) use output::Output;
 pub use output::OutputLine;
+#[cfg(feature = "announce")]
+pub(crate) use output::{Lines, OpenStream};
 pub(crate) use tend::{Ending, process_ended, tend};
 pub use vitals::Verdict;
+#[cfg(feature = "announce")]
+pub(crate) use vitals::family_of;
 pub(crate) use vitals::{OomTeller, Pss};
 pub(crate) use watch::Watch;
 

@@ -95,7 +95,12 @@ impl Output {
     /// Reads a stream of the worker until its end.
     pub(crate) fn capture(self: &Arc<Self>, reader: OwnedFd, name: &'static str) {
         let Ok(reader) = pipe::Receiver::from_owned_fd(reader) else { return };
-        let reading = Mutex::new(Reading { lines: Lines::default(), buffer: vec![0; READ] });
+        self.capture_rest(reader, Lines::default(), name);
+    }
+
+    /// As [`Output::capture`], for a stream that somebody else has read so far.
+    pub(crate) fn capture_rest(self: &Arc<Self>, reader: pipe::Receiver, lines: Lines, name: &'static str) {
+        let reading = Mutex::new(Reading { lines, buffer: vec![0; READ] });
         let stream = Arc::new(Stream { name, reader, reading });
         locked(&self.streams).push(Arc::clone(&stream));
         self.open.send_modify(|open| *open += 1);
@@ -144,6 +149,17 @@ impl Output {
     /// Until everything that the worker printed is read; what still has its streams may delay it.
     pub(crate) async fn complete(&self) {
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Counts a stream that somebody else reads among those that are.
+    pub(crate) fn opened(self: &Arc<Self>) -> OpenStream {
+        self.open.send_modify(|open| *open += 1);
+        OpenStream(Arc::clone(self))
+    }
+
+    /// Keeps what stands in a stream that somebody else reads, in whatever pieces.
+    pub(crate) fn feed(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
+        lines.feed(bytes, |text| self.line(stream, text));
     }
 
     /// Keeps a text that did not come through a pipe.
@@ -224,13 +240,23 @@ impl Output {
     }
 }
 
+/// A stream that somebody else reads, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenStream(Arc<Output>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Cuts bytes into lines.
 #[derive(Debug, Default)]
-struct Lines {
+pub(crate) struct Lines {
     line: Vec<u8>,
     cut: usize,
 }

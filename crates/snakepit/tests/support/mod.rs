@@ -48,10 +48,22 @@ fn workers() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/workers")
 }
 
-/// How many rounds a test of a race makes: all, or a twentieth if `SNAKEPIT_QUICK` is set.
+/// How many rounds a test of a race makes: all if `SNAKEPIT_FULL` is set, a twentieth if `SNAKEPIT_QUICK` is, else a quarter.
 pub(crate) fn rounds(all: usize) -> usize {
-    let quick = std::env::var_os("SNAKEPIT_QUICK").is_some_and(|value| !value.is_empty() && value != "0");
-    if quick { all.div_ceil(20) } else { all }
+    match () {
+        () if is_full() => all,
+        () if is_set("SNAKEPIT_QUICK") => all.div_ceil(20),
+        () => all.div_ceil(4),
+    }
+}
+
+/// Whether a test takes all the time that its promise names.
+pub(crate) fn is_full() -> bool {
+    is_set("SNAKEPIT_FULL")
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 pub(crate) struct Pit {

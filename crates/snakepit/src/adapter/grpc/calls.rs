@@ -22,6 +22,8 @@ enum Fate {
     Asked(AbortHandle),
     /// Its RPC is over, and its end is to be told; then this is its answer.
     Given(RemoteError),
+    /// It is answered, but not all that was said before is heard.
+    Answered(Result<Encoded, RemoteError>),
     /// It was never sent: the connection was closed already.
     Unsent,
 }
@@ -31,6 +33,9 @@ struct Held {
     fate: Fate,
     since: Instant,
     credit: Option<Arc<Credit>>,
+    /// How many messages of it have come through the link, and how many must have before its answer.
+    heard: u32,
+    said: u32,
 }
 
 #[derive(Default)]
@@ -59,7 +64,12 @@ impl Calls {
     }
 
     /// Takes a call, and starts its RPC unless nobody wants it any more.
-    pub(super) fn begin(&self, call: Call, credit: Option<Arc<Credit>>, rpc: impl FnOnce() -> Option<AbortHandle>) {
+    pub(super) fn begin(
+        &self,
+        call: Call,
+        credit: Option<Arc<Credit>>,
+        rpc: impl FnOnce(&Call) -> Option<AbortHandle>,
+    ) {
         let mut state = self.state();
         if state.leaving {
             // It was chosen for this worker before the worker's end was known.
@@ -72,46 +82,78 @@ impl Calls {
             return call.finish(Err(cancelled()));
         }
         // Under the lock: the RPC's task finds the call here, however quick it is.
-        let fate = rpc().map_or(Fate::Unsent, Fate::Asked);
-        state.calls.insert(call.id().get(), Held { call, fate, since: Instant::now(), credit });
+        let fate = rpc(&call).map_or(Fate::Unsent, Fate::Asked);
+        let held = Held { call, fate, since: Instant::now(), credit, heard: 0, said: 0 };
+        state.calls.insert(held.call.id().get(), held);
     }
 
     /// The answer to a call has come.
     pub(super) fn answer(&self, id: u64, reply: CallReply) {
-        let CallReply { outcome, telemetry } = reply;
+        let CallReply { outcome, telemetry, said } = reply;
         self.tell_telemetry(id, telemetry);
-        let Some(held) = self.state().calls.remove(&id) else { return };
         let outcome = match outcome {
             Some(call_reply::Outcome::Value(value)) => value.read().map_err(|error| unreadable(&error)),
             Some(call_reply::Outcome::Error(error)) => Err(error.into()),
-            None => Err(RemoteError::new("bad_payload", "the worker's reply has neither a value nor an error")),
+            None => {
+                Err(RemoteError::new("bad_payload", "the worker's reply has neither a value nor an error"))
+            }
         };
-        let service = held.since.elapsed();
-        held.call.finish_after(service, outcome);
+        self.expect(id, said);
+        self.finish(id, outcome);
     }
 
     /// One value of a stream has come. The error ends the stream.
     pub(super) fn item(&self, id: u64, reply: CallReply, credit: &Credit) -> Result<(), RemoteError> {
-        let CallReply { outcome, telemetry } = reply;
+        let CallReply { outcome, telemetry, said } = reply;
         self.tell_telemetry(id, telemetry);
+        self.expect(id, said);
         let item = match outcome {
             Some(call_reply::Outcome::Value(value)) => value.read().map_err(|error| unreadable(&error))?,
             Some(call_reply::Outcome::Error(error)) => return Err(error.into()),
             None => return Ok(()),
         };
         credit.spend(item.payload_len());
-        if let Some(held) = self.state().calls.get(&id) {
-            held.call.send_item(item);
-        }
+        self.with(id, |call| call.send_item(item));
         Ok(())
     }
 
-    /// A call has its end, whatever its worker says later.
-    pub(super) fn finish(&self, id: u64, outcome: Result<Encoded, RemoteError>) {
-        let held = self.state().calls.remove(&id);
-        if let Some(held) = held {
-            held.call.finish(outcome);
+    fn expect(&self, id: u64, said: u32) {
+        if said > 0
+            && let Some(held) = self.state().calls.get_mut(&id)
+        {
+            held.said = said;
         }
+    }
+
+    /// A call has its end, and its caller is told once all that was said before is heard.
+    pub(super) fn finish(&self, id: u64, outcome: Result<Encoded, RemoteError>) {
+        let mut state = self.state();
+        let Some(held) = state.calls.get_mut(&id) else { return };
+        if held.heard < held.said {
+            held.fate = Fate::Answered(outcome);
+            return;
+        }
+        let held = state.calls.remove(&id);
+        drop(state);
+        if let Some(Held { call, since, .. }) = held {
+            match call.stream_credit() {
+                None => call.finish_after(since.elapsed(), outcome),
+                Some(_) => call.finish(outcome),
+            }
+        }
+    }
+
+    /// A message of a call has come through the link.
+    pub(super) fn heard(&self, id: u64) {
+        let mut state = self.state();
+        let Some(held) = state.calls.get_mut(&id) else { return };
+        held.heard = held.heard.saturating_add(1);
+        if held.heard < held.said || !matches!(held.fate, Fate::Answered(_)) {
+            return;
+        }
+        let held = state.calls.remove(&id);
+        drop(state);
+        held.into_iter().for_each(Held::end);
     }
 
     /// The RPC of a call is over without an answer; the error is what its caller hears. Says whether the worker is to be asked
@@ -119,17 +161,23 @@ impl Calls {
     pub(super) fn give_up_rpc(&self, id: u64, error: RemoteError, end: End) -> bool {
         let mut state = self.state();
         let Some(held) = state.calls.get_mut(&id) else { return false };
-        let Fate::Asked(rpc) = &held.fate else { return false };
-        rpc.abort();
+        match &held.fate {
+            Fate::Asked(rpc) => rpc.abort(),
+            Fate::Given(_) | Fate::Unsent => return false,
+            Fate::Answered(_) => {
+                let held = state.calls.remove(&id);
+                drop(state);
+                held.into_iter().for_each(Held::end);
+                return false;
+            }
+        }
+        held.fate = Fate::Given(error);
         if end == End::IsTold {
-            held.fate = Fate::Given(error);
             return true;
         }
         let held = state.calls.remove(&id);
         drop(state);
-        if let Some(held) = held {
-            held.call.finish(Err(error));
-        }
+        held.into_iter().for_each(Held::end);
         false
     }
 
@@ -139,9 +187,7 @@ impl Calls {
         let Some(Held { fate: Fate::Given(_), .. }) = state.calls.get(&id) else { return };
         let held = state.calls.remove(&id);
         drop(state);
-        if let Some(Held { call, fate: Fate::Given(error), .. }) = held {
-            call.finish(Err(error));
-        }
+        held.into_iter().for_each(Held::end);
     }
 
     pub(super) fn holds(&self, id: u64) -> bool {
@@ -199,14 +245,20 @@ impl Calls {
         let mut calls: Vec<Held> = state.calls.drain().map(|(_, held)| held).collect();
         drop(state);
         calls.sort_unstable_by_key(|held| held.since);
-        for Held { call, fate, .. } in calls {
-            match fate {
-                Fate::Unsent => call.give_back(),
-                Fate::Given(error) => call.finish(Err(error)),
-                Fate::Asked(rpc) => {
-                    rpc.abort();
-                    drop(call);
-                }
+        calls.into_iter().for_each(Held::end);
+    }
+}
+
+impl Held {
+    /// As far as it has come.
+    fn end(self) {
+        match self.fate {
+            Fate::Unsent => self.call.give_back(),
+            Fate::Given(error) => self.call.finish(Err(error)),
+            Fate::Answered(outcome) => self.call.finish(outcome),
+            Fate::Asked(rpc) => {
+                rpc.abort();
+                drop(self.call);
             }
         }
     }

@@ -26,8 +26,8 @@ impl Home {
         if let Some(run) = run.filter(|run| run.join(&name).join(NAME).as_os_str().len() <= LONGEST) {
             return Self::make(run.join(name));
         }
-        // The name is no secret: a directory that is there already is not taken.
-        let name = format!("snakepit-{}-{number}-{}", std::process::id(), uuid::Uuid::now_v7().simple());
+        // A directory that is there already is not taken, and others can make one of a name that they can guess.
+        let name = format!("snakepit-{}", super::random()?);
         Self::make(std::env::temp_dir().join(name))
     }
 
@@ -36,7 +36,8 @@ impl Home {
         let home = Self { dir };
         let length = home.socket().as_os_str().len();
         if length > LONGEST {
-            let message = format!("{} is too long for a socket ({length} of {LONGEST} bytes)", home.dir.display());
+            let message =
+                format!("{} is too long for a socket ({length} of {LONGEST} bytes)", home.dir.display());
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
         }
         Ok(home)

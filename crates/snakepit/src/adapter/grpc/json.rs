@@ -25,12 +25,15 @@ pub(super) fn read(text: &[u8]) -> Result<Encoded, ValueError> {
 fn check(value: &Value) -> Result<(), ValueError> {
     let what = match value {
         Value::Nil | Value::Bool(_) | Value::Str(_) => return Ok(()),
-        Value::Int(number) if i64::try_from(*number).is_ok() || u64::try_from(*number).is_ok() => return Ok(()),
+        Value::Int(number) if i64::try_from(*number).is_ok() || u64::try_from(*number).is_ok() => {
+            return Ok(());
+        }
         Value::Float(number) if number.is_finite() => return Ok(()),
         Value::List(list) => {
-            return list.iter().enumerate().try_for_each(|(index, value)| {
-                check(value).map_err(|error| error.at_index(index))
-            });
+            return list
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, value)| check(value).map_err(|error| error.at_index(index)));
         }
         Value::Map(map) => return check_map(map),
         Value::Int(_) | Value::BigInt(_) => "an integer beyond 64 bits",
@@ -44,7 +47,8 @@ fn check(value: &Value) -> Result<(), ValueError> {
 fn check_map(map: &Map) -> Result<(), ValueError> {
     map.iter().try_for_each(|(key, value)| {
         if !matches!(key, Value::Str(_)) {
-            let message = format!("the key {key} is no text, and cannot be sent to a worker that speaks JSON");
+            let message =
+                format!("the key {key} is no text, and cannot be sent to a worker that speaks JSON");
             return Err(ValueError::unsendable(message));
         }
         check(value).map_err(|error| error.at_key(key))
@@ -64,7 +68,13 @@ mod tests {
 
     #[test]
     fn what_json_does_not_know_is_named_with_its_place() {
-        let value = |value: Value| Encoded::encode(&[("rows", vec![Value::Nil, value])].into_iter().collect::<std::collections::BTreeMap<_, _>>());
+        let value = |value: Value| {
+            Encoded::encode(
+                &[("rows", vec![Value::Nil, value])]
+                    .into_iter()
+                    .collect::<std::collections::BTreeMap<_, _>>(),
+            )
+        };
         for (unknown, said) in [
             (Value::Bytes(Bytes::from_static(b"x")), "a byte string"),
             (Value::Float(f64::NAN), "no number"),

@@ -11,12 +11,12 @@ use tonic::Streaming;
 
 use super::calls::Calls;
 use super::messages::{
-    self, Cancel, Encoding, End, Error, FromHost, FromWorker, ToolAnswer, ToolCall, Value, from_host, from_worker,
-    tool_answer,
+    self, Cancel, Encoding, End, Error, FromHost, FromWorker, ToolAnswer, ToolCall, Value, from_host,
+    from_worker, tool_answer,
 };
 use crate::call::{Portion, RemoteError};
 use crate::tool::ToolAnswer as Answer;
-use crate::transport::{Credit, ToolRuns};
+use crate::transport::{Credit, ToolRun, ToolRuns};
 use crate::value::{self, Encoded, ValueError};
 use crate::worker::Output;
 
@@ -94,6 +94,7 @@ impl Link {
                     if let Err(fault) = self.hear(call, said).await {
                         return fault;
                     }
+                    self.calls.heard(call);
                 }
                 // A message of a later version.
                 Ok(Some(FromWorker { said: None, .. })) => {}
@@ -115,9 +116,11 @@ impl Link {
                 self.calls.with(call, |call| call.progress(progress.fraction, progress.text));
             }
             from_worker::Said::Log(log) => {
-                let fields = log.fields.map(Value::read).transpose().and_then(|fields| {
-                    fields.map(|fields| fields.to_value()).transpose()
-                });
+                let fields = log
+                    .fields
+                    .map(Value::read)
+                    .transpose()
+                    .and_then(|fields| fields.map(|fields| fields.to_value()).transpose());
                 let fields = fields.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
                 let fields = fields.filter(|fields| *fields != value::Value::Map(value::Map::new()));
                 let fields = fields.map_or_else(String::new, |fields| format!(" {fields}"));
@@ -140,7 +143,9 @@ impl Link {
     async fn tool_call(self: &Arc<Self>, call: u64, asked: ToolCall) -> Result<(), String> {
         let (id, bytes) = (asked.id, messages::len(asked.args.as_ref()));
         if self.tools().has(id) {
-            return Err(format!("it asked for a tool with the id {id}, which it uses for another one under way"));
+            return Err(format!(
+                "it asked for a tool with the id {id}, which it uses for another one under way"
+            ));
         }
         let full = self.tools().is_full(bytes, self.max_frame);
         if let Some(reason) = full {
@@ -154,15 +159,17 @@ impl Link {
         let Some(answer) = self.calls.with(call, |call| call.ask_within(&asked.tool, args, trace)) else {
             return Ok(());
         };
-        let credit = asked.stream.map(|first| {
-            Arc::new(Credit::new(Portion { items: first.items, bytes: first.bytes }))
-        });
-        let asker = Asker { link: Arc::clone(self), call, id, credit: credit.clone() };
-        let mut tools = self.tools();
-        // Under the lock: it finds itself among them, however quick it is.
-        let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
-        tools.add(id, call, bytes, task, credit);
-        drop(tools);
+        let credit = asked
+            .stream
+            .map(|first| Arc::new(Credit::new(Portion { items: first.items, bytes: first.bytes })));
+        {
+            // Under the lock: it finds itself among them, however quick it is.
+            let mut tools = self.tools();
+            let number = tools.number();
+            let asker = Asker { link: Arc::clone(self), call, id, number, credit: credit.clone() };
+            let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
+            tools.add(id, ToolRun { call, number, bytes, task, credit });
+        }
         if !self.calls.holds(call) {
             // It was answered in between, and whoever saw to its tools did not see this one.
             self.tools().end(id);
@@ -193,6 +200,7 @@ struct Asker {
     link: Arc<Link>,
     call: u64,
     id: u64,
+    number: u64,
     /// Of a stream.
     credit: Option<Arc<Credit>>,
 }
@@ -223,7 +231,7 @@ impl Asker {
             (Err(error), _) => Err(Some(error)),
         };
         // Before the last answer: whoever has read that may use the id again.
-        self.link.tools().forget(self.id);
+        self.link.tools().forget(self.id, self.number);
         match ended {
             Ok(()) => {}
             Err(None) => self.link.answer(self.call, self.id, tool_answer::Answer::End(End {}), None),
@@ -247,7 +255,7 @@ impl Asker {
         }
         let room = link.room(length).await;
         if self.credit.is_none() {
-            link.tools().forget(self.id);
+            link.tools().forget(self.id, self.number);
         }
         link.answer(self.call, self.id, answer(value), room);
         Ok(())

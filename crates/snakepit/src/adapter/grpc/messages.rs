@@ -9,13 +9,13 @@ use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
 
 mod compiled {
-    #![expect(clippy::pedantic, reason = "the compiler of the messages writes it")]
+    #![expect(clippy::pedantic, unreachable_pub, reason = "the compiler of the messages writes it")]
     include!(concat!(env!("OUT_DIR"), "/snakepit.v1.rs"));
 }
 
 pub(super) use compiled::{
-    Cancel, CallReply, CallRequest, Encoding, End, Error, FromHost, FromWorker, HelloReply, HelloRequest, ToolAnswer,
-    ToolCall, Value, call_reply, from_host, from_worker, tool_answer,
+    CallReply, CallRequest, Cancel, Encoding, End, Error, FromHost, FromWorker, HelloReply, HelloRequest,
+    ToolAnswer, ToolCall, Value, call_reply, from_host, from_worker, tool_answer,
 };
 
 /// The version of the protocol.
@@ -124,7 +124,9 @@ pub(super) fn refusal(status: &Status) -> RemoteError {
         Code::NotFound => "unknown_command",
         Code::Cancelled => "cancelled",
         Code::DeadlineExceeded => "deadline",
-        Code::Unimplemented | Code::Unauthenticated | Code::PermissionDenied | Code::ResourceExhausted => "refused",
+        Code::Unimplemented | Code::Unauthenticated | Code::PermissionDenied | Code::ResourceExhausted => {
+            "refused"
+        }
         _ => "exception",
     };
     let code = format!("{:?}", status.code());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::adapter::pids::own_number;
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
@@ -36,18 +37,11 @@ impl SocketHandle {
             ..ready.introduction.clone()
         };
         // A signal that the process does not expect would end it, and what we started may be a script around it.
-        let is_itself = own_number(process.pid()) == Some(ready.pid);
+        let is_itself = own_number(process.pid().as_raw()) == Some(ready.pid);
         let signals = if is_itself { ready.signals } else { Signals::default() };
         let beat = has("beat").then_some(beat);
         Self { process, connection, stacks, beat, signals, introduction }
     }
-}
-
-/// The number that a process knows itself by: in a PID namespace of its own another than ours.
-fn own_number(pid: custody::Pid) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().last()?.parse().ok()
 }
 
 impl Handle for SocketHandle {
@@ -134,22 +128,5 @@ impl Drop for GiveUp<'_> {
         let is_gone = self.0.process.try_wait().is_some();
         let spoken = is_gone && self.0.introduction.tells_what_it_started;
         self.0.connection.give_up(if spoken { LastWord::Spoken } else { LastWord::Unspoken });
-    }
-}
-
-/// Why a worker that closed its socket before it was ready did so.
-pub(super) async fn ended_early(spawner: &Spawner, process: &custody::Worker, reason: &str) -> StartError {
-    let patience = std::time::Duration::from_millis(200);
-    let worker = spawner.worker_id().clone();
-    match tokio::time::timeout(patience, process.exited()).await {
-        Ok(exit) => {
-            let _ = tokio::time::timeout(patience, spawner.output().complete()).await;
-            StartError::Exited { worker, status: exit.status, output: spawner.last_lines() }
-        }
-        Err(_) => StartError::Protocol {
-            worker,
-            fault: format!("{reason} before it was ready"),
-            output: spawner.last_lines(),
-        },
     }
 }

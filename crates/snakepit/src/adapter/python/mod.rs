@@ -54,6 +54,12 @@ impl PythonWorker {
         is_file(&self.worker).then(|| self.resolved())
     }
 
+    /// As it was named.
+    #[cfg(feature = "grpc")]
+    pub(super) fn named(&self) -> &Path {
+        &self.worker
+    }
+
     /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
         self.interpreter = Some(python.into());
@@ -107,13 +113,14 @@ impl Pool {
     }
 }
 
-enum Launch {
+/// How the processes of a pool are started.
+pub(super) enum Launch {
     Python { worker: PythonWorker, found: OnceLock<Found> },
     Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
 }
 
 /// What all workers of a pool are started with.
-struct Found {
+pub(super) struct Found {
     interpreter: PathBuf,
     entry: PathBuf,
 }
@@ -124,36 +131,20 @@ struct SocketAdapter {
 
 impl Adapter for SocketAdapter {
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
-        async move {
-            let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
-            if let Some(path) = worker.file()
-                && !path.exists()
-            {
-                return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
-            }
-            let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
-            let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
-            let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
-            let entry = match installed {
-                Ok(entry) => {
-                    entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?
-                }
-                Err(_) => return Err(StartError::Missing("the runtime is shutting down".into())),
-            };
-            let _ = found.set(Found { interpreter, entry });
-            Ok(())
-        }
-        .boxed()
+        self.launch.prepare(spawner).boxed()
     }
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
-            let command = self.command()?;
+            let command = self.launch.command()?;
             let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
             let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
-            let slate_fd = slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
-            let (stacks, stack_fd) = StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
-            let (beat, beat_fd) = BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
+            let slate_fd =
+                slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
+            let (stacks, stack_fd) =
+                StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let (beat, beat_fd) =
+                BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
             let command = command
                 .fd(theirs, SOCKET_FD)
                 .fd(slate_fd, SLATE_FD)
@@ -179,23 +170,45 @@ impl Adapter for SocketAdapter {
                 // One that is ready and then gone has been ready: its end is told like any other.
                 biased;
                 first = first_answer => first.ok(),
-                reason = connection.closed() => return Err(handle::ended_early(&spawner, &process, &reason).await),
+                reason = connection.closed() => return Err(spawner.ended_early(&process, &reason).await),
             };
             match first {
-                Some(Ready::Yes(ready)) => Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready)) as Arc<dyn Handle>),
+                Some(Ready::Yes(ready)) => {
+                    Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready))
+                        as Arc<dyn Handle>)
+                }
                 Some(Ready::Failed(error)) => {
                     Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
                 }
-                None => Err(handle::ended_early(&spawner, &process, &connection.closed().await).await),
+                None => Err(spawner.ended_early(&process, &connection.closed().await).await),
             }
         }
         .boxed()
     }
 }
 
-impl SocketAdapter {
-    fn command(&self) -> Result<Command, StartError> {
-        match &self.launch {
+impl Launch {
+    /// Finds what all workers of a pool need.
+    pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
+        let Launch::Python { worker, found } = self else { return Ok(()) };
+        if let Some(path) = worker.file()
+            && !path.exists()
+        {
+            return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
+        }
+        let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
+        let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
+        let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
+        let entry = match installed {
+            Ok(entry) => entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?,
+            Err(_) => return Err(StartError::Missing("the runtime is shutting down".into())),
+        };
+        let _ = found.set(Found { interpreter, entry });
+        Ok(())
+    }
+
+    pub(super) fn command(&self) -> Result<Command, StartError> {
+        match self {
             Launch::Command { argv, env, dir } => {
                 let (program, args) = argv
                     .split_first()

@@ -28,6 +28,16 @@ pub(crate) enum Pss {
     Measure,
 }
 
+/// A worker and everybody whom it has started and who is still below its shim. Blocks as [`Vitals::read`] does.
+#[cfg(feature = "announce")]
+pub(crate) fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
+    let mut family = proc::descendants(shim.unwrap_or(worker).as_raw());
+    if !family.contains(&worker.as_raw()) {
+        family.push(worker.as_raw());
+    }
+    family
+}
+
 /// A worker and its descendants at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Vitals {

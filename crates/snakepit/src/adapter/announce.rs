@@ -1,0 +1,314 @@
+//! Workers that announce themselves: one line of JSON on standard output says that a worker is ready, and where it listens.
+//!
+//! ```json
+//! {"status": "ready", "port": 54321, "pid": 12345}
+//! ```
+//!
+//! | key | |
+//! |---|---|
+//! | `status` | `"ready"` |
+//! | `port` | a TCP port of the loopback that it listens on, or |
+//! | `socket` | the path of a Unix socket, in its place |
+//! | `pid` | who it is, by its own count (`getpid`); may be left out |
+//! | `commands` | the commands that it serves, a list of strings; may be left out |
+//!
+//! Lines before it and after it are logs. A line that is almost it is an error that says what is wrong, for a worker that
+//! believes to be ready waits for calls, and its host for it. The pid must be that of somebody in the custody of the
+//! worker that was started: a wrapper script may `exec` or not. The process that counts stays the one that was started.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::lines::{Line, LineReader};
+use super::{Introduction, Spawner, StartError, pids};
+use crate::custody::{self, Command, Stdio};
+
+/// The longest ready line.
+const LONGEST: usize = 1024 * 1024;
+/// How much of a line an error shows.
+const SHOWN: usize = 200;
+
+/// Where a worker can be reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A TCP port of the loopback.
+    Port(u16),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+/// What a worker must say about where it listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listens {
+    /// Its calls come another way: it names no address.
+    Nowhere,
+    /// On a port or on a socket.
+    Somewhere,
+    /// On a Unix socket, and not on a port.
+    OnSocket,
+}
+
+/// What a worker said when it got ready.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Announcement {
+    /// Where it can be reached; always there if it was asked for.
+    pub address: Option<Address>,
+    /// Who it is, by its own count.
+    pub pid: Option<u32>,
+    /// The commands that it serves, if it tells.
+    pub commands: Vec<String>,
+    /// The whole line.
+    pub line: Map<String, Json>,
+}
+
+/// A worker that is ready.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Announced {
+    /// Its process: the one that was started, whoever announced it.
+    pub process: custody::Worker,
+    /// What it said.
+    pub announcement: Announcement,
+}
+
+/// Starts a worker and waits until it says that it is ready. What else it prints is captured, as always.
+pub async fn start(spawner: &Spawner, command: Command, listens: Listens) -> Result<Announced, StartError> {
+    let (process, stdout) = spawner.spawn_tapped(command, Stdio::Null).await?;
+    let limit = LONGEST.min(spawner.max_frame());
+    let mut lines = LineReader::new(stdout, spawner.output(), limit)
+        .map_err(|error| spawner.system("a pipe for its output", error))?;
+    let announcement = ready(spawner, &process, &mut lines, listens).await?;
+    lines.leave_to_output();
+    Ok(Announced { process, announcement })
+}
+
+/// Until a worker says that it is ready.
+pub(super) async fn ready(
+    spawner: &Spawner,
+    process: &custody::Worker,
+    lines: &mut LineReader,
+    listens: Listens,
+) -> Result<Announcement, StartError> {
+    let announcement = loop {
+        let line = match lines.next().await {
+            Ok(Line::Object(line)) => line,
+            Ok(Line::TooLong) => continue,
+            Ok(Line::End) => {
+                return Err(spawner.ended_early(process, "it closed its standard output").await);
+            }
+            Err(error) => return Err(spawner.system("a pipe for its output", error)),
+        };
+        match Announcement::read(&line, listens) {
+            Heard::Ready(announcement) => break announcement,
+            Heard::Log => lines.log_line(&line),
+            Heard::Wrong(fault) => {
+                let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
+                return Err(spawner.fault(format!("its ready line is wrong: {fault}: {shown}")));
+            }
+        }
+    };
+    if let Some(number) = announcement.pid {
+        let worker = process.clone();
+        let looked = tokio::task::spawn_blocking(move || pids::is_in_custody(&worker, number)).await;
+        if !looked.map_err(|_| StartError::Missing("the runtime is shutting down".into()))? {
+            return Err(stranger(spawner, process, number).await);
+        }
+    }
+    Ok(announcement)
+}
+
+/// The announced pid is nobody's here: of a process that has ended already, or of a stranger.
+async fn stranger(spawner: &Spawner, process: &custody::Worker, number: u32) -> StartError {
+    let fault = format!(
+        "its ready line names the pid {number}, which is neither the process that was started ({}) nor one that \
+         it has started: it must be the server's own, by its own count (getpid)",
+        process.pid()
+    );
+    match process.try_wait() {
+        Some(_) => spawner.ended_early(process, &fault).await,
+        None => spawner.fault(fault),
+    }
+}
+
+/// What a line is.
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Ready(Announcement),
+    /// It was meant to be the ready line.
+    Wrong(String),
+    Log,
+}
+
+impl Announcement {
+    fn read(line: &[u8], listens: Listens) -> Heard {
+        let parsed: Result<Map<String, Json>, _> = serde_json::from_slice(line);
+        let line = match parsed {
+            Ok(line) if is_meant(&line) => line,
+            Err(error) if begins_alike(line) => {
+                let quotes = line.contains(&b'\'');
+                let hint = if quotes { ", which has double quotes (json.dumps prints it)" } else { "" };
+                return Heard::Wrong(format!("it is not JSON{hint}: {error}"));
+            }
+            Ok(_) | Err(_) => return Heard::Log,
+        };
+        Self::check(line, listens).map_or_else(Heard::Wrong, Heard::Ready)
+    }
+
+    fn check(line: Map<String, Json>, listens: Listens) -> Result<Self, String> {
+        match &line["status"] {
+            Json::String(status) if status == "ready" => {}
+            status => return Err(format!("its status is {status}, and must be \"ready\"")),
+        }
+        let address = match (listens, line.get("port"), line.get("socket")) {
+            (_, Some(_), Some(_)) => return Err("it has both `port` and `socket`: keep one".into()),
+            (Listens::Nowhere, _, _) => None,
+            (Listens::Somewhere, None, None) => {
+                return Err("it does not say where it listens: add `port` or `socket`".into());
+            }
+            (Listens::OnSocket, _, None) => {
+                return Err(
+                    "it does not say where it listens: add `socket`, the path of a Unix socket".into()
+                );
+            }
+            (_, Some(port), None) => Some(Address::Port(read_port(port)?)),
+            (_, None, Some(socket)) => Some(Address::Socket(read_socket(socket)?)),
+        };
+        let pid = line.get("pid").map(read_pid).transpose()?;
+        let commands = line.get("commands").map(Vec::deserialize).transpose();
+        let commands = commands.map_err(|error| format!("its `commands` is no list of strings: {error}"))?;
+        Ok(Self { address, pid, commands: commands.unwrap_or_default(), line })
+    }
+
+    /// What the pool is to know about the worker.
+    pub fn introduction(&self) -> Introduction {
+        let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        Introduction {
+            commands: self.commands.clone(),
+            language: text("language"),
+            sdk: text("sdk"),
+            ..Introduction::default()
+        }
+    }
+}
+
+/// Whether an object can be nothing but the ready line, or an attempt at it. A log line may have a status, too.
+fn is_meant(line: &Map<String, Json>) -> bool {
+    let Some(status) = line.get("status") else { return false };
+    let has_address = ["port", "socket", "pid"].iter().any(|key| line.contains_key(*key));
+    status.as_str().is_some_and(|status| status.eq_ignore_ascii_case("ready"))
+        || status.is_string() && (has_address || line.len() == 1)
+}
+
+/// Whether what is no JSON begins like the ready line, if with the quotes of another language.
+fn begins_alike(line: &[u8]) -> bool {
+    let text: String =
+        String::from_utf8_lossy(line).chars().filter(|c| !c.is_whitespace()).take(SHOWN).collect();
+    ["{\"status\":", "{'status':", "{status:"].iter().any(|beginning| text.starts_with(beginning))
+}
+
+fn read_port(port: &Json) -> Result<u16, String> {
+    match port.as_u64() {
+        Some(0) => Err("its port is 0: it must be the one that the system gave it".into()),
+        Some(number) => {
+            u16::try_from(number).map_err(|_| format!("its port is {number}, and the last is 65535"))
+        }
+        None => Err(format!("its port is {port}, and must be a number from 1 to 65535")),
+    }
+}
+
+fn read_socket(socket: &Json) -> Result<PathBuf, String> {
+    match socket.as_str().map(PathBuf::from) {
+        Some(path) if path.is_absolute() => Ok(path),
+        _ => Err(format!("its socket is {socket}, and must be an absolute path")),
+    }
+}
+
+fn read_pid(pid: &Json) -> Result<u32, String> {
+    let number = pid.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0);
+    number.ok_or_else(|| format!("its pid is {pid}, and must be the number of a process"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(line: &str) -> Heard {
+        Announcement::read(line.as_bytes(), Listens::Somewhere)
+    }
+
+    fn wrong(line: &str) -> String {
+        match heard(line) {
+            Heard::Wrong(fault) => fault,
+            other => panic!("{line} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_line_of_the_specification_is_read() {
+        let Heard::Ready(said) = heard(r#"{"status": "ready", "port": 54321, "pid": 12345}"#) else {
+            panic!("not ready")
+        };
+        assert_eq!((said.address, said.pid), (Some(Address::Port(54321)), Some(12345)));
+        let line =
+            r#"{"commands":["add"],"language":"Node 22","socket":"/run/x","status":"ready","more":[1]}"#;
+        let Heard::Ready(said) = heard(line) else { panic!("not ready") };
+        assert_eq!(said.address, Some(Address::Socket("/run/x".into())));
+        assert_eq!(
+            (said.introduction().commands, said.introduction().language),
+            (vec!["add".into()], "Node 22".into())
+        );
+        assert_eq!(said.line["more"], serde_json::json!([1]));
+    }
+
+    #[test]
+    fn one_that_listens_nowhere_needs_no_address() {
+        let said = Announcement::read(br#"{"status":"ready"}"#, Listens::Nowhere);
+        assert!(matches!(said, Heard::Ready(Announcement { address: None, pid: None, .. })), "{said:?}");
+        let said = Announcement::read(br#"{"status":"ready","port":1}"#, Listens::OnSocket);
+        assert!(matches!(&said, Heard::Wrong(fault) if fault.contains("add `socket`")), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_almost_it_is_told() {
+        for (line, said) in [
+            (r#"{"status": "ready", "port": 1"#, "not JSON: EOF"),
+            ("{'status': 'ready', 'port': 1}", "double quotes (json.dumps prints it)"),
+            ("{status: 'ready', port: 1}", "double quotes"),
+            (r#"{"status":"started","port":1}"#, r#"its status is "started", and must be "ready""#),
+            (r#"{"status":"starting"}"#, r#"its status is "starting""#),
+            (r#"{"status":"Ready","port":1}"#, r#"its status is "Ready""#),
+            (r#"{"status":"ready"}"#, "add `port` or `socket`"),
+            (r#"{"status":"ready","pid":1}"#, "add `port` or `socket`"),
+            (r#"{"status":"ready","port":"80"}"#, r#"its port is "80""#),
+            (r#"{"status":"ready","port":-1}"#, "its port is -1"),
+            (r#"{"status":"ready","port":1.5}"#, "its port is 1.5"),
+            (r#"{"status":"ready","port":0}"#, "its port is 0"),
+            (r#"{"status":"ready","port":65536}"#, "its port is 65536, and the last is 65535"),
+            (r#"{"status":"ready","port":1,"socket":"/x"}"#, "both `port` and `socket`"),
+            (r#"{"status":"ready","socket":"x"}"#, "must be an absolute path"),
+            (r#"{"status":"ready","port":1,"pid":0}"#, "its pid is 0"),
+            (r#"{"status":"ready","port":1,"pid":"me"}"#, r#"its pid is "me""#),
+            (r#"{"status":"ready","port":1,"commands":"add"}"#, "its `commands` is no list of strings"),
+            (r#"{"status":"ready","port":1,"commands":[1]}"#, "its `commands` is no list of strings"),
+        ] {
+            let fault = wrong(line);
+            assert!(fault.contains(said), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn logs_in_json_are_logs() {
+        for line in [
+            r#"{"level":"info","event":"loading"}"#,
+            r#"{"status":200,"path":"/"}"#,
+            r#"{"status":"ok","path":"/"}"#,
+            r#"{"port":1,"pid":2}"#,
+            "{not json at all",
+        ] {
+            assert_eq!(heard(line), Heard::Log, "{line}");
+        }
+    }
+}
