@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What a stream may have ready for gRPC, which takes the next message when the flow control of HTTP/2 has let the last one
 # through.
-AHEAD = [64, 1 << 20]
+AHEAD = [16, 256 << 10]
 # Without a deadline, gRPC has one in some hundred years.
 NEVER = 1e8
 # One that is too long for a reply is cut to so much of it.

@@ -170,9 +170,9 @@ async fn the_deadline_is_known_to_the_worker_and_ends_the_call() {
 async fn tools_of_the_host_answer_fail_stream_and_call_back() {
     let builder = Snakepit::builder()
         .pool(pool())
-        .tool("double", |(n,): (i64,), _| async move { Ok::<_, String>(n * 2) })
+        .tool("double", |args: Number, _| async move { Ok::<_, String>(args.n * 2) })
         .tool("broken", |(): (), _| async move { Err::<(), _>("it is broken") })
-        .stream_tool("range", |(n,): (u32,), _| futures_util::stream::iter((0..n).map(Ok::<_, String>)));
+        .tool_stream("range", |args: Number, _| futures_util::stream::iter((0..args.n).map(Ok::<_, String>)));
     let pit = Pit::build(builder).await;
     let doubled: i64 =
         pit.call("ask", args! { tool: "double", args: args_map(&[("n", 21)]) }).await.expect("an answer");
@@ -184,6 +184,11 @@ async fn tools_of_the_host_answer_fail_stream_and_call_back() {
         pit.call("read", args! { tool: "range", args: args_map(&[("n", 1000)]) }).await.expect("a stream");
     assert_eq!(read, (0..1000).collect::<Vec<_>>());
     pit.end().await;
+}
+
+#[derive(serde::Deserialize)]
+struct Number {
+    n: i64,
 }
 
 fn args_map(entries: &[(&str, i64)]) -> std::collections::BTreeMap<String, i64> {

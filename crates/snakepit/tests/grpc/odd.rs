@@ -77,12 +77,15 @@ async fn who_does_not_know_the_secret_is_refused() {
     let pit = Pit::start(Pool::grpc(worker).workers(1)).await;
     let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
     let script = r#"
-import re, sys, grpc
-inodes = {entry.split()[9]: int(entry.split()[1].split(":")[1], 16) for entry in open("/proc/net/tcp").readlines()[1:]
-          if entry.split()[3] == "0A"}
-import os
-links = (os.readlink(f"/proc/{sys.argv[1]}/fd/{fd}") for fd in os.listdir(f"/proc/{sys.argv[1]}/fd"))
-port = next(inodes[link[8:-1]] for link in links if link.startswith("socket:[") and link[8:-1] in inodes)
+import os, sys, grpc
+listening = {}
+for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for entry in open(table).readlines()[1:]:
+        fields = entry.split()
+        if fields[3] == "0A":
+            listening[f"socket:[{fields[9]}]"] = int(fields[1].split(":")[1], 16)
+fds = f"/proc/{sys.argv[1]}/fd"
+port = next(listening[link] for link in (os.readlink(f"{fds}/{fd}") for fd in os.listdir(fds)) if link in listening)
 call = grpc.insecure_channel(f"127.0.0.1:{port}").unary_unary("/snakepit.v1.Worker/Call")
 for metadata in ((), (("snakepit-secret", "guessed"),)):
     try:

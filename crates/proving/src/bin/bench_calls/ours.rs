@@ -26,12 +26,26 @@ pub(crate) enum Codec {
     Own,
 }
 
+/// How calls travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Frames over an inherited socket.
+    Socket,
+    /// The gRPC adapter, which is compiled in with its peer.
+    Grpc,
+}
+
 /// The pool that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) workers: usize,
     pub(crate) codec: Codec,
+    pub(crate) over: Over,
 }
+
+/// How many calls a worker over gRPC does at a time: its peer has so many threads, and as many calls again wait at it.
+#[cfg(feature = "peers")]
+const GRPC_CONCURRENCY: usize = 8;
 
 /// A pool that is ready: every worker has said so. Dropping it stops it and waits until all is gone.
 ///
@@ -70,10 +84,23 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let worker = PythonWorker::new(Python::script("worker.py"))
         .interpreter(python.path())
         .env("SNAKEPIT_CODEC", codec);
-    let pool = Pool::python(worker).workers(shape.workers).queue_limit(1 << 20);
+    let Some(pool) = pool(worker, shape.over) else {
+        return Ok(Start::Absent("not compiled in: --features peers".to_owned()));
+    };
+    let pool = pool.workers(shape.workers).queue_limit(1 << 20);
     let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
     Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, _home: home })))
+}
+
+fn pool(worker: PythonWorker, over: Over) -> Option<Pool> {
+    match over {
+        Over::Socket => Some(Pool::python(worker)),
+        #[cfg(feature = "peers")]
+        Over::Grpc => Some(Pool::grpc(worker).concurrency(GRPC_CONCURRENCY)),
+        #[cfg(not(feature = "peers"))]
+        Over::Grpc => None,
+    }
 }
 
 impl Drop for Engine {

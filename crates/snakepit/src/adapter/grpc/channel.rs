@@ -27,7 +27,7 @@ use crate::adapter::announce::Address;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
 /// its worker back.
-const STREAM_WINDOW: u32 = 1 << 20;
+const STREAM_WINDOW: u32 = 256 << 10;
 /// Streams that nobody reads must not hold up the others, and calls are bounded elsewhere.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 /// What stands around a value in its message.
