@@ -185,6 +185,9 @@ async fn every_worker_killed_every_quarter_of_a_second_costs_its_own_calls_and_t
     pit.end().await;
 }
 
+/// An error that comes sooner than this knows how the worker died.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(20);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_serve() {
     const WORKERS: usize = 4;
@@ -209,9 +212,12 @@ async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_se
         serving.into_iter().for_each(kill);
         for call in calls {
             let error = soon("the error", call).await.expect("no panic").expect_err("a death");
-            times.push(killed.elapsed());
+            let took = killed.elapsed();
+            times.push(took);
             assert!(matches!(error, CallError::WorkerDied { .. }), "{error}");
-            assert!(error.to_string().contains("SIGKILL"), "{error}");
+            // A caller is not kept waiting for the cause: where the keeper is late, the error says that the socket closed.
+            let is_known = error.to_string().contains("SIGKILL");
+            assert!(is_known || took >= CAUSE_PATIENCE, "{error} after {took:?}");
         }
         for (n, call) in queued.into_iter().enumerate() {
             let echoed = soon("a call that waited", call).await.expect("no panic").expect("served");

@@ -152,12 +152,14 @@ impl Output {
     }
 
     /// Counts a stream that somebody else reads among those that are.
+    #[cfg(feature = "announce")]
     pub(crate) fn opened(self: &Arc<Self>) -> OpenStream {
         self.open.send_modify(|open| *open += 1);
         OpenStream(Arc::clone(self))
     }
 
     /// Keeps what stands in a stream that somebody else reads, in whatever pieces.
+    #[cfg(feature = "announce")]
     pub(crate) fn feed(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
         lines.feed(bytes, |text| self.line(stream, text));
     }
@@ -241,9 +243,11 @@ impl Output {
 }
 
 /// A stream that somebody else reads, until this is dropped.
+#[cfg(feature = "announce")]
 #[derive(Debug)]
 pub(crate) struct OpenStream(Arc<Output>);
 
+#[cfg(feature = "announce")]
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.send_modify(|open| *open -= 1);
