@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from .grpc_loop import Calls
 
-# Threads are made when there is work for them. More than one per call at a time: nested calls, streams, Link and health.
-SPARE_THREADS = 1024
 # What stands around a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
@@ -71,9 +69,9 @@ class Server:
     """The gRPC server of a worker. It listens from its beginning on."""
 
     def __init__(self, calls: "Calls", address: str, secret: "Optional[str]") -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         import grpc
+
+        from .grpc_threads import Threads
 
         self.calls = calls
         self.address = address
@@ -83,7 +81,7 @@ class Server:
             raise RuntimeError(f"a server on {address} can be reached by every user: SNAKEPIT_SECRET must be set")
         limit = calls.connection.max_frame + AROUND
         self.server = grpc.server(
-            ThreadPoolExecutor(calls.limit + SPARE_THREADS, "snakepit-grpc"),
+            Threads(),
             handlers=(_methods(self, secret if is_open else None),),
             options=(
                 ("grpc.max_receive_message_length", limit),

@@ -1,12 +1,21 @@
 //! Those who do not do what they should, and those who know only what the specification says.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use snakepit::{EngineError, GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
+use snakepit::{GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
 
 use super::support::{Pit, chain, config, runs_in, soon};
 use super::{file, python};
+
+/// What a script of Python prints, in a process that is none of a pool.
+#[expect(clippy::disallowed_methods, reason = "it is over when this returns")]
+fn printed(python: &Path, script: &str, arg: &OsStr) -> String {
+    let asked = Command::new(python).args(["-c", script]).arg(arg).output().expect("python");
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+}
 
 /// Asks gRPC's health service by itself, as anybody could who may enter the directory.
 pub(super) fn check_health(python: &Path, socket: &Path) -> String {
@@ -16,9 +25,7 @@ channel = grpc.insecure_channel("unix:" + sys.argv[1])
 answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
 print(answer[1])
 "#;
-    let asked = Command::new(python).args(["-c", script]).arg(socket).output().expect("python");
-    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-    String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+    printed(python, script, socket.as_os_str())
 }
 
 /// The error of a pool whose workers do not start.
@@ -26,7 +33,7 @@ async fn does_not_start(pool: Pool) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let pool = pool.workers(1);
     let started = soon("a start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
-    let error: EngineError = started.err().expect("it does not start");
+    let Err(error) = started else { panic!("it starts") };
     assert!(runs_in(home.path()).is_empty());
     chain(&error)
 }
@@ -94,8 +101,8 @@ for metadata in ((), (("snakepit-secret", "guessed"),)):
     except grpc.RpcError as error:
         print(error.code().name)
 "#;
-    let asked = Command::new(python()).args(["-c", script, &pid.to_string()]).output().expect("python");
-    assert_eq!(String::from_utf8_lossy(&asked.stdout), "UNAUTHENTICATED\nUNAUTHENTICATED\n", "{asked:?}");
+    let said = printed(&python(), script, pid.to_string().as_ref());
+    assert_eq!(said, "UNAUTHENTICATED\nUNAUTHENTICATED");
     let still: u32 = pit.call("pid", args! {}).await.expect("a pid");
     assert_eq!(still, pid);
     pit.end().await;

@@ -43,10 +43,6 @@ pub(crate) struct Shape {
     pub(crate) over: Over,
 }
 
-/// How many calls a worker over gRPC does at a time: its peer has so many threads, and as many calls again wait at it.
-#[cfg(feature = "peers")]
-const GRPC_CONCURRENCY: usize = 8;
-
 /// A pool that is ready: every worker has said so. Dropping it stops it and waits until all is gone.
 ///
 /// Its worker has three commands: `echo(data)` answers its bytes, `count(n)` streams the numbers below n, and
@@ -97,7 +93,7 @@ fn pool(worker: PythonWorker, over: Over) -> Option<Pool> {
     match over {
         Over::Socket => Some(Pool::python(worker)),
         #[cfg(feature = "peers")]
-        Over::Grpc => Some(Pool::grpc(worker).concurrency(GRPC_CONCURRENCY)),
+        Over::Grpc => Some(Pool::grpc(worker).concurrency(crate::who::WINDOW)),
         #[cfg(not(feature = "peers"))]
         Over::Grpc => None,
     }

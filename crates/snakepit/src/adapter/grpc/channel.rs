@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::adapter::announce::Address;
@@ -178,18 +178,34 @@ fn close(closed: &watch::Sender<Option<Arc<str>>>, reason: &str) {
     });
 }
 
-/// Whether an RPC failed because its connection did: then the end of the worker says why, and not the RPC.
-pub(super) fn is_lost(status: &Status) -> bool {
+/// Who ended an RPC that has no reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// The worker, with a status.
+    WithStatus,
+    /// The worker, or its deadline: the stream was cancelled.
+    Cancelled,
+    /// The end of its connection: then the end of the worker says why, and not the RPC.
+    WithConnection,
+}
+
+pub(super) fn ended(status: &Status) -> Ended {
+    if matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded) {
+        return Ended::Cancelled;
+    }
     let mut source = std::error::Error::source(status);
     let from_the_wire = source.is_some();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<h2::Error>() {
-            // One that concerns this stream alone is the worker's answer.
-            return !error.is_reset();
+            return match (error.is_reset(), error.reason()) {
+                (true, Some(h2::Reason::CANCEL)) => Ended::Cancelled,
+                (true, _) => Ended::WithStatus,
+                (false, _) => Ended::WithConnection,
+            };
         }
         source = error.source();
     }
-    from_the_wire
+    if from_the_wire { Ended::WithConnection } else { Ended::WithStatus }
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

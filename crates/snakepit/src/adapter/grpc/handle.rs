@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use tokio::runtime::Handle as Runtime;
 use tokio::task::AbortHandle;
 use tonic::{Code, Status};
 
 use super::calls::{Calls, End, cancelled};
-use super::channel::{Channel, is_lost};
+use super::channel::{self, Channel, Ended};
 use super::home::Home;
 use super::link::Link;
 use super::messages::{self, CallReply, CallRequest, Encoding, health};
@@ -25,6 +26,8 @@ const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// See the module.
 pub(super) struct GrpcHandle {
     pub(super) process: custody::Worker,
+    /// That of the engine: a caller's own may end before its call does.
+    pub(super) runtime: Runtime,
     pub(super) introduction: Introduction,
     pub(super) concurrency: usize,
     pub(super) channel: Channel,
@@ -108,19 +111,16 @@ impl GrpcHandle {
 
     /// An RPC has ended without a reply.
     fn failed(&self, id: u64, status: &Status) {
-        if is_lost(status) {
-            // The call is given up when the end of its worker is known.
-            return;
-        }
         let error = messages::refusal(status);
-        let over = matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded);
-        match &self.link {
-            Some(link) if over => {
+        match (channel::ended(status), &self.link) {
+            // The call is given up when the end of its worker is known.
+            (Ended::WithConnection, _) => {}
+            (Ended::Cancelled, Some(link)) => {
                 if self.calls.give_up_rpc(id, error, End::IsTold) {
                     link.cancel(id, 1);
                 }
             }
-            _ => {
+            (Ended::Cancelled, None) | (Ended::WithStatus, _) => {
                 self.end_tools_of(id);
                 self.calls.finish(id, Err(error));
             }
@@ -145,8 +145,9 @@ enum Rpc {
 
 impl Rpc {
     fn start(self, handle: &Arc<GrpcHandle>, call: &Call) -> AbortHandle {
-        let (handle, id, remaining) = (Arc::clone(handle), call.id().get(), call.remaining());
-        let task = tokio::spawn(async move {
+        let (runtime, id, remaining) = (&handle.runtime, call.id().get(), call.remaining());
+        let handle = Arc::clone(handle);
+        let task = runtime.spawn(async move {
             match self {
                 Self::Call(request) => handle.call(id, request, remaining).await,
                 Self::Stream(request, credit) => handle.stream(id, request, &credit, remaining).await,

@@ -4,12 +4,17 @@ use bytes::Bytes;
 use tonic::{Code, Status};
 
 use super::json;
-use crate::call::{Call, Input, RemoteError};
+use crate::call::{Call, CallId, Input, RemoteError};
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
 
 mod compiled {
-    #![expect(clippy::pedantic, unreachable_pub, reason = "the compiler of the messages writes it")]
+    #![expect(
+        clippy::large_enum_variant,
+        clippy::pedantic,
+        unreachable_pub,
+        reason = "the compiler of the messages writes it"
+    )]
     include!(concat!(env!("OUT_DIR"), "/snakepit.v1.rs"));
 }
 
@@ -57,7 +62,7 @@ pub(super) fn request(call: &Call, encoding: Encoding) -> Result<CallRequest, Va
         args: Some(args),
         session: call.session().map(Into::into),
         metadata: call.metadata().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-        nested: call.chain().and_then(|chain| chain.parent()).map(|parent| parent.get()),
+        nested: call.chain().and_then(|chain| chain.parent()).map(CallId::get),
         traceparent: trace.map(|trace| trace.traceparent().to_owned()),
         tracestate: trace.and_then(TraceContext::tracestate).map(Into::into),
     })

@@ -37,7 +37,7 @@ use crate::Pool;
 use crate::custody::{self, Command};
 use crate::transport::StackPipe;
 use calls::Calls;
-use channel::Channel;
+use channel::{Channel, Ended};
 use handle::GrpcHandle;
 use home::Home;
 use link::Link;
@@ -211,6 +211,7 @@ async fn greet(
     };
     Ok(GrpcHandle {
         process,
+        runtime: tokio::runtime::Handle::current(),
         introduction,
         concurrency: spawner.concurrency(),
         channel,
@@ -238,7 +239,7 @@ async fn say_hello(
     };
     let hello: HelloReply = match channel.unary(HELLO, request, None).await {
         Ok(hello) => hello,
-        Err(status) if channel::is_lost(&status) => {
+        Err(status) if channel::ended(&status) == Ended::WithConnection => {
             let reason = channel.closed().await;
             return Err(spawner.ended_early(process, &reason).await);
         }
