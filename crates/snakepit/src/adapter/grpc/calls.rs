@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::task::AbortHandle;
+use futures_util::future::AbortHandle;
 use tokio::time::Instant;
 
 use super::messages::{CallReply, Value, call_reply, unreadable};

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use http::uri::{PathAndQuery, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -23,6 +23,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::driver::Driver;
 use crate::adapter::announce::Address;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
@@ -39,6 +40,7 @@ const SECRET: &str = "snakepit-secret";
 #[derive(Clone)]
 pub(super) struct Channel {
     requests: SendRequest<Body>,
+    driver: Driver,
     secret: Option<MetadataValue<Ascii>>,
     limit: usize,
     closed: Arc<watch::Sender<Option<Arc<str>>>>,
@@ -67,14 +69,15 @@ impl Channel {
         secret: Option<MetadataValue<Ascii>>,
         max_frame: usize,
     ) -> Result<Self, String> {
-        let mut http = Builder::new(TokioExecutor::new());
+        let driver = Driver::start();
+        let mut http = Builder::new(driver.clone());
         http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let greeted = http.handshake(TokioIo::new(socket)).await;
         let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
         let closed = Arc::new(watch::Sender::new(None));
-        let channel = Self { requests, secret, limit: max_frame + AROUND, closed };
+        let channel = Self { requests, driver, secret, limit: max_frame + AROUND, closed };
         let own = Arc::clone(&channel.closed);
-        tokio::spawn(async move {
+        channel.driver.spawn(async move {
             let reason = match connection.await {
                 Ok(()) => "it closed its connection".into(),
                 Err(error) => format!("its connection broke: {}", chain(&error)),
@@ -82,6 +85,11 @@ impl Channel {
             close(&own, &reason);
         });
         Ok(channel)
+    }
+
+    /// Whoever does what RPCs do.
+    pub(super) fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     fn grpc(&self) -> Grpc<Self> {

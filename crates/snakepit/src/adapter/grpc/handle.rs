@@ -1,10 +1,9 @@
 //! A worker that is a gRPC server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
-use tokio::runtime::Handle as Runtime;
-use tokio::task::AbortHandle;
+use futures_util::future::{AbortHandle, BoxFuture, FutureExt};
 use tonic::{Code, Status};
 
 use super::calls::{Calls, End, cancelled};
@@ -23,11 +22,12 @@ const CALL: &str = "/snakepit.v1.Worker/Call";
 const STREAM: &str = "/snakepit.v1.Worker/Stream";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
+/// By how much the end of a deadline may be seen sooner by a worker than here.
+const FAST_CLOCK: Duration = Duration::from_secs(1);
+
 /// See the module.
 pub(super) struct GrpcHandle {
     pub(super) process: custody::Worker,
-    /// That of the engine: a caller's own may end before its call does.
-    pub(super) runtime: Runtime,
     pub(super) introduction: Introduction,
     pub(super) concurrency: usize,
     pub(super) channel: Channel,
@@ -57,26 +57,20 @@ impl GrpcHandle {
         })
     }
 
-    async fn call(&self, id: u64, request: CallRequest, remaining: Option<std::time::Duration>) {
+    async fn call(&self, id: u64, request: CallRequest, remaining: Option<Duration>) {
         match self.channel.unary::<_, CallReply>(CALL, request, remaining).await {
             Ok(reply) => {
                 self.end_tools_of(id);
                 self.calls.answer(id, reply);
             }
-            Err(status) => self.failed(id, &status),
+            Err(status) => self.failed(id, &status, remaining).await,
         }
     }
 
-    async fn stream(
-        &self,
-        id: u64,
-        request: CallRequest,
-        credit: &Credit,
-        remaining: Option<std::time::Duration>,
-    ) {
+    async fn stream(&self, id: u64, request: CallRequest, credit: &Credit, remaining: Option<Duration>) {
         let mut replies = match self.channel.stream::<_, CallReply>(STREAM, request, remaining).await {
             Ok(replies) => replies,
-            Err(status) => return self.failed(id, &status),
+            Err(status) => return self.failed(id, &status, remaining).await,
         };
         loop {
             // What is not read here stays in the window of HTTP/2, and then at the worker.
@@ -87,7 +81,7 @@ impl GrpcHandle {
                     Err(error) => Err(error),
                 },
                 Ok(None) => Ok(Encoded::nil()),
-                Err(status) => return self.failed(id, &status),
+                Err(status) => return self.failed(id, &status, remaining).await,
             };
             self.end_tools_of(id);
             return self.calls.finish(id, outcome);
@@ -104,13 +98,17 @@ impl GrpcHandle {
                 "exception",
                 format!("its health service says {status}, and {} is SERVING", health::SERVING),
             )),
-            Err(status) => return self.failed(id, &status),
+            Err(status) => return self.failed(id, &status, None).await,
         };
         self.calls.finish(id, outcome);
     }
 
-    /// An RPC has ended without a reply.
-    fn failed(&self, id: u64, status: &Status) {
+    /// An RPC has ended without a reply, which had so much time.
+    async fn failed(&self, id: u64, status: &Status, remaining: Option<Duration>) {
+        if let (Ended::Cancelled, Some(_)) = (channel::ended(status), remaining) {
+            // When a caller's time is over, its own clock says, and then this is given up; the worker's may be a little fast.
+            tokio::time::sleep(FAST_CLOCK).await;
+        }
         let error = messages::refusal(status);
         match (channel::ended(status), &self.link) {
             // The call is given up when the end of its worker is known.
@@ -145,17 +143,17 @@ enum Rpc {
 
 impl Rpc {
     fn start(self, handle: &Arc<GrpcHandle>, call: &Call) -> AbortHandle {
-        let (runtime, id, remaining) = (&handle.runtime, call.id().get(), call.remaining());
+        let (id, remaining) = (call.id().get(), call.remaining());
+        let driver = handle.channel.driver();
         let handle = Arc::clone(handle);
-        let task = runtime.spawn(async move {
+        driver.spawn_abortable(async move {
             match self {
                 Self::Call(request) => handle.call(id, request, remaining).await,
                 Self::Stream(request, credit) => handle.stream(id, request, &credit, remaining).await,
                 Self::Health => handle.health(id).await,
                 Self::Nothing => handle.calls.finish(id, Ok(Encoded::nil())),
             }
-        });
-        task.abort_handle()
+        })
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod calls;
 mod channel;
+mod driver;
 mod handle;
 mod home;
 mod json;
@@ -211,7 +212,6 @@ async fn greet(
     };
     Ok(GrpcHandle {
         process,
-        runtime: tokio::runtime::Handle::current(),
         introduction,
         concurrency: spawner.concurrency(),
         channel,
@@ -263,8 +263,8 @@ async fn say_hello(
 /// Opens the link. Its end is the end of the worker.
 fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, encoding: Encoding) -> Arc<Link> {
     let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), encoding);
-    let (heard, channel) = (Arc::clone(&link), channel.clone());
-    tokio::spawn(async move {
+    let (heard, driver, channel) = (Arc::clone(&link), channel.driver(), channel.clone());
+    driver.spawn(async move {
         let reason = match channel.both_ways::<_, FromWorker>(LINK, said).await {
             Ok(messages) => heard.listen(messages).await,
             Err(status) => format!("it does not answer Link: {:?}: {}", status.code(), status.message()),
