@@ -71,7 +71,12 @@ struct Engine {
 /// Starts a pool and waits until all its workers are ready.
 pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours>>> {
     let home = tempfile::tempdir()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // Beside its peer, as its peer: what a second thread of the host costs a call is not what is compared there.
+    let threads = match shape.over {
+        Over::Socket => 2,
+        Over::Grpc => 1,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let codec = match shape.codec {
         Codec::Msgspec if python.has("msgspec").is_ok() => "msgspec",
         Codec::Auto | Codec::Msgspec => "auto",

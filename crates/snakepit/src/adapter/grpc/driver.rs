@@ -33,7 +33,9 @@ impl Driver {
     /// As [`Driver::spawn`], for what may be given up.
     pub(super) fn spawn_abortable(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let (work, handle) = abortable(work);
-        self.spawn(async move { drop(work.await) });
+        self.spawn(async move {
+            let _ = work.await;
+        });
         handle
     }
 }
