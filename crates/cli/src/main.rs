@@ -14,6 +14,7 @@ mod exec;
 mod init;
 mod ledger;
 mod mailbox;
+mod new_adapter;
 mod say;
 mod signals;
 mod table;
@@ -46,6 +47,7 @@ enum Verb {
     Exec(exec::Args),
     Ledger(ledger::Args),
     Mailbox(mailbox::Args),
+    NewAdapter(new_adapter::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
         Verb::Mailbox(args) => mailbox::run(args),
+        Verb::NewAdapter(args) => new_adapter::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Bench(args) => bench::run(&args),

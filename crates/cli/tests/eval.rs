@@ -271,3 +271,60 @@ fn a_command_that_is_not_there_is_no_result() {
     assert_eq!(report["experiments"][0]["counts"]["passed"], 3);
     desk.scene.assert_clean();
 }
+
+#[test]
+fn errors_and_timeouts_are_asked_again_only_if_that_is_said() {
+    let desk = Desk::new();
+    let counts = |report: &Json| report["experiments"][0]["counts"].clone();
+    let ill = json!({ "passed": 14, "failed": 0, "errors": 1, "timeouts": 1, "missing": 0 });
+    assert_eq!(counts(&desk.report(&[])), ill);
+    assert_refused(&finish(&mut desk.eval(&["--retry-errors"])), 2, &["--resume"]);
+    let well = |more: &[&str]| {
+        let done = finish(desk.eval(&[&["--json", "--resume"], more].concat()).env("EVAL_IS_WELL", "1"));
+        let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
+        (counts(&report), done.stderr)
+    };
+    assert_eq!(well(&[]).0, ill);
+    let (healed, said) = well(&["--retry-errors"]);
+    assert_eq!(healed, json!({ "passed": 16, "failed": 0, "errors": 0, "timeouts": 0, "missing": 0 }));
+    assert!(said.contains("16 of 16 results are there already; 2 of them have no score"), "{said}");
+    // There is nothing more to ask again, and nobody is started for it.
+    assert_eq!(well(&["--retry-errors"]).0, healed);
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn experiments_are_added_to_a_checkpoint_and_the_old_ones_are_not_asked_again() {
+    let desk = Desk::new();
+    desk.report(&["--experiment", "plain"]);
+    let both = ["--resume", "--experiment", "plain", "--experiment", "zero=constant"];
+    let done = finish(&mut desk.eval(&both));
+    done.assert_status(0);
+    assert!(done.stderr.contains("16 of 32 results are there already"), "{done:?}");
+    assert!(done.stdout.contains("zero against plain"), "{done:?}");
+    let fewer = finish(&mut desk.eval(&["--resume", "--experiment", "zero=constant"]));
+    assert_refused(&fewer, 1, &["plain is missing now", "--checkpoint"]);
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn the_pools_of_a_configuration_are_asked_by_the_name_of_their_experiment() {
+    let desk = Desk::new();
+    std::fs::copy(worker("eval.py"), desk.path("eval.py")).expect("a worker");
+    let pool = |name: &str, more: &str| format!("[pool.{name}]\nworker = \"eval.py\"\nworkers = 1\n{more}\n");
+    let config = pool("first", "") + &pool("second", "env = { EVAL_IS_WELL = \"1\" }");
+    desk.write("pools.toml", &config);
+    let mut eval = desk.scene.verb("eval");
+    eval.args(["data.jsonl", "-c", "pools.toml", "--command", "answer", "--timeout", "2s", "--json"]);
+    eval.args(["--experiment", "ill", "--experiment", "well={\"pool\": \"second\"}"]);
+    let done = finish(eval.current_dir(desk.home.path()));
+    let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
+    let passed = |at: usize| report["experiments"][at]["counts"]["passed"].clone();
+    assert_eq!((passed(0), passed(1)), (json!(14), json!(16)));
+    // What is wrong in it is said with its place, before anything is started.
+    desk.write("pools.toml", "[pool.first]\nworkre = \"eval.py\"\n");
+    let mut eval = desk.scene.verb("eval");
+    eval.args(["data.jsonl", "-c", "pools.toml", "--command", "answer"]).current_dir(desk.home.path());
+    assert_refused(&finish(&mut eval), 2, &["pools.toml", "workre"]);
+    desk.scene.assert_clean();
+}

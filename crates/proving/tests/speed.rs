@@ -34,3 +34,17 @@ fn speed_of_mailboxes_can_be_measured() {
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
 }
+
+#[test]
+fn speed_of_loops_can_be_measured() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench-loops"))
+        .arg("--quick")
+        .output()
+        .expect("the benchmark starts");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    for what in ["through a loop", "idle loops", "drain of"] {
+        assert!(stdout.contains(what), "{stdout}");
+    }
+}

@@ -17,6 +17,8 @@ pub mod adapter;
 mod call;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod engine;
 #[cfg(feature = "evals")]
 pub mod evals;
@@ -49,6 +51,8 @@ pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
     MapInOrder, Portion, RemoteError, StreamBuilder,
 };
+#[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
+pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};

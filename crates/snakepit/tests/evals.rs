@@ -258,6 +258,60 @@ fn a_checkpoint_of_version_1_is_read_and_the_first_result_of_a_sample_holds() {
     assert_eq!((counts.passed, counts.timeouts, counts.errors, counts.missing), (1, 1, 1, 0));
 }
 
+#[test]
+fn errors_and_timeouts_are_asked_again_if_that_is_said_and_a_kill_changes_nothing_of_it() {
+    let home = Home::new();
+    let plan = plan(&doubles(3), "exact");
+    let text = VERSION_1.replace("DATASET", plan.dataset().fingerprint());
+    std::fs::write(home.checkpoint(), text).expect("a file");
+    let missing = |journal: &Journal| Report::of(&plan, journal).experiments[0].counts.missing;
+    let mut journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+    assert_eq!(missing(&journal), 0, "by itself nothing is asked again");
+    assert_eq!(journal.retry_errors().expect("written"), 2);
+    assert_eq!(missing(&journal), 2);
+    drop(journal);
+    // Killed here: what was to be asked again still is.
+    let mut journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+    assert_eq!((journal.found().records, missing(&journal)), (1, 2));
+    assert_eq!(journal.retry_errors().expect("written"), 0);
+    let again = json!({
+        "experiment": "double", "sample": "s1", "latency_ms": 1.0, "output": 2,
+        "outcome": { "kind": "scored", "score": 1.0, "passed": true },
+    });
+    assert!(journal.add(serde_json::from_value(again).expect("a record")).expect("written"));
+    drop(journal);
+    let journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
+    let counts = Report::of(&plan, &journal).experiments[0].counts;
+    assert_eq!((counts.passed, counts.timeouts, counts.errors, counts.missing), (2, 0, 0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_takes_more_experiments_and_none_is_left_out_silently() {
+    let pit = Pit::start(pool()).await;
+    let home = Home::new();
+    let of = |names: &[&str]| {
+        let experiments = names.iter().map(|name| Experiment::new(*name, "named")).collect();
+        Plan::new(dataset(&doubles(4)), Evaluator::Exact, experiments).expect("a plan")
+    };
+    let mut journal = Journal::create(home.checkpoint(), &of(&["good"])).expect("a journal");
+    evaluate(&pit, of(&["good"]), &mut journal).await;
+    drop(journal);
+    let both = of(&["other", "good"]);
+    let mut journal = Journal::resume(home.checkpoint(), &both).expect("more experiments");
+    assert_eq!(journal.found().records, 4);
+    let report = evaluate(&pit, both.clone(), &mut journal).await;
+    drop(journal);
+    assert!(report.complete);
+    assert_eq!(report.comparisons.len(), 1);
+    let whole = evaluate(&pit, both.clone(), &mut Journal::in_memory()).await;
+    assert_eq!(timeless(&report), timeless(&whole));
+    let again = Journal::resume(home.checkpoint(), &both).expect("a journal");
+    assert_eq!(again.found().records, 8);
+    drop(again);
+    let fewer = Journal::resume(home.checkpoint(), &of(&["other"])).expect_err("one is missing");
+    assert!(fewer.to_string().contains("good is missing"), "{fewer}");
+}
+
 fn append(path: &Path, text: &str) {
     let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("the file");
     file.write_all(text.as_bytes()).expect("written");

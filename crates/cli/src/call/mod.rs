@@ -23,7 +23,7 @@ use conduct::{Conductor, End};
 use form::Form;
 use outside::{Attention, Outside};
 use screen::Screen;
-use target::Target;
+use target::{AdapterName, Target};
 use trouble::Trouble;
 
 pub(crate) use target::HOME;
@@ -38,9 +38,12 @@ pub(crate) use target::HOME;
     override_usage = "snakepit call [-w WORKER | -c FILE] [OPTIONS] COMMAND [KEY=TEXT | KEY:=JSON | @FILE]..."
 )]
 pub(crate) struct Args {
-    /// A Python worker: its file (worker.py), or its module.
+    /// A Python worker: its file (worker.py), or its module. With --adapter: a program, or a Python file without the SDK.
     #[arg(short, long, value_name = "WORKER", conflicts_with = "config")]
     worker: Option<PathBuf>,
+    /// How the worker is spoken to, if not by the SDK: lines of JSON on its standard streams, or HTTP.
+    #[arg(long, value_name = "ADAPTER", requires = "worker")]
+    adapter: Option<AdapterName>,
     /// A configuration that says what the pools are.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,

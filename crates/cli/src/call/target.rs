@@ -14,6 +14,22 @@ pub(crate) const HOME: &str = "snakepit.toml";
 /// Names of workers are bounded; a pool's name is a part of them.
 const LONGEST_NAME: usize = 32;
 
+/// How a worker without our SDK is spoken to.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum AdapterName {
+    /// Lines of JSON on its standard streams (spec/stdio.md).
+    Stdio,
+    /// Routes on a port or socket that it announces.
+    Http,
+}
+
+/// What a worker's pool is called.
+fn name_of(worker: &Path) -> String {
+    let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    stem.chars().map(plain).take(LONGEST_NAME).collect()
+}
+
 pub(crate) struct Target {
     pub(crate) pool: Pool,
     pub(crate) custody: custody::Config,
@@ -22,7 +38,10 @@ pub(crate) struct Target {
 impl Target {
     pub(super) fn find(args: &Args) -> Result<Self, Failure> {
         let mut target = match (&args.worker, &args.config) {
-            (Some(worker), _) => Self::worker(worker)?,
+            (Some(worker), _) => match args.adapter {
+                Some(adapter) => Self::program(worker, adapter)?,
+                None => Self::worker(worker)?,
+            },
             (None, Some(config)) => Self::configured(config, args.pool.as_deref())?,
             (None, None) if Path::new(HOME).exists() => {
                 Self::configured(Path::new(HOME), args.pool.as_deref())?
@@ -51,11 +70,29 @@ impl Target {
                 .status(USAGE)
                 .hint("-w names a Python file, or a module that can be imported from here"));
         }
-        let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
-        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
-        let name: String = stem.chars().map(plain).take(LONGEST_NAME).collect();
-        let pool = Pool::python(python).name(name);
+        let pool = Pool::python(python).name(name_of(worker));
         Ok(Self { pool, custody: custody::Config::default() })
+    }
+
+    /// A worker that does not have our SDK.
+    fn program(worker: &Path, adapter: AdapterName) -> Result<Self, Failure> {
+        let file = std::path::absolute(worker).unwrap_or_else(|_| worker.to_owned());
+        if !file.is_file() {
+            return Err(Failure::plain(format!("there is no worker file {}", worker.display()))
+                .status(USAGE)
+                .hint("with --adapter, -w names a program, or a Python file"));
+        }
+        let is_python = file.extension().is_some_and(|extension| extension == "py");
+        let argv = if is_python {
+            vec!["python3".into(), file.into_os_string()]
+        } else {
+            vec![file.into_os_string()]
+        };
+        let pool = match adapter {
+            AdapterName::Stdio => Pool::stdio(argv),
+            AdapterName::Http => Pool::http(argv),
+        };
+        Ok(Self { pool: pool.name(name_of(worker)), custody: custody::Config::default() })
     }
 
     fn configured(path: &Path, name: Option<&str>) -> Result<Self, Failure> {

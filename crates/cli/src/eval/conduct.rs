@@ -30,6 +30,8 @@ pub(super) struct Conductor<'a> {
     pub(super) target: Asked,
     pub(super) plan: Plan,
     pub(super) journal: Journal,
+    /// How many errors and timeouts are asked again.
+    pub(super) voided: usize,
     pub(super) checkpoint: &'a Path,
     pub(super) screen: Screen,
     pub(super) outside: Outside,
@@ -95,6 +97,11 @@ impl Conductor<'_> {
             if found.torn > 0 {
                 line.push_str("; one more was cut off, and is asked again");
             }
+            line = match self.voided {
+                0 => line,
+                1 => format!("{line}; one of them has no score, and is asked again"),
+                some => format!("{line}; {some} of them have no score, and are asked again"),
+            };
             self.screen.line(&line);
         }
     }

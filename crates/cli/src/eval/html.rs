@@ -70,44 +70,48 @@ pub(super) fn page(dataset: &Path, report: &Report) -> String {
 
 fn overview(report: &Report) -> String {
     let mut text = String::from(
-        "<div class=\"wide\"><table><thead><tr><th>Experiment<th>Pass rate<th>95 %<th>Mean score<th>95 %<th>Passed<th>Failed\
-         <th>Errors<th>Timeouts<th>Missing<th>p50<th>p99<th>Tokens in / out</tr></thead><tbody>",
+        "<div class=\"wide\"><table><thead><tr><th>Experiment<th>Pass rate, 95 %<th>Mean score, 95 %<th>Passed<th>Failed\
+         <th>Errors<th>Timeouts<th>Missing<th>Latency p50, p99<th>Tokens in, out</tr></thead><tbody>",
     );
     for (at, summary) in report.experiments.iter().enumerate() {
         let counts = &summary.counts;
         let tokens = summary.tokens.map_or_else(dash, |tokens| {
             let told = if summary.tokens_told < report.samples {
-                format!(" (of {} answers)", summary.tokens_told)
+                format!("<small>told by {} answers</small>", summary.tokens_told)
             } else {
                 String::new()
             };
-            format!("{} / {}{told}", tokens.input, tokens.output)
+            format!("{}, {}{told}", tokens.input, tokens.output)
         });
         let _ = write!(
             text,
-            "<tr><th scope=\"row\"><span class=\"mark c{}\"></span>{}<td><b>{}</b><td>{}<td>{}<td>{}<td>{}<td>{}{}{}{}<td>{}<td>{}<td>{}</tr>",
+            "<tr><th scope=\"row\"><span class=\"mark c{}\"></span>{}<td><b>{}</b>{}<td><b>{}</b>{}<td>{}<td>{}{}{}{}<td>{}<td>{}</tr>",
             plot::colour(at),
             escaped(&summary.experiment.name),
             summary.pass_rate.map_or_else(dash, percent),
-            summary.pass_interval.map_or_else(dash, |it| format!(
+            summary.pass_interval.map_or_else(String::new, |it| small(&format!(
                 "{} – {}",
                 percent(it.low),
                 percent(it.high)
-            )),
+            ))),
             summary.mean_score.map_or_else(dash, |score| format!("{score:.3}")),
-            summary.score_interval.map_or_else(dash, interval),
+            summary.score_interval.map_or_else(String::new, |it| small(&interval(it))),
             counts.passed,
             counts.failed,
             trouble(counts.errors),
             trouble(counts.timeouts),
             trouble(counts.missing),
-            summary.latency_ms.map_or_else(dash, |it| time(it.p50)),
-            summary.latency_ms.map_or_else(dash, |it| time(it.p99)),
+            summary.latency_ms.map_or_else(dash, |it| format!("{}{}", time(it.p50), small(&time(it.p99)))),
             tokens,
         );
     }
     text.push_str("</tbody></table></div>");
     text
+}
+
+/// A second line in a cell.
+fn small(text: &str) -> String {
+    format!("<small>{text}</small>")
 }
 
 /// What should be nothing stands out when it is not.
@@ -162,11 +166,11 @@ fn plots(report: &Report) -> String {
     let latencies: Vec<(String, &[f64])> =
         report.experiments.iter().map(|it| (it.experiment.name.clone(), &it.latencies[..])).collect();
     format!(
-        "<h2>Side by side</h2><div class=\"plots\"><figure><figcaption>Pass rate, with its 95 % interval</figcaption>{}</figure>\
-         <figure><figcaption>Mean score, with its 95 % interval</figcaption>{}</figure></div>\
-         <h2>Distribution of scores</h2><figure><figcaption>Judged samples by score</figcaption>{}</figure>\
-         <h2>Latency</h2><figure><figcaption>Each answer, with the middle half, the median and the 99th percentile; \
-         logarithmic</figcaption>{}</figure>",
+        "<h2>Side by side</h2><div class=\"plots\"><figure><figcaption><b>Pass rate</b>, with its 95 % interval</figcaption>{}\
+         </figure><figure><figcaption><b>Mean score</b>, with its 95 % interval</figcaption>{}</figure>\
+         <figure><figcaption><b>Scores</b>: how many judged samples have which</figcaption>{}</figure>\
+         <figure><figcaption><b>Latency</b>: each answer, the middle half as a box with its median, a dot for the 99th percentile; \
+         logarithmic</figcaption>{}</figure></div>",
         plot::dots(&rates, percent),
         plot::dots(&means, |score| format!("{score:.3}")),
         plot::bars(&scores),
@@ -181,7 +185,7 @@ fn unscored(report: &Report) -> String {
         let _ = write!(
             text,
             "<details{}><summary>Without a score in {}: {all}</summary><div class=\"wide\"><table><thead><tr><th>Sample\
-             <th>What<th>Where<th>Why</tr></thead><tbody>",
+             <th>What<th>Where<th class=\"text\">Why</tr></thead><tbody>",
             if all <= 20 { " open" } else { "" },
             escaped(&summary.experiment.name),
         );
@@ -241,14 +245,14 @@ code{font:.9em ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywher
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
 th,td{padding:.5rem .75rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
 thead th{color:var(--soft);font-weight:600;font-size:.8rem}th:first-child{text-align:left}\
-tbody tr:last-child>*{border-bottom:0}td.text{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;min-width:20rem}\
-.none{color:var(--soft)}.bad{color:var(--bad);font-weight:700}\
+tbody tr:last-child>*{border-bottom:0}.text.text{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;min-width:20rem}\
+small{display:block;color:var(--soft);font-size:.8rem}.none{color:var(--soft)}.bad{color:var(--bad);font-weight:700}\
 .mark{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.5em}\
 .mark.c0{background:var(--c0)}.mark.c1{background:var(--c1)}.mark.c2{background:var(--c2)}.mark.c3{background:var(--c3)}\
 .mark.c4{background:var(--c4)}.mark.c5{background:var(--c5)}\
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(24rem,1fr));gap:1rem}\
 figure{margin:0;padding:1rem;background:var(--card);border:1px solid var(--line);border-radius:.6rem}\
-figcaption{color:var(--soft);font-size:.85rem;margin-bottom:.4rem}svg{display:block;width:100%;height:auto}\
+figcaption{color:var(--soft);font-size:.85rem;margin-bottom:.8rem}figcaption b{color:var(--ink)}svg{display:block;width:100%;height:auto}\
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .name{fill:var(--ink)}svg .value{fill:var(--ink);font-weight:600}\
 svg .grid{stroke:var(--line)}.c0{fill:var(--c0);stroke:var(--c0)}.c1{fill:var(--c1);stroke:var(--c1)}\
 .c2{fill:var(--c2);stroke:var(--c2)}.c3{fill:var(--c3);stroke:var(--c3)}.c4{fill:var(--c4);stroke:var(--c4)}\

@@ -49,9 +49,12 @@ pub(crate) struct Args {
     /// An experiment; given several times, each is compared with the first.
     #[arg(long, value_name = "NAME")]
     experiment: Vec<String>,
-    /// Go on with an evaluation that was ended.
+    /// Go on with an evaluation that was ended, or with more experiments than it had.
     #[arg(long)]
     resume: bool,
+    /// With --resume: ask again what ended in an error or a timeout.
+    #[arg(long, requires = "resume")]
+    retry_errors: bool,
     /// Where results are written as they come; beside the data set, as DATASET.eval.jsonl, unless this is said.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -100,7 +103,8 @@ Experiments:
   NAME={\"command\": …, \"arguments\": {…}, \"pool\": …}   all of it optional; the arguments are added to those of each sample
 
 Errors and timeouts are results: they have not passed, and their score is 0. Results are written as they come, so that an
-evaluation that was killed goes on with --resume and comes to the same report.
+evaluation that was killed goes on with --resume and comes to the same report. What has a result is not asked again, errors
+and timeouts neither, unless --retry-errors says so. --resume may name more experiments than the first time, not fewer.
 
 Exit status: 0 when every sample has a result, whatever it is;
   1    the evaluation could not go on, or an unfinished one is in the way
@@ -121,11 +125,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let checkpoint = args.checkpoint.clone().unwrap_or_else(|| args.dataset.with_extension("eval.jsonl"));
     let opened =
         if args.resume { Journal::resume(&checkpoint, &plan) } else { Journal::create(&checkpoint, &plan) };
-    let journal = opened.map_err(|error| refused(&error))?;
+    let mut journal = opened.map_err(|error| refused(&error))?;
     if let Some(html) = &args.html {
         // Better now than after hours.
         html::probe(html)?;
     }
+    let voided =
+        if args.retry_errors { journal.retry_errors().map_err(|error| refused(&error))? } else { 0 };
     let outside = Outside::watch(Attention::Signals)
         .map_err(|error| Failure::new("cannot listen to signals", &error))?;
     let screen = Screen::new();
@@ -137,8 +143,16 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start a runtime", &error))?;
-    let conductor =
-        Conductor { args, target, plan, journal, checkpoint: &checkpoint, screen: screen.clone(), outside };
+    let conductor = Conductor {
+        args,
+        target,
+        plan,
+        journal,
+        voided,
+        checkpoint: &checkpoint,
+        screen: screen.clone(),
+        outside,
+    };
     let end = runtime.block_on(conductor.conduct());
     drop(runtime);
     screen.clear();

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 
 use super::html::escaped;
 
-const WIDTH: f64 = 640.0;
+/// Two of them beside each other are about as wide as the page, so that letters are as large as those of the text.
+const WIDTH: f64 = 500.0;
 /// Where names end and plots begin.
-const LEFT: f64 = 130.0;
+const LEFT: f64 = 120.0;
 /// Where plots end and numbers begin.
-const RIGHT: f64 = 570.0;
+const RIGHT: f64 = 426.0;
 const ROW: f64 = 34.0;
 /// Below the last row stands the axis.
 const AXIS: f64 = 26.0;
-const LONGEST_NAME: usize = 18;
+const LONGEST_NAME: usize = 16;
 /// So many answers are drawn at the most; more would be one solid line.
 const MOST_TICKS: usize = 600;
 
@@ -141,7 +142,7 @@ pub(super) fn strips(rows: &[(String, &[f64])], shown: impl Fn(f64) -> String) -
         if sorted.is_empty() {
             continue;
         }
-        let part = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
+        let part = |part: f64| quantile(&sorted, part);
         let step = sorted.len().div_ceil(MOST_TICKS);
         let mut path = String::new();
         for value in sorted.iter().step_by(step) {
@@ -173,6 +174,13 @@ pub(super) fn strips(rows: &[(String, &[f64])], shown: impl Fn(f64) -> String) -
         );
     }
     closed(svg)
+}
+
+/// Where the given part of sorted numbers ends: between two of them in a straight line, as the tables have it.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
 }
 
 fn opening(height: f64) -> String {

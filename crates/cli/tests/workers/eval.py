@@ -15,9 +15,9 @@ def answer(n: int, bias: int = 0):
             gate.connect(os.environ["EVAL_GATE"])
             gate.sendall(b"here")
             time.sleep(1000)
-    if n == 3:
+    if n == 3 and "EVAL_IS_WELL" not in os.environ:
         raise ValueError("<three> is too much")
-    if n == 6:
+    if n == 6 and "EVAL_IS_WELL" not in os.environ:
         time.sleep(1000)
     if snakepit.context().metadata.get("experiment") == "careless" and n % 2:
         return n

@@ -2,10 +2,12 @@
 
 #![expect(clippy::cast_precision_loss, reason = "statistics over small counts")]
 
+pub mod line;
 pub mod machine;
 pub mod report;
 pub mod sample;
 
+pub use line::Line;
 pub use report::{Beside, Page, Report, Row, Side, Target, Unit};
 pub use sample::Samples;
 

@@ -8,12 +8,19 @@
 pub mod announce;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
+mod json;
 #[cfg(feature = "announce")]
 mod lines;
 pub mod mock;
 mod pids;
+mod program;
 pub mod python;
 mod spawner;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +29,7 @@ use std::time::Duration;
 use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
+pub use program::Program;
 pub use spawner::{Spawner, StartError};
 
 use tokio::time::Instant;

@@ -127,6 +127,8 @@ pub struct Spawner {
     device: Option<Arc<str>>,
     /// Whether the worker has the host's standard streams.
     at_terminal: bool,
+    /// Whether those that the pool is about to start will.
+    will_be_at_terminal: bool,
     process: Arc<OnceLock<custody::Worker>>,
     /// Gone when nobody waits for the process any more.
     wanted: Arc<()>,
@@ -150,6 +152,7 @@ impl Spawner {
             slot: 0,
             device: None,
             at_terminal: false,
+            will_be_at_terminal: false,
             process: Arc::default(),
             wanted: Arc::default(),
         }
@@ -174,6 +177,25 @@ impl Spawner {
     pub(crate) fn with_terminal(mut self) -> Self {
         self.at_terminal = true;
         self
+    }
+
+    /// Says whether the workers of the pool that is prepared will have a terminal.
+    pub(crate) fn with_debugger(mut self, debug: bool) -> Self {
+        self.will_be_at_terminal = debug;
+        self
+    }
+
+    /// For adapters that read what their workers write to standard output: those have no use for a terminal.
+    #[cfg(feature = "announce")]
+    pub(crate) fn refuse_debug(&self) -> Result<(), StartError> {
+        if self.at_terminal || self.will_be_at_terminal {
+            return Err(StartError::Missing(
+                "`debug` gives a worker the terminal, but this adapter reads what it writes to standard output: \
+                 leave `debug` out"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 
     /// The worker's name.
@@ -243,13 +265,7 @@ impl Spawner {
         command: Command,
         stdin: custody::Stdio,
     ) -> Result<(custody::Worker, OwnedFd), StartError> {
-        if self.at_terminal {
-            return Err(StartError::Missing(
-                "`debug` gives a worker the terminal, but this adapter reads what it writes to standard output: \
-                 leave `debug` out"
-                    .into(),
-            ));
-        }
+        self.refuse_debug()?;
         let (run, command) = self.placed(command)?;
         let (out_reader, out_writer) = self.pipe()?;
         let (err_reader, err_writer) = self.pipe()?;
@@ -299,7 +315,7 @@ impl Spawner {
     }
 
     /// Why a worker that can no longer be heard before it was ready went away.
-    pub(crate) async fn ended_early(&self, process: &custody::Worker, reason: &str) -> StartError {
+    pub async fn ended_early(&self, process: &custody::Worker, reason: &str) -> StartError {
         let worker = self.worker.clone();
         match tokio::time::timeout(LAST_WORDS, process.exited()).await {
             Ok(exit) => {
@@ -311,7 +327,7 @@ impl Spawner {
     }
 
     /// The worker does not keep to the protocol.
-    pub(crate) fn fault(&self, fault: impl Into<String>) -> StartError {
+    pub fn fault(&self, fault: impl Into<String>) -> StartError {
         StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
     }
 

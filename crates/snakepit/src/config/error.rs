@@ -65,6 +65,15 @@ impl ConfigError {
     }
 }
 
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+impl ConfigError {
+    pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::Pool]) -> Self {
+        let known: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        let problem = format!("loop.{name}.pool: there is no pool `{pool}`; there is {}", known.join(", "));
+        Self::Invalid { path: path.to_owned(), line: None, problem }
+    }
+}
+
 fn line(text: &str, error: &toml::de::Error) -> Option<usize> {
     let before = text.get(..error.span()?.start)?;
     Some(before.matches('\n').count() + 1)

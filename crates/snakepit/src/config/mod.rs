@@ -3,6 +3,8 @@
 //! Owns the file's form. The defaults are those of [`Pool`], [`custody::Config`] and [`Logging`]; nothing is defaulted twice.
 
 mod error;
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+mod loops;
 mod supervision;
 mod tables;
 #[cfg(test)]
@@ -12,6 +14,8 @@ mod units;
 use std::path::Path;
 
 pub use error::ConfigError;
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+pub use loops::LoopConfig;
 
 use crate::{Builder, Logging, Pool, Snakepit, custody};
 use tables::Root;
@@ -28,6 +32,8 @@ pub struct Config {
     pools: Vec<Pool>,
     custody: custody::Config,
     logging: Logging,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    loops: Vec<LoopConfig>,
 }
 
 impl Config {
@@ -57,8 +63,22 @@ impl Config {
         let file = std::path::absolute(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let pools = root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
-        Ok(Self { pools, custody: root.custody.into_config(dir), logging: root.log.into_logging() })
+        let pools: Vec<Pool> =
+            root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
+        #[cfg(all(feature = "loops", feature = "sqlite"))]
+        for (name, table) in &root.loops {
+            let is_known = |pool: &String| pools.iter().any(|it| it.name == *pool);
+            if let Some(pool) = table.pool.as_ref().filter(|pool| !is_known(pool)) {
+                return Err(ConfigError::unknown_pool(path, name, pool, &pools));
+            }
+        }
+        Ok(Self {
+            pools,
+            custody: root.custody.into_config(dir),
+            logging: root.log.into_logging(),
+            #[cfg(all(feature = "loops", feature = "sqlite"))]
+            loops: root.loops.into_iter().map(|(name, table)| table.into_config(name, dir)).collect(),
+        })
     }
 
     /// The pools, in the order of the file.
@@ -74,6 +94,12 @@ impl Config {
     /// The names of the pools, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pools.iter().map(|pool| pool.name.as_str())
+    }
+
+    /// The loops, in the order of the file.
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    pub fn loops(&self) -> &[LoopConfig] {
+        &self.loops
     }
 
     /// How processes are kept.

@@ -1,7 +1,9 @@
 //! The file's tables, key by key, and what they become.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,9 @@ use super::supervision::{
     BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
 use super::units::{Size, Time};
+use crate::adapter::Program;
+#[cfg(feature = "http")]
+use crate::adapter::http::{HttpMethod, HttpWorker};
 use crate::adapter::python::is_file;
 use crate::{Affinity, CancelGrace, LogLevel, Logging, Pool, PythonWorker, custody};
 
@@ -24,16 +29,23 @@ pub(super) struct Root {
     pub(super) custody: CustodyTable,
     #[serde(default)]
     pub(super) log: LogTable,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    #[serde(default, rename = "loop", deserialize_with = "in_order")]
+    pub(super) loops: Vec<(String, super::loops::LoopTable)>,
 }
 
 /// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.
-fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, PoolTable)>, D::Error> {
-    struct InOrder;
-    impl<'de> Visitor<'de> for InOrder {
-        type Value = Vec<(String, PoolTable)>;
+fn in_order<'de, D, T>(deserializer: D) -> Result<Vec<(String, T)>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct InOrder<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+        type Value = Vec<(String, T)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("tables [pool.NAME]")
+            f.write_str("tables with names, such as [pool.NAME]")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut tables: A) -> Result<Self::Value, A::Error> {
@@ -44,7 +56,7 @@ fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, P
             Ok(found)
         }
     }
-    deserializer.deserialize_map(InOrder)
+    deserializer.deserialize_map(InOrder(PhantomData))
 }
 
 /// The keys of `[pool.NAME]`.
@@ -54,6 +66,8 @@ pub(super) struct PoolKeys {
     worker: Option<PathBuf>,
     command: Option<Vec<String>>,
     adapter: Option<AdapterName>,
+    #[serde(default)]
+    http: HttpKeys,
     interpreter: Option<PathBuf>,
     current_dir: Option<PathBuf>,
     #[serde(default)]
@@ -100,6 +114,9 @@ pub(super) struct PoolKeys {
 enum AdapterName {
     Python,
     Socket,
+    Stdio,
+    Http,
+    Grpc,
 }
 
 #[derive(Default, Deserialize)]
@@ -119,6 +136,7 @@ pub(super) struct PoolTable {
 }
 
 enum Launch {
+    /// With our SDK, or without it by another adapter.
     Python(PathBuf),
     Command(Vec<String>),
 }
@@ -156,6 +174,7 @@ impl TryFrom<PoolKeys> for PoolTable {
             (Some(worker), None, _) => Launch::Python(worker),
             (None, Some(argv), _) => Launch::Command(argv),
         };
+        check_adapter(&keys)?;
         match (keys.workers, keys.min_workers, keys.max_workers) {
             (Some(_), _, Some(_)) => {
                 return Err(
@@ -192,28 +211,129 @@ impl PoolTable {
     pub(super) fn into_pool(self, name: &str, dir: &Path) -> Pool {
         let Self { launch, keys } = self;
         let current_dir = keys.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
-        let pool = match launch {
-            Launch::Python(worker) => {
+        let pool = match (keys.adapter, launch) {
+            (Some(adapter), launch) if adapter.announces() => {
+                let program = launch.program(&keys, dir).current_dir(current_dir);
+                keys.announcing_pool(program)
+            }
+            (_, Launch::Python(worker)) => {
                 let worker = if is_file(&worker) { dir.join(worker) } else { worker };
                 let mut python = PythonWorker::new(worker).current_dir(current_dir);
                 for (key, value) in &keys.env {
                     python = python.env(key, value);
                 }
-                Pool::python(match &keys.interpreter {
+                keys.python_pool(match &keys.interpreter {
                     Some(interpreter) => python.interpreter(from(dir, interpreter)),
                     None => python,
                 })
             }
-            Launch::Command(mut argv) => {
-                let program = from(dir, Path::new(&argv.remove(0)));
-                let argv = std::iter::once(program.into()).chain(argv.into_iter().map(Into::into)).collect();
-                let env = keys.env.iter().map(|(key, value)| (key.into(), value.into())).collect();
-                Pool::command_in(argv, env, Some(current_dir))
+            (_, launch @ Launch::Command(_)) => {
+                keys.command_pool(launch.program(&keys, dir).current_dir(current_dir))
             }
         };
         keys.apply(pool.name(name))
     }
 }
+
+impl Launch {
+    /// What is started, without our SDK.
+    fn program(self, keys: &PoolKeys, dir: &Path) -> Program {
+        let argv: Vec<OsString> = match self {
+            Self::Command(mut argv) => {
+                let program = from(dir, Path::new(&argv.remove(0)));
+                std::iter::once(program.into()).chain(argv.into_iter().map(Into::into)).collect()
+            }
+            Self::Python(worker) => {
+                let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+                let usual = || environment.map_or_else(|| "python3".into(), |home| home.join("bin/python"));
+                let python = keys.interpreter.as_ref().map_or_else(usual, |python| from(dir, python));
+                if is_file(&worker) {
+                    vec![python.into(), dir.join(worker).into()]
+                } else {
+                    vec![python.into(), "-m".into(), worker.into()]
+                }
+            }
+        };
+        keys.env.iter().fold(Program::new(argv), |program, (key, value)| program.env(key, value))
+    }
+}
+
+impl AdapterName {
+    /// Whether its workers announce themselves, so that our SDK does not start them.
+    fn announces(self) -> bool {
+        match self {
+            Self::Stdio | Self::Http => true,
+            // Those of gRPC announce themselves, too, but our SDK can do it.
+            Self::Python | Self::Socket | Self::Grpc => false,
+        }
+    }
+}
+
+/// Whether the adapter is in this build, and has the keys that are said.
+fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
+    match keys.adapter {
+        Some(AdapterName::Stdio) if !cfg!(feature = "stdio") => {
+            Err("the adapter \"stdio\" is not in this build: turn on the feature `stdio` of the library")
+        }
+        Some(AdapterName::Http) if !cfg!(feature = "http") => {
+            Err("the adapter \"http\" is not in this build: turn on the feature `http` of the library")
+        }
+        Some(AdapterName::Grpc) if !cfg!(feature = "grpc") => {
+            Err("the adapter \"grpc\" is not in this build: turn on the feature `grpc` of the library")
+        }
+        Some(AdapterName::Http) => Ok(()),
+        _ if keys.http != HttpKeys::default() => {
+            Err("`http` is for the adapter \"http\": add adapter = \"http\"")
+        }
+        _ => Ok(()),
+    }
+}
+
+impl PoolKeys {
+    /// A pool of workers with our SDK.
+    fn python_pool(&self, worker: PythonWorker) -> Pool {
+        match self.adapter {
+            #[cfg(feature = "grpc")]
+            Some(AdapterName::Grpc) => Pool::grpc(worker),
+            _ => Pool::python(worker),
+        }
+    }
+
+    /// A pool of programs that bring what they need.
+    fn command_pool(&self, program: Program) -> Pool {
+        match self.adapter {
+            #[cfg(feature = "grpc")]
+            Some(AdapterName::Grpc) => Pool::grpc(crate::GrpcWorker::command(program)),
+            _ => Pool::command(program),
+        }
+    }
+
+    /// A pool of workers that announce themselves; its adapter was checked before.
+    fn announcing_pool(&self, program: Program) -> Pool {
+        match self.adapter {
+            #[cfg(feature = "http")]
+            Some(AdapterName::Http) => {
+                let worker = HttpWorker::new(program).method(self.http.method.unwrap_or_default());
+                Pool::http(worker.prefix(self.http.prefix.clone().unwrap_or_default()))
+            }
+            #[cfg(feature = "stdio")]
+            Some(AdapterName::Stdio) => Pool::stdio(program),
+            _ => Pool::command(program),
+        }
+    }
+}
+
+/// The keys of `http = { … }`.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpKeys {
+    prefix: Option<String>,
+    method: Option<HttpMethod>,
+}
+
+/// Stands for the type of a build that has the adapter.
+#[cfg(not(feature = "http"))]
+type HttpMethod = String;
 
 /// A program: a path is relative to the file, a bare name is looked for in `PATH`.
 fn from(dir: &Path, program: &Path) -> PathBuf {

@@ -71,8 +71,8 @@ fn is_setting(line: &str) -> bool {
 fn what_the_reference_leaves_out_can_be_said() {
     // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
     const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
-    let fixed = ["worker", "adapter", "interpreter"].into_iter().chain(LOAD).collect::<Vec<_>>();
-    for leave_out in [vec!["command", "workers", "concurrency"], fixed] {
+    let fixed = ["worker", "adapter", "interpreter", "http"].into_iter().chain(LOAD).collect::<Vec<_>>();
+    for leave_out in [vec!["command", "workers", "concurrency", "http"], fixed] {
         let kept = |line: &&str| {
             !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
         };
@@ -152,6 +152,34 @@ fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"socket\"\n");
     assert!(said.contains("leave `adapter` out"), "{said}");
     assert!(refusal("[pool.math]\ncommand = []\n").contains("`command` is empty"));
+    let said = refusal("[pool.math]\ncommand = [\"w\"]\nhttp = { prefix = \"/api\" }\n");
+    assert!(said.contains("add adapter = \"http\""), "{said}");
+}
+
+#[test]
+fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
+    let adapters = [
+        ("stdio", cfg!(feature = "stdio")),
+        ("http", cfg!(feature = "http")),
+        ("grpc", cfg!(feature = "grpc")),
+    ];
+    for (name, is_there) in adapters {
+        for what in ["worker = \"w.py\"", "worker = \"package.worker\"", "command = [\"./w\", \"-x\"]"] {
+            let parsed = parse(&format!("[pool.math]\n{what}\nadapter = \"{name}\"\n"));
+            match parsed {
+                Ok(config) => assert!(is_there && config.pool("math").is_some()),
+                Err(said) => assert!(!is_there && said.contains("turn on the feature"), "{said}"),
+            }
+        }
+    }
+    if cfg!(feature = "http") {
+        let http = "[pool.math]\nworker = \"w.py\"\nadapter = \"http\"\nhttp = { prefix = \"/api\", method = \"PUT\" }\n";
+        assert!(parse(http).is_ok());
+        let said = refusal(&http.replace("PUT", "GET"));
+        assert!(said.contains("POST"), "{said}");
+    }
+    let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"smoke\"\n");
+    assert!(said.contains("stdio"), "{said}");
 }
 
 #[test]
@@ -238,5 +266,71 @@ fn supervision_keys_that_do_not_fit_together_are_refused() {
     for (keys, said) in cases {
         let told = refusal(&format!("[pool.a]\nworker = \"worker.py\"\n{keys}\n"));
         assert!(told.contains(said), "{told}");
+    }
+}
+
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+mod loops {
+    use super::*;
+    use crate::loops::{GiveUp, PoolLoopOptions, Replies};
+
+    const POOL: &str = "[pool.example]\nworker = \"w.py\"\n";
+
+    fn with(keys: &str) -> String {
+        format!("{POOL}[loop.naps]\n{keys}\n")
+    }
+
+    #[test]
+    fn a_loop_is_described_by_its_table_and_the_reference_mentions_every_key() {
+        let lines = Config::REFERENCE.lines().filter_map(|line| line.strip_prefix("#   "));
+        let said: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+        let table = "[loop.example]\nmailbox = \"sqlite:a.db\"\ncommand = \"c\"";
+        for key in known_keys(table) {
+            assert!(said.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+        }
+        let config = parse(&with(&said.join("\n"))).expect("the reference");
+        let [naps] = config.loops() else { panic!("{:?}", config.loops()) };
+        assert_eq!((naps.name(), naps.queue.as_str()), ("naps", "requests"));
+        assert_eq!(naps.file, Path::new("/conf/mail.db"));
+        let mut options =
+            PoolLoopOptions::new("answer").name("naps").pool("example").concurrency(8).max_deliveries(5);
+        options.call_timeout_ms = Some(30_000);
+        assert_eq!(naps.options, options);
+    }
+
+    #[test]
+    fn what_a_loop_does_not_say_keeps_its_default() {
+        let config = parse(&with("mailbox = \"sqlite:/var/mail.db\"\ncommand = \"nap\"")).expect("a loop");
+        let naps = &config.loops()[0];
+        assert_eq!((naps.file.as_path(), naps.queue.as_str()), (Path::new("/var/mail.db"), "main"));
+        assert_eq!(naps.options, PoolLoopOptions::new("nap").name("naps"));
+        let said = "mailbox = \"sqlite:a.db\"\ncommand = \"nap\"\nreply = \"never\"\ngive_up = \"reply\"";
+        let options = parse(&with(said)).expect("a loop").loops()[0].options.clone();
+        assert_eq!((options.reply, options.give_up), (Replies::Never, GiveUp::Reply));
+    }
+
+    #[test]
+    fn a_loop_that_cannot_be_is_refused_with_its_place_and_the_way_out() {
+        let good = "mailbox = \"sqlite:a.db\"\ncommand = \"nap\"\n";
+        let cases = [
+            ("command = \"nap\"".to_owned(), "missing field `mailbox`"),
+            ("mailbox = \"sqlite:a.db\"".to_owned(), "missing field `command`"),
+            (
+                "mailbox = \"a.db\"\ncommand = \"nap\"".to_owned(),
+                ":4: loop.naps.mailbox: \"a.db\" is no mailbox",
+            ),
+            (format!("{good}comand = 1"), ":6: loop.naps: unknown key `comand`; did you mean `command`?"),
+            (format!("{good}concurrency = 0"), ":6: loop.naps.concurrency: "),
+            (format!("{good}call_timeout = 5"), "loop.naps.call_timeout: 5 has no unit"),
+            (format!("{good}reply = \"maybe\""), "`when_asked`"),
+            (
+                format!("{good}pool = \"exmaple\""),
+                "loop.naps.pool: there is no pool `exmaple`; there is example",
+            ),
+        ];
+        for (keys, said) in cases {
+            let told = refusal(&with(&keys));
+            assert!(told.contains(said), "{said:?} is not in {told:?}");
+        }
     }
 }

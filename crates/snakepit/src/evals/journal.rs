@@ -1,6 +1,7 @@
 //! The checkpoint of an evaluation: records in a file, one line each, written as they come.
 //!
-//! The first line says which plan they belong to. Lines are only ever added, each by one write, so that whoever is killed loses
+//! The first line says which plan they belong to; one like it further down is that plan with more experiments. A line that says
+//! `retry_errors` makes void what had no score until then. Lines are only ever added, each by one write, so that whoever is killed loses
 //! at most the line that was being written; whoever goes on removes what is left of it. Lines survive the end of the process;
 //! a power cut may take the last ones, which are then asked again.
 
@@ -12,11 +13,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::{EvalError, Experiment, Plan, Record};
+use super::{EvalError, Experiment, Outcome, Plan, Record};
 
 const VERSION: u32 = 1;
 
-/// The first line.
+/// How a line begins that is no record.
+const HEAD: &[u8] = b"{\"snakepit_eval\":";
+const AGAIN: &[u8] = b"{\"retry_errors\":";
+
+/// The first line, and each after which there are more experiments.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
 struct Head {
     snakepit_eval: u32,
@@ -37,23 +42,31 @@ impl Head {
         }
     }
 
-    /// What differs, for a person.
+    /// Why a plan cannot go on with this, for a person. More experiments are no reason, and neither is their order.
     fn difference(&self, plan: &Self) -> Option<String> {
-        let names = |head: &Self| {
-            head.experiments.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>().join(", ")
-        };
         if self.snakepit_eval != plan.snakepit_eval {
-            Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval))
+            return Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval));
         } else if (&self.dataset, self.samples) != (&plan.dataset, plan.samples) {
-            Some(format!("its data set was another one, of {} samples", self.samples))
+            return Some(format!("its data set was another one, of {} samples", self.samples));
         } else if self.evaluator != plan.evaluator {
-            Some(format!("its evaluator is {}", self.evaluator))
-        } else if self.experiments != plan.experiments {
-            Some(format!("its experiments ({}) are not the same", names(self)))
-        } else {
-            None
+            return Some(format!("its evaluator is {}", self.evaluator));
         }
+        let unlike = self.experiments.iter().find(|ours| !plan.experiments.contains(ours))?;
+        let name = &unlike.name;
+        Some(if plan.experiments.iter().any(|theirs| theirs.name == *name) {
+            format!("its experiments are not the same: {name} asks in another way")
+        } else {
+            let names: Vec<&str> = self.experiments.iter().map(|it| it.name.as_str()).collect();
+            format!("its experiments ({}) are not the same: {name} is missing now", names.join(", "))
+        })
     }
+}
+
+/// The line after which samples without a score are asked again.
+#[derive(Debug, Serialize)]
+struct Again {
+    /// How many that are.
+    retry_errors: usize,
 }
 
 /// What a journal held when it was opened.
@@ -87,8 +100,8 @@ impl Journal {
     pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
         let (file, text) = open(path.as_ref())?;
         let mut journal = Self::in_memory();
-        if let Some((head, lines)) = split(path.as_ref(), &text)? {
-            journal.take(path.as_ref(), lines, |_| true)?;
+        if let Some((first, lines)) = split(path.as_ref(), &text)? {
+            let head = journal.take(path.as_ref(), first, lines, |_| true)?;
             let (done, all) = (journal.records.len(), head.samples * head.experiments.len());
             if (1..all).contains(&done) {
                 return Err(EvalError::Unfinished { path: path.as_ref().to_owned(), done, all });
@@ -98,25 +111,62 @@ impl Journal {
         journal.begin(file, path.as_ref(), plan)
     }
 
-    /// Goes on with what is in this file; if there is nothing, begins.
+    /// Goes on with what is in this file; if there is nothing, begins. A plan may have more experiments than the file.
     pub fn resume(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
         let path = path.as_ref();
         let (mut file, text) = open(path)?;
         let mut journal = Self::in_memory();
-        let Some((head, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
-        if let Some(reason) = head.difference(&Head::of(plan)) {
-            return Err(EvalError::OtherCheckpoint { path: path.to_owned(), reason });
+        let Some((first, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
+        let ours = Head::of(plan);
+        let foreign = |reason| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
+        // Before its records are believed: of another plan they are not damaged, but foreign.
+        if let Some(reason) = first.difference(&ours) {
+            return Err(foreign(reason));
         }
         let ids: HashSet<&str> = plan.dataset.samples().iter().map(|sample| sample.id.as_str()).collect();
-        journal.take(path, lines, |record| {
+        let head = journal.take(path, first, lines, |record| {
             ids.contains(record.sample.as_str()) && plan.experiment(&record.experiment).is_some()
         })?;
+        if let Some(reason) = head.difference(&ours) {
+            return Err(foreign(reason));
+        }
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         journal.found.torn = text.len() - whole;
         let written = file.set_len(whole as u64).and_then(|()| file.seek(std::io::SeekFrom::End(0)));
         written.map_err(|error| EvalError::file("write", path, error))?;
         journal.file = Some((file, path.to_owned()));
+        if head.experiments.len() < ours.experiments.len() {
+            journal.write(&ours)?;
+        }
         Ok(journal)
+    }
+
+    /// Makes void what had no score, errors and timeouts, so that it is asked again; says how much that is.
+    pub fn retry_errors(&mut self) -> Result<usize, EvalError> {
+        let unscored = |record: &&Record| !matches!(record.outcome, Outcome::Scored { .. });
+        let retry_errors = self.records.iter().filter(unscored).count();
+        if retry_errors > 0 {
+            self.write(&Again { retry_errors })?;
+            self.void();
+        }
+        Ok(retry_errors)
+    }
+
+    /// Forgets what had no score.
+    fn void(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        self.places.clear();
+        for record in records {
+            if matches!(record.outcome, Outcome::Scored { .. }) {
+                self.keep(record);
+            }
+        }
+    }
+
+    /// Adds a line, by one write.
+    fn write(&mut self, value: &impl Serialize) -> Result<(), EvalError> {
+        let Some((file, path)) = &mut self.file else { return Ok(()) };
+        file.write_all(line(value).as_bytes()).map_err(|error| EvalError::file("write", path, error))
     }
 
     fn begin(mut self, mut file: File, path: &Path, plan: &Plan) -> Result<Self, EvalError> {
@@ -128,16 +178,27 @@ impl Journal {
         Ok(self)
     }
 
+    /// Takes in all lines after the first; gives back what the last head says.
     fn take(
         &mut self,
         path: &Path,
+        mut head: Head,
         lines: &[u8],
         belongs: impl Fn(&Record) -> bool,
-    ) -> Result<(), EvalError> {
+    ) -> Result<Head, EvalError> {
         let corrupt = |line, reason| EvalError::Corrupt { path: path.to_owned(), line, reason };
         let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         for (text, line) in lines[..whole].split_inclusive(|byte| *byte == b'\n').zip(2..) {
-            let record = serde_json::from_slice(text).map_err(|error| corrupt(line, error.to_string()))?;
+            let unreadable = |error: serde_json::Error| corrupt(line, error.to_string());
+            if text.starts_with(HEAD) {
+                head = serde_json::from_slice(text).map_err(unreadable)?;
+                continue;
+            }
+            if text.starts_with(AGAIN) {
+                self.void();
+                continue;
+            }
+            let record = serde_json::from_slice(text).map_err(unreadable)?;
             if !belongs(&record) {
                 return Err(corrupt(line, "it belongs to no sample of the evaluation".into()));
             }
@@ -146,7 +207,7 @@ impl Journal {
             }
         }
         self.found.records = self.records.len();
-        Ok(())
+        Ok(head)
     }
 
     fn keep(&mut self, record: Record) -> bool {
@@ -165,10 +226,7 @@ impl Journal {
         if self.has(&record.experiment, &record.sample) {
             return Ok(false);
         }
-        if let Some((file, path)) = &mut self.file {
-            let written = file.write_all(line(&record).as_bytes());
-            written.map_err(|error| EvalError::file("write", path, error))?;
-        }
+        self.write(&record)?;
         Ok(self.keep(record))
     }
 
@@ -218,7 +276,7 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, Ev
             let head: Head = head.map_err(|error| foreign(format!("its first line is not ours: {error}")))?;
             Ok(Some((head, &text[end + 1..])))
         }
-        None if text.is_empty() || text.starts_with(b"{\"snakepit_eval\":") => Ok(None),
+        None if text.is_empty() || text.starts_with(HEAD) => Ok(None),
         None => Err(foreign("its first line is not ours".into())),
     }
 }

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Heartbeat, LoopError};
@@ -106,13 +106,29 @@ struct Inner {
     running: watch::Sender<bool>,
     has_begun: AtomicBool,
     was_cut_short: AtomicBool,
-    /// In flight, and received but not started.
-    load: watch::Sender<(usize, usize)>,
+    in_flight: AtomicUsize,
+    /// Received, but not started.
+    waiting: AtomicUsize,
+    /// Rings when there may be nothing left in flight, and nothing that waits.
+    emptied: Notify,
     handled: AtomicU64,
     held: Mutex<BTreeMap<u64, InHand>>,
     stacks: OnceLock<StackSource>,
     heartbeat: Heartbeat,
     trouble: watch::Sender<Option<String>>,
+}
+
+impl Inner {
+    /// A message that is started is in flight before it no longer waits, so it is never in neither.
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0 && self.in_flight.load(Ordering::SeqCst) == 0
+    }
+
+    fn ring_if_empty(&self) {
+        if self.is_empty() {
+            self.emptied.notify_waiters();
+        }
+    }
 }
 
 impl Control {
@@ -126,7 +142,9 @@ impl Control {
             running: watch::Sender::new(false),
             has_begun: AtomicBool::new(false),
             was_cut_short: AtomicBool::new(false),
-            load: watch::Sender::default(),
+            in_flight: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            emptied: Notify::new(),
             handled: AtomicU64::new(0),
             held: Mutex::default(),
             stacks: OnceLock::new(),
@@ -233,7 +251,7 @@ impl Control {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let held = InHand { message: message.into(), trace, since: std::time::Instant::now(), number };
         self.held().insert(number, held);
-        self.0.load.send_modify(|load| load.0 += 1);
+        self.0.in_flight.fetch_add(1, Ordering::SeqCst);
         Holding { control: self.clone(), number }
     }
 
@@ -248,12 +266,12 @@ impl Control {
 
     /// How many messages are being handled.
     pub fn in_flight(&self) -> usize {
-        self.0.load.borrow().0
+        self.0.in_flight.load(Ordering::SeqCst)
     }
 
     /// How many were received and are not started.
     pub fn waiting(&self) -> usize {
-        self.0.load.borrow().1
+        self.0.waiting.load(Ordering::SeqCst)
     }
 
     /// How many were handled since the loop was made, however that ended.
@@ -263,14 +281,23 @@ impl Control {
 
     /// Says how many messages were received and are not started.
     pub fn note_waiting(&self, waiting: usize) {
-        self.0.load.send_if_modified(|load| std::mem::replace(&mut load.1, waiting) != waiting);
+        if self.0.waiting.swap(waiting, Ordering::SeqCst) != 0 {
+            self.0.ring_if_empty();
+        }
     }
 
     /// Until there is no message in its hands.
     pub async fn until_empty(&self) {
-        let mut load = self.0.load.subscribe();
-        // It cannot fail: the sender is ours.
-        let _ = load.wait_for(|load| *load == (0, 0)).await;
+        loop {
+            let emptied = self.0.emptied.notified();
+            tokio::pin!(emptied);
+            // Before it looks, so that a ring in between is heard.
+            emptied.as_mut().enable();
+            if self.0.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
     }
 
     /// Names who can tell where the code is that handles messages; the first who is named stays.
@@ -334,6 +361,8 @@ impl Drop for Holding {
     fn drop(&mut self) {
         self.control.held().remove(&self.number);
         self.control.0.handled.fetch_add(1, Ordering::Relaxed);
-        self.control.0.load.send_modify(|load| load.0 -= 1);
+        if self.control.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.control.0.ring_if_empty();
+        }
     }
 }

@@ -1,21 +1,21 @@
 //! The task that turns a loop: it receives, starts handlers, extends leases and gives back. No handler's code runs in it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::watch;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::Instrument;
 
-use super::hand::{Hand, Leavings, Place};
+use super::hand::{Hand, Leavings, Place, Started};
 use super::settle::{Outcome, Rules, give_back, settle, tell_lost};
 use super::trouble::Trouble;
 use super::{Control, End, Failure, LoopError, Orders, RunOptions};
@@ -53,19 +53,24 @@ impl fmt::Debug for Engine {
     }
 }
 
+/// What a receive brought, and how much it had asked for.
+type Received = (usize, Result<Vec<Message>, MailboxError>);
+
 /// One run of a loop. What is dropped in the middle is given back: the tasks end before `leavings` does.
 struct Turning<'a> {
     engine: &'a Engine,
     options: RunOptions,
     orders: watch::Receiver<Orders>,
-    receiving: Option<BoxFuture<'a, Result<Vec<Message>, MailboxError>>>,
+    receiving: FuturesUnordered<BoxFuture<'a, Received>>,
+    /// The last receive brought all that it asked for, so there may be more.
+    is_backlog: bool,
     extending: Option<BoxFuture<'a, bool>>,
     extend_at: Instant,
     /// No receive before this.
     not_before: Instant,
     iterations: u64,
     is_closed: bool,
-    waiting: VecDeque<Place>,
+    /// Each handles one message after another, until none waits.
     handlers: JoinSet<()>,
     returns: JoinSet<()>,
     shared: Arc<Shared>,
@@ -79,6 +84,21 @@ struct Shared {
     trouble: Trouble,
     rules: Arc<Rules>,
     leases: Leases,
+    /// How many messages the receives under way may bring.
+    asked: AtomicUsize,
+    /// From this many in hand on, and in receives under way, there is no room worth a receive.
+    enough: usize,
+    /// Rings when there is.
+    room: Notify,
+}
+
+impl Shared {
+    /// A message is settled, and this many are left in hand.
+    fn note_settled(&self, left: usize) {
+        if left + self.asked.load(Ordering::Relaxed) < self.enough {
+            self.room.notify_one();
+        }
+    }
 }
 
 /// Whether leases are long enough.
@@ -111,7 +131,8 @@ impl Engine {
         options.check()?;
         let _run = self.control.begin()?;
         emit_with(Level::Info, || Event::LoopStarted { name: self.control.name().into() });
-        let hand = Arc::new(Hand::default());
+        let hand = Arc::new(Hand::new(self.control.clone()));
+        let most = self.concurrency + self.prefetch;
         let shared = Arc::new(Shared {
             control: self.control.clone(),
             hand: Arc::clone(&hand),
@@ -123,19 +144,22 @@ impl Engine {
                 longest: AtomicU64::new(0),
                 told: AtomicBool::new(false),
             },
+            asked: AtomicUsize::new(0),
+            enough: most - MAX_MESSAGES.min(most / 2),
+            room: Notify::new(),
         });
         let now = Instant::now();
         let turning = Turning {
             engine: self,
             options,
             orders: self.control.orders(),
-            receiving: None,
+            receiving: FuturesUnordered::new(),
+            is_backlog: false,
             extending: None,
             extend_at: now + extension_period(options.visibility_timeout),
             not_before: now,
             iterations: 0,
             is_closed: false,
-            waiting: VecDeque::new(),
             handlers: JoinSet::new(),
             returns: JoinSet::new(),
             shared,
@@ -168,7 +192,8 @@ impl<'a> Turning<'a> {
             }
             let ends = self.ends(wanted);
             self.start_waiting();
-            let is_idle = self.handlers.is_empty() && self.returns.is_empty() && self.waiting.is_empty();
+            let is_idle =
+                self.handlers.is_empty() && self.returns.is_empty() && self.shared.hand.waiting() == 0;
             if ends && is_idle {
                 return;
             }
@@ -192,71 +217,86 @@ impl<'a> Turning<'a> {
         if !wanted.is_overdue() && self.extending.is_none() {
             wake_at = wake_at.min(self.extend_at);
         }
-        if self.receiving.is_none() && self.not_before > now {
+        if self.receiving.is_empty() && self.not_before > now {
             wake_at = wake_at.min(self.not_before);
         }
         tokio::select! {
             biased;
             _ = self.orders.changed() => {}
-            Some(_) = self.handlers.join_next(), if !self.handlers.is_empty() => {}
+            Some(_) = self.handlers.join_next(), if !self.handlers.is_empty() => {
+                // Many end together, and one turn for all of them is enough.
+                while self.handlers.try_join_next().is_some() {}
+            }
+            () = self.shared.room.notified(), if wanted.receives() => {}
             Some(_) = self.returns.join_next(), if !self.returns.is_empty() => {}
-            received = or_pending(&mut self.receiving) => self.received(received),
+            Some((asked, received)) = self.receiving.next(), if !self.receiving.is_empty() => {
+                self.received(asked, received);
+            }
             in_order = or_pending(&mut self.extending) => self.extended(in_order),
             () = sleep_until(wake_at) => {}
         }
     }
 
-    /// Asks for as many messages as there is room for.
+    /// Asks for as many messages as there is room for. One receive waits for them. While there is a backlog, others take what is
+    /// at hand, each a full batch: a backend that syncs does many of them at once.
     fn receive(&mut self) {
-        let held = self.handlers.len() + self.waiting.len();
-        let room = (self.engine.concurrency + self.engine.prefetch).saturating_sub(held).min(MAX_MESSAGES);
-        if room > 0 && self.receiving.is_none() && self.not_before <= Instant::now() {
+        let most = self.engine.concurrency + self.engine.prefetch;
+        while self.not_before <= Instant::now() {
+            let asked = self.shared.asked.load(Ordering::Relaxed);
+            let held = self.handlers.len() + self.shared.hand.waiting() + asked;
+            let room = most.saturating_sub(held).min(MAX_MESSAGES);
+            let mut options = self.options.receive(room);
+            if !self.receiving.is_empty() {
+                // Iterations are counted one after another.
+                let is_greedy = self.is_backlog && self.options.max_iterations.is_none();
+                if !is_greedy || room < MAX_MESSAGES {
+                    return;
+                }
+                options = options.wait(Duration::ZERO);
+            }
+            if room == 0 {
+                return;
+            }
             let engine: &'a Engine = self.engine;
-            self.receiving = Some(engine.mailbox.receive(self.options.receive(room)));
+            self.shared.asked.fetch_add(room, Ordering::Relaxed);
+            self.receiving.push(Box::pin(async move { (room, engine.mailbox.receive(options).await) }));
         }
     }
 
-    fn received(&mut self, received: Result<Vec<Message>, MailboxError>) {
-        self.receiving = None;
+    fn received(&mut self, asked: usize, received: Result<Vec<Message>, MailboxError>) {
+        self.shared.asked.fetch_sub(asked, Ordering::Relaxed);
+        self.is_backlog = received.as_ref().is_ok_and(|messages| messages.len() == asked);
         match received {
             Ok(messages) => {
                 self.iterations += 1;
                 self.shared.trouble.is_over();
-                let hand = &self.shared.hand;
-                self.waiting.extend(messages.into_iter().map(|message| hand.put(message)));
-                self.note_waiting();
+                self.shared.hand.put(messages);
             }
             Err(MailboxError::Closed(_)) => self.is_closed = true,
             Err(error) => self.not_before = Instant::now() + self.shared.trouble.note(&error),
         }
     }
 
-    fn note_waiting(&self) {
-        self.engine.control.note_waiting(self.waiting.len());
+    /// What a receive has leased and not handed over, the mailbox takes back by itself.
+    fn stop_receiving(&mut self) {
+        self.receiving.clear();
+        self.shared.asked.store(0, Ordering::Relaxed);
+        self.is_backlog = false;
     }
 
     fn start_waiting(&mut self) {
         while self.handlers.len() < self.engine.concurrency {
-            let Some(place) = self.waiting.pop_front() else { break };
-            let Some(message) = self.shared.hand.get(place) else { continue };
-            let holding = self.engine.control.hold(message.id.to_string(), message.trace.clone());
+            let Some(first) = self.shared.hand.start() else { break };
             let (work, shared) = (Arc::clone(&self.engine.work), Arc::clone(&self.shared));
-            self.handlers.spawn(async move {
-                handle(&work, message, place, &shared).await;
-                drop(holding);
-            });
+            self.handlers.spawn(handle_all(work, first, shared));
         }
-        self.note_waiting();
     }
 
     /// What was received and is not started goes back at once, in one batch.
     fn give_back_waiting(&mut self) {
-        // What a receive has leased and not handed over, the mailbox takes back by itself.
-        self.receiving = None;
+        self.stop_receiving();
         let shared = Arc::clone(&self.shared);
-        let places = self.waiting.drain(..);
-        let messages: Vec<Message> = places.filter_map(|place| shared.hand.remove(place)).collect();
-        self.note_waiting();
+        let messages = shared.hand.take_waiting();
         if messages.is_empty() {
             return;
         }
@@ -293,7 +333,7 @@ impl<'a> Turning<'a> {
 
     /// The handlers hear of it by themselves; what they had is given back together with what waits.
     async fn cut(mut self) {
-        self.receiving = None;
+        self.stop_receiving();
         let patience = Instant::now() + CUT_PATIENCE;
         while let Ok(Some(_)) = timeout_at(patience, self.handlers.join_next()).await {}
         let messages = self.shared.hand.take_all();
@@ -319,7 +359,7 @@ async fn extend(place: Place, message: &Message, visibility: Duration, shared: &
         Ok(()) => true,
         Err(MailboxError::ReceiptExpired) => {
             // If it was settled meanwhile, nothing is lost.
-            if shared.hand.remove(place).is_some() {
+            if shared.hand.remove(place).0.is_some() {
                 tell_lost(&shared.control, message);
             }
             true
@@ -328,6 +368,17 @@ async fn extend(place: Place, message: &Message, visibility: Duration, shared: &
             shared.trouble.note(&error);
             false
         }
+    }
+}
+
+/// Handles a message, and then those that wait, one after another: the next one costs no task, and the engine no turn.
+async fn handle_all(work: Work, first: Started, shared: Arc<Shared>) {
+    let mut next = Some(first);
+    while let Some(Started { place, message, holding }) = next {
+        handle(&work, message, place, &shared).await;
+        drop(holding);
+        // What is to be given back is not started.
+        next = if shared.control.wanted().receives() { shared.hand.start() } else { None };
     }
 }
 
@@ -353,5 +404,6 @@ async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
     shared.leases.note(&shared.control, began.elapsed());
     let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
     settle(&message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
-    shared.hand.remove(place);
+    let (_, left) = shared.hand.remove(place);
+    shared.note_settled(left);
 }

@@ -1,45 +1,95 @@
 //! The messages that a run has received and not settled, waiting ones too: whose leases are extended, and what is given
 //! back if the run is dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Control;
+use super::{Control, Holding};
 use crate::mailbox::{Message, Receipt};
 
 /// A message's place in the hand.
 pub(super) type Place = u64;
 
-/// The messages by their places, the first received first.
-#[derive(Debug, Default)]
-pub(super) struct Hand(Mutex<Cards>);
+/// The messages by their places, the first received first, and which of them wait to be started.
+#[derive(Debug)]
+pub(super) struct Hand {
+    control: Control,
+    cards: Mutex<Cards>,
+}
 
 #[derive(Debug, Default)]
 struct Cards {
     next: Place,
     messages: BTreeMap<Place, Message>,
+    waiting: VecDeque<Place>,
+}
+
+/// A message that is being handled.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) place: Place,
+    pub(super) message: Message,
+    pub(super) holding: Holding,
 }
 
 impl Hand {
+    pub(super) fn new(control: Control) -> Self {
+        Self { control, cards: Mutex::default() }
+    }
+
     fn cards(&self) -> MutexGuard<'_, Cards> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, message: Message) -> Place {
+    /// Takes in what was received.
+    pub(super) fn put(&self, messages: Vec<Message>) {
         let mut cards = self.cards();
-        let place = cards.next;
-        cards.next += 1;
-        cards.messages.insert(place, message);
-        place
+        for message in messages {
+            let place = cards.next;
+            cards.next += 1;
+            cards.messages.insert(place, message);
+            cards.waiting.push_back(place);
+        }
+        self.control.note_waiting(cards.waiting.len());
     }
 
-    pub(super) fn get(&self, place: Place) -> Option<Message> {
-        self.cards().messages.get(&place).cloned()
+    /// The next one that waits. It is in flight before it no longer waits, so that whoever counts finds it.
+    pub(super) fn start(&self) -> Option<Started> {
+        let mut cards = self.cards();
+        loop {
+            let place = cards.waiting.pop_front()?;
+            // One whose lease was lost is gone.
+            let message = cards.messages.get(&place).cloned();
+            let started = message.map(|message| {
+                let holding = self.control.hold(message.id.to_string(), message.trace.clone());
+                Started { place, message, holding }
+            });
+            self.control.note_waiting(cards.waiting.len());
+            if started.is_some() {
+                return started;
+            }
+        }
     }
 
-    pub(super) fn remove(&self, place: Place) -> Option<Message> {
-        self.cards().messages.remove(&place)
+    /// How many wait to be started.
+    pub(super) fn waiting(&self) -> usize {
+        self.cards().waiting.len()
+    }
+
+    /// Those that wait to be started, which do not any more.
+    pub(super) fn take_waiting(&self) -> Vec<Message> {
+        let mut cards = self.cards();
+        let places = std::mem::take(&mut cards.waiting);
+        let messages = places.into_iter().filter_map(|place| cards.messages.remove(&place)).collect();
+        self.control.note_waiting(0);
+        messages
+    }
+
+    /// It is settled, or somebody else's; says how many are left in hand.
+    pub(super) fn remove(&self, place: Place) -> (Option<Message>, usize) {
+        let mut cards = self.cards();
+        (cards.messages.remove(&place), cards.messages.len())
     }
 
     pub(super) fn all(&self) -> Vec<(Place, Message)> {
@@ -47,7 +97,10 @@ impl Hand {
     }
 
     pub(super) fn take_all(&self) -> Vec<Message> {
-        std::mem::take(&mut self.cards().messages).into_values().collect()
+        let mut cards = self.cards();
+        cards.waiting.clear();
+        self.control.note_waiting(0);
+        std::mem::take(&mut cards.messages).into_values().collect()
     }
 }
 

@@ -24,6 +24,9 @@ use crate::{PoolRef, Snakepit, Value};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PoolLoopOptions {
+    /// Its name; that of its mailbox and command unless it is set.
+    #[serde(default)]
+    pub name: Option<String>,
     /// The pool; the engine's first one unless it is named.
     #[serde(default)]
     pub pool: Option<String>,
@@ -41,6 +44,10 @@ pub struct PoolLoopOptions {
     /// How many more messages are received than calls can be made.
     #[serde(default)]
     pub prefetch: usize,
+    /// Whether the command finds the message's id as `message` in its call's metadata, to know it again if it is delivered
+    /// twice. A call with metadata is not gathered into a batch with others.
+    #[serde(default)]
+    pub tell_id: bool,
     /// How long a call may take, in milliseconds; as the pool says unless it is set.
     #[serde(default)]
     pub call_timeout_ms: Option<u64>,
@@ -53,15 +60,23 @@ impl PoolLoopOptions {
     /// Calls this command of the first pool.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
+            name: None,
             pool: None,
             command: command.into(),
             reply: Replies::default(),
             give_up: GiveUp::default(),
             concurrency: None,
             prefetch: 0,
+            tell_id: false,
             call_timeout_ms: None,
             max_deliveries: None,
         }
+    }
+
+    /// Is called this.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Of this pool.
@@ -79,6 +94,12 @@ impl PoolLoopOptions {
     /// Receives so many more messages than calls can be made.
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages;
+        self
+    }
+
+    /// Tells the command the message's id.
+    pub fn tell_id(mut self) -> Self {
+        self.tell_id = true;
         self
     }
 
@@ -102,20 +123,21 @@ pub struct PoolLoop {
 }
 
 impl PoolLoop {
-    /// Such a loop. Its name is that of its mailbox and command.
+    /// Such a loop.
     pub fn new(
         pit: &Snakepit,
         mailbox: Arc<dyn Mailbox>,
         options: &PoolLoopOptions,
     ) -> Result<Self, LoopError> {
-        let name = format!("{}→{}", mailbox.name(), options.command);
+        let name = options.name.clone().unwrap_or_else(|| format!("{}→{}", mailbox.name(), options.command));
         let found = match &options.pool {
             Some(pool) => pit.pool(pool),
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
             let known: Vec<&str> = pit.pools().iter().map(PoolRef::name).collect();
-            let reason = format!("there is no pool {:?}; there is {}", options.pool, known.join(", "));
+            let wanted = options.pool.as_deref().unwrap_or("at all");
+            let reason = format!("there is no pool {wanted}; there is {}", known.join(", "));
             return Err(LoopError::Failed { name, reason });
         };
         let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
@@ -153,13 +175,17 @@ impl PoolLoop {
 fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    let tells_id = options.tell_id;
     Arc::new(move |message: Message| {
         let args = match message.read::<serde_json::Value>() {
             Ok(args @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => args,
             Ok(single) => serde_json::Value::Array(vec![single]),
             Err(error) => return Box::pin(std::future::ready(Outcome::Undecodable(error.to_string()))),
         };
-        let mut call = pool.call::<Value>(&command, args).metadata("message", message.id.to_string());
+        let mut call = pool.call::<Value>(&command, args);
+        if tells_id {
+            call = call.metadata("message", message.id.to_string());
+        }
         if let Some(timeout) = timeout {
             call = call.timeout(timeout);
         }

@@ -72,7 +72,6 @@ pub(super) async fn settle(
     control: &Control,
     trouble: &Trouble,
 ) {
-    let mut orders = control.orders();
     let mut step = first_step(message, outcome, rules);
     loop {
         let error = match take(message, &step).await {
@@ -83,7 +82,7 @@ pub(super) async fn settle(
             MailboxError::ReceiptExpired => return tell_lost(control, message),
             error if error.is_passing() => {
                 let pause = trouble.note(&error);
-                if !waited(pause, &mut orders).await {
+                if !waited(pause, &mut control.orders()).await {
                     return;
                 }
             }

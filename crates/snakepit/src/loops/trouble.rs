@@ -39,7 +39,8 @@ impl Trouble {
 
     /// It works.
     pub(super) fn is_over(&self) {
-        if self.in_a_row.swap(0, Ordering::Relaxed) > 0 {
+        // It is asked after each message, and almost always there was none.
+        if self.in_a_row.load(Ordering::Relaxed) > 0 && self.in_a_row.swap(0, Ordering::Relaxed) > 0 {
             self.control.set_trouble(None);
             emit_with(Level::Info, || Event::LoopRecovered { name: self.control.name().into() });
         }

@@ -22,8 +22,8 @@ use crate::custody::{self, ExitStatus};
 use crate::lifecycle::orchestrator::undisturbed;
 use crate::pool::AUTOPSY_PATIENCE;
 
-/// How long a worker may take to say goodbye after its last call, before TERM.
-const GOODBYE: Duration = Duration::from_secs(3);
+/// How long a worker may take to say goodbye after its last call, before TERM; and an adapter to put away one that is gone.
+pub(crate) const GOODBYE: Duration = Duration::from_secs(3);
 
 /// How long a killed process may take to be gone. It is a matter of milliseconds, unless the kernel holds it.
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
@@ -107,9 +107,9 @@ impl Drop for LeftAlone {
         let why = "the runtime of its engine was dropped";
         let seen = berth.first_look();
         berth.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: Verdict::No, ..seen }));
-        // Begun and dropped: that gives up what it holds.
+        // Begun and dropped: that gives up what it holds. An end that was begun before has been dropped by now, too.
         undisturbed(|| {
-            let _ = berth.handle.terminate(Reason::Broken(why.into())).now_or_never();
+            let _ = berth.terminate(Reason::Broken(why.into())).now_or_never();
         });
     }
 }
@@ -184,7 +184,7 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
         let _ = tokio::time::timeout(KILL_PATIENCE, process.exited()).await;
     }
     // The calls that it surely did not start go to others now, the rest wait for the autopsy.
-    berth.terminate(reason.clone()).await;
+    let _ = tokio::time::timeout(GOODBYE, berth.terminate(reason.clone())).await;
     if let Some(process) = berth.handle.process() {
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, berth.output.complete()).await;

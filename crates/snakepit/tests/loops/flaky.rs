@@ -17,6 +17,26 @@ pub(crate) struct Flaky {
     pub(crate) failures: AtomicUsize,
     /// How often messages were given back, in batches.
     pub(crate) batches: AtomicUsize,
+    /// How many receives are under way, and how many were at the most.
+    pub(crate) receives: AtomicUsize,
+    pub(crate) most_receives: AtomicUsize,
+}
+
+/// A receive that is under way, for as long as this is held.
+struct Receiving(Arc<Flaky>);
+
+impl Receiving {
+    fn begin(flaky: &Arc<Flaky>) -> Self {
+        let now = flaky.receives.fetch_add(1, Ordering::SeqCst) + 1;
+        flaky.most_receives.fetch_max(now, Ordering::SeqCst);
+        Self(Arc::clone(flaky))
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.0.receives.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Flaky {
@@ -26,6 +46,8 @@ impl Flaky {
             broken: AtomicBool::new(false),
             failures: AtomicUsize::new(0),
             batches: AtomicUsize::new(0),
+            receives: AtomicUsize::new(0),
+            most_receives: AtomicUsize::new(0),
         })
     }
 
@@ -65,8 +87,10 @@ impl Mailbox for Behind {
     }
     fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
         let this: Arc<dyn Mailbox> = Arc::new(self.clone());
+        let receiving = Receiving::begin(&self.0);
         self.0.or_fail(|| {
             Box::pin(async move {
+                let _receiving = receiving;
                 let mut messages = self.0.inner.receive(options).await?;
                 for message in &mut messages {
                     message.mailbox = Arc::clone(&this);

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod backlog;
 mod flaky;
 mod group;
 mod handling;

@@ -8,7 +8,7 @@ use snakepit::args;
 use snakepit::loops::{
     Failure, GiveUp, LoopGroup, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable, Scope, Watchdog,
 };
-use snakepit::mailbox::{DeadLetterPolicy, TypedMessage};
+use snakepit::mailbox::{DeadLetterPolicy, Send, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
 use crate::post::{Post, end, run};
@@ -34,6 +34,33 @@ async fn a_pool_loop_answers_messages_by_a_command() {
     }
     let wrong = PoolLoopOptions::new("add").pool("nowhere");
     assert!(PoolLoop::new(&pit, Post::memory().requests, &wrong).is_err());
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_pool_loop_are_called_in_batches_unless_the_command_is_told_their_ids() {
+    let pit = Pit::start(worker("batches.py").workers(1)).await;
+    let post = Post::memory();
+    let about = |options: PoolLoopOptions| {
+        PoolLoop::new(&pit, Arc::clone(&post.requests), &options.concurrency(32)).expect("a pool")
+    };
+    for number in 0..100 {
+        post.ask(json!({ "x": number })).await;
+    }
+    let scope = run(about(PoolLoopOptions::new("about")), RunOptions::new()).await;
+    let mut largest = 0;
+    for _ in 0..100 {
+        let (size, _, metadata): (usize, Value, Value) = post.reply().await.read().expect("an answer");
+        assert_eq!(metadata, json!({}));
+        largest = largest.max(size);
+    }
+    assert!(largest > 1, "no call was gathered with another");
+    end(scope).await;
+    let scope = run(about(PoolLoopOptions::new("about").tell_id()), RunOptions::new()).await;
+    let id = post.requests.send(b"{\"x\": 1}".to_vec(), Send::new().reply_to("replies")).await.expect("sent");
+    let (_, _, metadata): (usize, Value, Value) = post.reply().await.read().expect("an answer");
+    assert_eq!(metadata, json!({ "message": id.to_string() }));
+    end(scope).await;
     pit.end().await;
 }
 

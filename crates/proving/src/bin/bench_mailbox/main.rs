@@ -12,7 +12,7 @@ mod wake;
 use std::path::Path;
 use std::process::ExitCode;
 
-use snakepit_proving::bench::{Outcome, Samples, machine};
+use snakepit_proving::bench::{Outcome, line};
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -53,12 +53,7 @@ fn run(words: &[String]) -> Outcome<bool> {
     let mut rows = vec![memory::measure(effort)?];
     rows.extend(sqlite::measure(effort)?);
     rows.extend(wake::measure(effort)?);
-    let mut table = String::from("| what | ours | beside | ratio | wanted |\n|---|---|---|---|---|\n");
-    for row in &rows {
-        table.push_str(&row.line);
-        table.push('\n');
-    }
-    let table = format!("{table}\nMachine: {}\n", machine::describe());
+    let table = line::table(&rows);
     println!("{table}");
     if words.iter().any(|word| word == "--write") {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bench/mailboxes.md");
@@ -73,22 +68,3 @@ const HEAD: &str = "\
 Written by `cargo run --release -p snakepit-proving --bin bench-mailbox -- --write`: medians, ours and what stands beside it by turns in
 one run, bodies of 100 bytes. The peer needs `SNAKEPIT_BENCH_WEAKINCENTIVES=/path/to/python` and redis-server.
 ";
-
-/// A line of the table, and whether it is as wanted.
-pub(crate) struct Row {
-    pub(crate) line: String,
-    pub(crate) met: bool,
-}
-
-/// Ours beside something else, both in messages per second; wanted is the least ratio.
-pub(crate) fn rates(what: &str, ours: &Samples, beside: &str, theirs: &Samples, least: f64) -> Row {
-    let ratio = ours.median() / theirs.median();
-    let met = ratio >= least;
-    let verdict = if met { "met" } else { "MISS" };
-    let line = format!(
-        "| {what} | {:.0}/s | {beside}: {:.0}/s | {ratio:.2} × | ≥ {least} ×: {verdict} |",
-        ours.median(),
-        theirs.median()
-    );
-    Row { line, met }
-}

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use snakepit::mailbox::{Mailbox, MemoryMailbox, Receive, Send};
-use snakepit_proving::bench::{Outcome, Samples};
+use snakepit_proving::bench::{Line, Outcome, Samples};
 
+use crate::Effort;
 use crate::floor::Queue;
-use crate::{Effort, Row, rates};
 
 const BATCH: usize = 10;
 /// The least share of the floor, and the least rate.
@@ -14,7 +14,7 @@ const SHARE: f64 = 0.2;
 const RATE: f64 = 1_000_000.0;
 const LEASE: Duration = Duration::from_mins(1);
 
-pub(crate) fn measure(effort: Effort) -> Outcome<Row> {
+pub(crate) fn measure(effort: Effort) -> Outcome<Line> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for _ in 0..effort.rounds {
@@ -22,10 +22,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Row> {
         floor.push(by_hand(effort.messages));
     }
     let beside = "a mutexed queue, a heap of leases and a map of receipts";
-    let mut row = rates("memory: send, receive and ack, ten at a time", &ours, beside, &floor, SHARE);
+    let mut row = Line::rates("memory: send, receive and ack, ten at a time", &ours, beside, &floor, SHARE);
     if ours.median() < RATE {
         row.met = false;
-        row.line.push_str(" less than 1,000,000/s: MISS |");
+        row.text.push_str(" less than 1,000,000/s: MISS |");
     }
     Ok(row)
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use snakepit::mailbox::{Mailbox, Send, SqliteMailbox};
-use snakepit_proving::bench::{Outcome, Samples};
+use snakepit_proving::bench::{Line, Outcome, Samples};
 use tokio::task::JoinSet;
 
-use crate::{Effort, Row, floor, peer, rates};
+use crate::{Effort, floor, peer};
 
 /// So many senders at the same time, so so many messages in a transaction by hand.
 const SENDERS: usize = 64;
@@ -15,7 +15,7 @@ const SHARE: f64 = 0.5;
 const TIMES_THE_PEER: f64 = 20.0;
 const BODY: [u8; 100] = [b'x'; 100];
 
-pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (mut ours, mut by_hand, mut theirs) = (Samples::default(), Samples::default(), Samples::default());
     let messages = effort.messages / 10;
@@ -31,14 +31,16 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
     }
     let what = format!("SQLite: durable sends of {SENDERS} senders");
     let beside = format!("inserts by hand, {SENDERS} in a transaction");
-    let mut rows = vec![rates(&what, &ours, &beside, &by_hand, SHARE)];
+    let mut rows = vec![Line::rates(&what, &ours, &beside, &by_hand, SHARE)];
     rows.push(match absent {
-        Some(why) => {
-            Row { line: format!("| {what} | {:.0}/s | {why} | – | – |", ours.median()), met: true }
-        }
-        None => {
-            rates(&what, &ours, "weakincentives over Redis (appendfsync always)", &theirs, TIMES_THE_PEER)
-        }
+        Some(why) => Line::alone(&what, &ours, &why),
+        None => Line::rates(
+            &what,
+            &ours,
+            "weakincentives over Redis (appendfsync always)",
+            &theirs,
+            TIMES_THE_PEER,
+        ),
     });
     Ok(rows)
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use snakepit::mailbox::{Mailbox, MemoryMailbox, Receive, Send, SqliteMailbox};
-use snakepit_proving::bench::{Outcome, Samples};
+use snakepit_proving::bench::line::verdict;
+use snakepit_proving::bench::{Line, Outcome, Samples};
 
-use crate::{Effort, Row};
+use crate::Effort;
 
 const WITHIN: f64 = 200e-6;
 const ACROSS: f64 = 2e-3;
 
-pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
+pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
     let wakes = effort.rounds * 30;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let dir = tempfile::tempdir()?;
@@ -23,14 +24,14 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Row>> {
     let file: Arc<dyn Mailbox> = Arc::new(SqliteMailbox::open(dir.path().join("one.db"))?);
     let row = |what: &str, samples: &Samples, limit: f64| {
         let met = samples.median() < limit;
-        let verdict = if met { "met" } else { "MISS" };
-        let line = format!(
+        let verdict = verdict(met);
+        let text = format!(
             "| {what} | {:.0} µs (p90 {:.0}) | – | – | < {:.0} µs: {verdict} |",
             samples.median() * 1e6,
             samples.quantile(0.9) * 1e6,
             limit * 1e6
         );
-        Row { line, met }
+        Line { text, met }
     };
     Ok(vec![
         row("memory: send to receive", &runtime.block_on(within(memory, wakes))?, WITHIN),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::{Code, Status};
 
-use super::json;
+use crate::adapter::json;
 use crate::call::{Call, CallId, Input, RemoteError};
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
@@ -34,7 +34,11 @@ impl Value {
     pub(super) fn new(value: &Encoded, encoding: Encoding) -> Result<Self, ValueError> {
         let data = match encoding {
             Encoding::Msgpack => value.inlined()?,
-            Encoding::Json => json::write(value)?,
+            Encoding::Json => {
+                let mut text = Vec::new();
+                json::write(&mut text, &value.to_value()?)?;
+                text.into()
+            }
         };
         Ok(Self { data, encoding: encoding.into() })
     }
@@ -43,7 +47,7 @@ impl Value {
     pub(super) fn read(self) -> Result<Encoded, ValueError> {
         match Encoding::try_from(self.encoding) {
             Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, false),
-            Ok(Encoding::Json) => json::read(&self.data),
+            Ok(Encoding::Json) => json::read(&self.data).map_err(ValueError::malformed),
             Err(_) => Err(ValueError::malformed(format!("its encoding {} is unknown", self.encoding))),
         }
     }

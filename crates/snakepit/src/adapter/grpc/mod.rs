@@ -17,14 +17,13 @@ mod channel;
 mod driver;
 mod handle;
 mod home;
-mod json;
 mod link;
 mod messages;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -33,7 +32,7 @@ use tonic::Code;
 use super::announce::{self, Address, Announced, Listens};
 use super::pids::own_number;
 use super::python::{Launch, PythonWorker};
-use super::{Adapter, Handle, Introduction, Spawner, StartError};
+use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::Pool;
 use crate::custody::{self, Command};
 use crate::transport::StackPipe;
@@ -53,14 +52,14 @@ const LINK: &str = "/snakepit.v1.Worker/Link";
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GrpcWorker {
-    program: Program,
+    kind: Kind,
     over: Over,
 }
 
 #[derive(Clone, Debug)]
-enum Program {
+enum Kind {
     Python(PythonWorker),
-    Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
+    Command(Program),
 }
 
 /// What it listens on.
@@ -74,13 +73,12 @@ impl GrpcWorker {
     /// A worker written in Python: a file or a module, as any other. Its environment has `grpcio` and `protobuf`
     /// (`pip install 'snakepit[grpc]'`).
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
-        Self { program: Program::Python(worker.into()), over: Over::Unix }
+        Self { kind: Kind::Python(worker.into()), over: Over::Unix }
     }
 
     /// A program that speaks `spec/snakepit.proto`.
-    pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        let argv = argv.into_iter().map(Into::into).collect();
-        Self { program: Program::Command { argv, env: Vec::new(), dir: None }, over: Over::Unix }
+    pub fn command(program: impl Into<Program>) -> Self {
+        Self { kind: Kind::Command(program.into()), over: Over::Unix }
     }
 
     /// Asks it to listen on a port of the loopback, and not on a Unix socket.
@@ -91,29 +89,20 @@ impl GrpcWorker {
 
     /// A variable of its environment.
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        match &mut self.program {
-            Program::Python(worker) => *worker = worker.clone().env(key, value),
-            Program::Command { env, .. } => env.push((key.into(), value.into())),
-        }
+        self.kind = match self.kind {
+            Kind::Python(worker) => Kind::Python(worker.env(key, value)),
+            Kind::Command(program) => Kind::Command(program.env(key, value)),
+        };
         self
     }
 
     /// Its working directory.
-    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
-        match &mut self.program {
-            Program::Python(worker) => *worker = worker.clone().current_dir(directory),
-            Program::Command { dir, .. } => *dir = Some(directory.into()),
-        }
-        self
-    }
-
-    fn name(&self) -> String {
-        let named = match &self.program {
-            Program::Python(worker) => Some(worker.named()),
-            Program::Command { argv, .. } => argv.first().map(Path::new),
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.kind = match self.kind {
+            Kind::Python(worker) => Kind::Python(worker.current_dir(dir)),
+            Kind::Command(program) => Kind::Command(program.current_dir(dir)),
         };
-        let stem = named.and_then(Path::file_stem);
-        stem.map_or_else(|| "grpc".into(), |stem| stem.to_string_lossy().into_owned())
+        self
     }
 }
 
@@ -126,11 +115,10 @@ impl<W: Into<PythonWorker>> From<W> for GrpcWorker {
 impl Pool {
     /// A pool of workers that are servers of gRPC. Its name is that of the file, module or program.
     pub fn grpc(worker: impl Into<GrpcWorker>) -> Self {
-        let worker = worker.into();
-        let (name, over) = (worker.name(), worker.over);
-        let launch = match worker.program {
-            Program::Python(worker) => Launch::Python { worker, found: OnceLock::new() },
-            Program::Command { argv, env, dir } => Launch::Command { argv, env, dir },
+        let GrpcWorker { kind, over } = worker.into();
+        let (name, launch) = match kind {
+            Kind::Python(worker) => (worker.name(), Launch::Python { worker, found: OnceLock::new() }),
+            Kind::Command(program) => (program.name(), Launch::Command(program)),
         };
         Self::new(name, GrpcAdapter { launch, over })
     }

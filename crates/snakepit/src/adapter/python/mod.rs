@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use super::program::{Program, placed};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::Pool;
 use crate::custody::Command;
@@ -54,12 +55,6 @@ impl PythonWorker {
         is_file(&self.worker).then(|| self.resolved())
     }
 
-    /// As it was named.
-    #[cfg(feature = "grpc")]
-    pub(super) fn named(&self) -> &Path {
-        &self.worker
-    }
-
     /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
         self.interpreter = Some(python.into());
@@ -89,34 +84,20 @@ impl Pool {
     /// A pool of workers written in Python. Its name is that of the file or module.
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
         let worker = worker.into();
-        let name = worker
-            .worker
-            .file_stem()
-            .map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(name, SocketAdapter { launch: Launch::Python { worker, found: OnceLock::new() } })
+        Self::new(worker.name(), SocketAdapter { launch: Launch::Python { worker, found: OnceLock::new() } })
     }
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
-    pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self::command_in(argv.into_iter().map(Into::into).collect(), Vec::new(), None)
-    }
-
-    /// As [`Pool::command`], with what is added to the environment, and a working directory.
-    pub(crate) fn command_in(
-        argv: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
-        dir: Option<PathBuf>,
-    ) -> Self {
-        let program = argv.first().map(Path::new).and_then(Path::file_stem);
-        let name = program.map_or_else(|| "command".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(name, SocketAdapter { launch: Launch::Command { argv, env, dir } })
+    pub fn command(program: impl Into<Program>) -> Self {
+        let program = program.into();
+        Self::new(program.name(), SocketAdapter { launch: Launch::Command(program) })
     }
 }
 
 /// How the processes of a pool are started.
 pub(super) enum Launch {
     Python { worker: PythonWorker, found: OnceLock<Found> },
-    Command { argv: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
+    Command(Program),
 }
 
 /// What all workers of a pool are started with.
@@ -209,12 +190,7 @@ impl Launch {
 
     pub(super) fn command(&self) -> Result<Command, StartError> {
         match self {
-            Launch::Command { argv, env, dir } => {
-                let (program, args) = argv
-                    .split_first()
-                    .ok_or_else(|| StartError::Missing("the pool's command is empty".into()))?;
-                Ok(placed(Command::new(program).args(args), env, dir.as_deref()))
-            }
+            Launch::Command(program) => program.command(),
             Launch::Python { worker, found } => {
                 let found =
                     found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
@@ -225,15 +201,13 @@ impl Launch {
     }
 }
 
-fn placed(command: Command, env: &[(OsString, OsString)], dir: Option<&Path>) -> Command {
-    let command = env.iter().fold(command, |command, (key, value)| command.env(key, value));
-    match dir {
-        Some(dir) => command.current_dir(dir),
-        None => command,
-    }
-}
-
 impl PythonWorker {
+    /// What a pool of it is called.
+    pub(super) fn name(&self) -> String {
+        let stem = self.worker.file_stem();
+        stem.map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned())
+    }
+
     /// The file, as the host sees it.
     fn resolved(&self) -> PathBuf {
         std::path::absolute(&self.worker).unwrap_or_else(|_| self.worker.clone())

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
@@ -14,13 +15,14 @@ use crate::adapter::{Handle, Reason, Spawner, StartError};
 use crate::call::CallError;
 use crate::call::direct::ask;
 use crate::custody::{Run, WorkerId};
+use crate::lifecycle::orchestrator::undisturbed;
 use crate::pool::config::WarmUp;
 use crate::pool::session::Ended;
 use crate::pool::{AUTOPSY_PATIENCE, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::Term;
 use crate::value::Encoded;
-use crate::worker::{Berth, Ending, Made, Output, tend};
+use crate::worker::{Berth, Ending, GOODBYE, Made, Output, tend};
 
 /// How a worker's task ended.
 pub(super) enum Left {
@@ -97,13 +99,16 @@ impl Birth {
             () = self.unwanted() => Ok(Err(StartError::Stopped)),
         };
         let failure = match started {
-            Ok(Ok(handle)) => match self.check(&id, &handle, &output).await {
-                Ok(()) => return Ok((id, handle, output)),
-                Err(error) => {
-                    handle.terminate(Reason::Broken(error.to_string())).await;
-                    error
+            Ok(Ok(handle)) => {
+                let unproven = Unproven { handle, is_settled: false };
+                match self.check(&id, &unproven.handle, &output).await {
+                    Ok(()) => return Ok((id, unproven.passes(), output)),
+                    Err(error) => {
+                        unproven.end(&error).await;
+                        error
+                    }
                 }
-            },
+            }
             Ok(Err(error)) => error,
             Err(_) => StartError::Timeout { worker: id, after: timeout, output: output.last_lines() },
         };
@@ -181,6 +186,40 @@ impl Birth {
             Err(error) => error.to_string(),
         };
         Err(StartError::Unhealthy { worker: id.clone(), reason })
+    }
+}
+
+/// A worker that is ready, and not yet with anybody who tends it: if it is dropped, with the runtime, it is ended.
+struct Unproven {
+    handle: Arc<dyn Handle>,
+    is_settled: bool,
+}
+
+impl Unproven {
+    fn passes(mut self) -> Arc<dyn Handle> {
+        self.is_settled = true;
+        Arc::clone(&self.handle)
+    }
+
+    async fn end(mut self, error: &StartError) {
+        self.is_settled = true;
+        let (reason, patience) = match error {
+            // It is in the middle of a call, and nobody waits for that any more.
+            StartError::Stopped => (Reason::Stopped, Duration::ZERO),
+            error => (Reason::Broken(error.to_string()), GOODBYE),
+        };
+        let _ = tokio::time::timeout(patience, self.handle.terminate(reason)).await;
+    }
+}
+
+impl Drop for Unproven {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            let why = "the runtime of its engine was dropped before it served";
+            undisturbed(|| {
+                let _ = self.handle.terminate(Reason::Broken(why.into())).now_or_never();
+            });
+        }
     }
 }
 

@@ -133,7 +133,7 @@ pub(crate) async fn prepare(pool: &Pool, run: Option<Run>) -> Result<(), StartEr
     let limits = (pool.concurrency, pool.max_frame);
     // What it prints is read by the adapter, and news to nobody.
     let output = Output::new(id.clone(), Logging::default());
-    let spawner = Spawner::new(run, id, pool.name.as_str().into(), limits, output);
+    let spawner = Spawner::new(run, id, pool.name.as_str().into(), limits, output).with_debugger(pool.debug);
     pool.adapter.init(&spawner).await
 }
 

@@ -1,0 +1,149 @@
+//! `snakepit new-adapter`: writes a crate with an adapter, a worker for it, and tests that pass as they are.
+
+mod name;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::say::{self, Failure, USAGE};
+use name::Name;
+
+/// Write a crate with an adapter of one's own, a worker for it, and tests that pass as they are.
+#[derive(clap::Args)]
+#[command(
+    after_help = "The crate is made in a directory of its name. It needs the library snakepit: without --snakepit it \
+                  names the version of this program, which must then be in a registry that cargo knows.\n\n\
+                  Exit status: 0 when the crate is there, 2 when the name is none, the directory was there before or \
+                  --snakepit does not name the library, 125 when it cannot be written."
+)]
+pub(crate) struct Args {
+    /// The crate's name, such as my-lines.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Where the directory is made.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    into: PathBuf,
+    /// The library, as a path: a checkout of snakepit, or its crates/snakepit.
+    #[arg(long, value_name = "PATH")]
+    snakepit: Option<PathBuf>,
+}
+
+const FILES: [(&str, &str); 5] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+    ("src/lib.rs", include_str!("template/lib.rs.txt")),
+    ("tests/conformance.rs", include_str!("template/conformance.rs.txt")),
+    ("worker.py", include_str!("template/worker.py")),
+];
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let name: Name = args.name.parse().map_err(|reason| {
+        Failure::plain(format!("{:?} cannot be the name of a crate: {reason}", args.name))
+            .status(USAGE)
+            .hint("choose one such as my-lines")
+    })?;
+    let dir = args.into.join(name.as_str());
+    if dir.symlink_metadata().is_ok() {
+        return Err(is_there(&dir));
+    }
+    let library = Library::find(args.snakepit.as_deref())?;
+    write(&args.into, &dir, |text| name.fill(&library.fill(text)))?;
+    let shown = dir.display();
+    let advice = library.advice();
+    say::out(&format!(
+        "Wrote {shown}: an adapter, a worker for it and tests. {advice}Try:\n\n  cd {shown}\n  cargo test\n"
+    ));
+    Ok(0)
+}
+
+/// Writes all files beside their place and moves them there whole, so that there never is half a crate.
+fn write(into: &Path, dir: &Path, fill: impl Fn(&str) -> String) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| {
+        Failure::plain(format!("cannot write {}: {error}", dir.display()))
+            .hint("nothing was written: name a directory that you may write to with --into")
+    };
+    fs::create_dir_all(into).map_err(cannot)?;
+    // Removed when it is dropped, unless it was moved away.
+    let draft = tempfile::Builder::new().prefix(".new-adapter-").tempdir_in(into).map_err(cannot)?;
+    for (path, text) in FILES {
+        let path = draft.path().join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(cannot)?;
+        }
+        fs::write(&path, fill(text)).map_err(cannot)?;
+    }
+    fs::set_permissions(draft.path(), fs::Permissions::from_mode(0o755)).map_err(cannot)?;
+    match renameat_with(CWD, draft.path(), CWD, dir, RenameFlags::NOREPLACE) {
+        Ok(()) => {
+            let _ = draft.keep();
+            Ok(())
+        }
+        Err(rustix::io::Errno::EXIST) => Err(is_there(dir)),
+        Err(error) => Err(cannot(error.into())),
+    }
+}
+
+fn is_there(dir: &Path) -> Failure {
+    Failure::plain(format!("{} is there already", dir.display()))
+        .status(USAGE)
+        .hint("nothing was written: choose another name, or another place with --into")
+}
+
+/// Where the crate finds the library.
+enum Library {
+    /// In a registry, in the version of this program.
+    Version,
+    Path(PathBuf),
+}
+
+impl Library {
+    fn find(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self::Version) };
+        let places = [path.to_owned(), path.join("crates/snakepit")];
+        let found = places.into_iter().find(|place| is_library(place));
+        let found = found.and_then(|place| place.canonicalize().ok());
+        found.map(Self::Path).ok_or_else(|| {
+            Failure::plain(format!("{} is not the library snakepit", path.display()))
+                .status(USAGE)
+                .hint("nothing was written: name a checkout of snakepit, or its crates/snakepit")
+        })
+    }
+
+    fn fill(&self, text: &str) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let (dependency, place) = match self {
+            Self::Version => (
+                format!("version = \"{version}\""),
+                format!(
+                    "It needs the library `snakepit` {version} in a registry that cargo knows; with a checkout, write \
+                     `path = \"…/crates/snakepit\"` in the place of the version."
+                ),
+            ),
+            // As TOML and JSON have it, where a quote or a backslash is written with another one before it.
+            Self::Path(path) => {
+                let quoted = serde_json::Value::from(path.to_string_lossy()).to_string();
+                (format!("path = {quoted}"), "The library `snakepit` is found by its path.".into())
+            }
+        };
+        text.replace("@snakepit@", &dependency).replace("@where@", &place)
+    }
+
+    /// What its user should know before the first build.
+    fn advice(&self) -> String {
+        match self {
+            Self::Version => format!(
+                "It needs snakepit {} from a registry: if cargo does not find it there, make it anew with --snakepit PATH. ",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::Path(_) => String::new(),
+        }
+    }
+}
+
+fn is_library(place: &Path) -> bool {
+    let manifest = fs::read_to_string(place.join("Cargo.toml")).unwrap_or_default();
+    manifest.lines().any(|line| line.trim() == "name = \"snakepit\"")
+}

@@ -1,0 +1,138 @@
+//! Connections to one worker: one for each request that is under way, kept for the next ones while the worker keeps them.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::adapter::announce::Address;
+
+/// Servers close connections that idle, most of them after five seconds or more. One that is closed at the moment of a
+/// request leaves it unknown whether that was heard, so no connection is used that has idled for long.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// Nobody listens where the worker said.
+    Unreachable(io::Error),
+    /// The connection broke; the worker may have begun.
+    Broken(hyper::Error),
+}
+
+/// A connection that is in use. Dropped, it is closed, and the worker sees that nobody waits any more.
+pub(super) struct Connected {
+    sender: SendRequest<Full<Bytes>>,
+    _task: AbortOnDrop,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// See the module.
+pub(super) struct Client {
+    address: Address,
+    idle: Mutex<Vec<(Instant, Connected)>>,
+}
+
+impl Client {
+    pub(super) fn new(address: Address) -> Self {
+        Self { address, idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<(Instant, Connected)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request. The connection is to be given back when the answer is read.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Connected), SendError> {
+        loop {
+            let used = self.take_idle();
+            let is_fresh = used.is_none();
+            let mut connected = match used {
+                Some(connected) => connected,
+                None => self.connect().await?,
+            };
+            if let Err(error) = connected.sender.ready().await {
+                if is_fresh {
+                    return Err(SendError::Broken(error));
+                }
+                continue;
+            }
+            match connected.sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, connected)),
+                Err(mut error) => match error.take_message() {
+                    // Closed by the worker while it idled: nothing of it was sent.
+                    Some(unsent) if !is_fresh => request = unsent,
+                    _ => return Err(SendError::Broken(error.into_error())),
+                },
+            }
+        }
+    }
+
+    /// The answer was read to its end: the connection may serve another request.
+    pub(super) fn give_back(&self, connected: Connected) {
+        if !connected.sender.is_closed() {
+            self.idle().push((Instant::now(), connected));
+        }
+    }
+
+    fn take_idle(&self) -> Option<Connected> {
+        let mut idle = self.idle();
+        idle.retain(|(since, connected)| since.elapsed() < IDLE && !connected.sender.is_closed());
+        idle.pop().map(|(_, connected)| connected)
+    }
+
+    /// Closes those that nobody uses.
+    pub(super) fn close(&self) {
+        self.idle().clear();
+    }
+
+    async fn connect(&self) -> Result<Connected, SendError> {
+        match &self.address {
+            Address::Socket(path) => {
+                greet(UnixStream::connect(path).await.map_err(SendError::Unreachable)?).await
+            }
+            Address::Port(port) => {
+                let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
+                    Ok(stream) => stream,
+                    // Some listen on the other loopback alone.
+                    Err(refused) => {
+                        let other = TcpStream::connect((Ipv6Addr::LOCALHOST, *port)).await;
+                        other.map_err(|_| SendError::Unreachable(refused))?
+                    }
+                };
+                let _ = stream.set_nodelay(true);
+                greet(stream).await
+            }
+        }
+    }
+}
+
+async fn greet<S>(stream: S) -> Result<Connected, SendError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(SendError::Broken)?;
+    // Its errors are those of the requests that it carries.
+    let task = tokio::spawn(async move { drop(connection.await) });
+    Ok(Connected { sender, _task: AbortOnDrop(task.abort_handle()) })
+}

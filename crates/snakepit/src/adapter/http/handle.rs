@@ -1,0 +1,398 @@
+//! A worker behind HTTP: a task for each call that is under way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::answer::{self, Body, BodyError};
+use super::client::{Client, Connected, SendError};
+use super::pieces::{Form, Piece, Pieces};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
+use crate::custody;
+use crate::pool::AUTOPSY_PATIENCE;
+use crate::value::{Encoded, ValueError};
+
+/// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
+const DEATH_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Where commands are.
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) prefix: String,
+    pub(super) secret: String,
+}
+
+/// See the module.
+pub(super) struct HttpHandle {
+    process: custody::Worker,
+    client: Client,
+    route: Route,
+    max_body: usize,
+    introduction: Introduction,
+    running: Mutex<HashMap<CallId, Running>>,
+    /// Calls that are lost with the worker. Kept until its end: a place that is free again would be given to the next call.
+    lost: Mutex<Vec<Call>>,
+    /// A call is not under way any more.
+    concluded: Notify,
+    broken: watch::Sender<Option<String>>,
+}
+
+/// A call that is under way.
+struct Running {
+    task: AbortHandle,
+    flow: Arc<Flow>,
+    command: Arc<str>,
+    since: Instant,
+}
+
+/// What a call's task waits for besides the worker.
+#[derive(Default)]
+struct Flow {
+    /// What was read of its stream and is not yet granted again.
+    ahead: Mutex<Portion>,
+    granted: Notify,
+    cancelled: Notify,
+}
+
+/// Why a call has no outcome.
+enum Lost {
+    /// The worker cannot be reached at all.
+    Unreachable(String),
+    /// The connection of this call broke.
+    Broken(String),
+}
+
+impl From<SendError> for Lost {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Unreachable(error) => {
+                Self::Unreachable(format!("it does not listen where it said: {error}"))
+            }
+            SendError::Broken(error) => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+type Outcome = Result<Result<Encoded, RemoteError>, Lost>;
+
+impl HttpHandle {
+    pub(super) fn new(
+        process: custody::Worker,
+        client: Client,
+        route: Route,
+        max_body: usize,
+        introduction: Introduction,
+    ) -> Self {
+        let (running, lost) = (Mutex::default(), Mutex::default());
+        let (concluded, broken) = (Notify::new(), watch::Sender::new(None));
+        Self { process, client, route, max_body, introduction, running, lost, concluded, broken }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ValueError> {
+        let mut body = Vec::new();
+        json::write_arguments(&mut body, call)?;
+        let path = format!("{}{}", self.route.prefix, super::path(call.command()));
+        let accepted = match call.stream_credit() {
+            Some(_) => "text/event-stream, application/x-ndjson, application/json",
+            None => "application/json",
+        };
+        let mut request = Request::builder()
+            .method(&self.route.method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, accepted)
+            .header("snakepit-secret", &self.route.secret)
+            .header("snakepit-call", call.id().get());
+        if let Some(remaining) = call.remaining() {
+            request = request.header("snakepit-timeout-ms", remaining.as_millis().to_string());
+        }
+        if let Some(session) = call.session() {
+            request = request.header("snakepit-session", session);
+        }
+        for (key, value) in call.metadata() {
+            request = request.header(format!("snakepit-metadata-{key}"), value);
+        }
+        if let Some(trace) = call.trace() {
+            request = request.header("traceparent", trace.traceparent());
+            if let Some(state) = trace.tracestate() {
+                request = request.header("tracestate", state);
+            }
+        }
+        let request = request.body(Full::new(body.into()));
+        request.map_err(|error| {
+            ValueError::unsendable(format!("command, session or metadata have no form in HTTP: {error}"))
+        })
+    }
+
+    async fn ask(&self, request: Request<Full<Bytes>>, call: &Call, flow: &Flow) -> Outcome {
+        let (response, connected) = self.client.send(request).await?;
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            let said = self.collect(response, connected).await?;
+            return Ok(Err(said.map_or_else(|error| error, |said| answer::error(status, &said))));
+        }
+        if !status.is_success() {
+            let message =
+                format!("the worker answered with {status}, which is neither a result nor an error");
+            return Ok(Err(answer::bad_value(message)));
+        }
+        let body = match Body::of(response.headers()) {
+            Ok(_) if status == StatusCode::NO_CONTENT => Body::Json,
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error)),
+        };
+        match (body, call.stream_credit()) {
+            (Body::Stream(form), Some(credit)) => {
+                self.stream(response, connected, form, (call, credit), flow).await
+            }
+            (body, asked) => {
+                let said = self.collect(response, connected).await?;
+                let value = said.and_then(|said| body.value(said));
+                if let (Some(_), Ok(value)) = (asked, &value) {
+                    // A command that does not stream has one value.
+                    call.send_item(value.clone());
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// The whole body. The connection can be used again.
+    async fn collect(
+        &self,
+        response: Response<Incoming>,
+        connected: Connected,
+    ) -> Result<Result<Vec<u8>, RemoteError>, Lost> {
+        match answer::collect(response.into_body(), self.max_body).await {
+            Ok(body) => {
+                self.client.give_back(connected);
+                Ok(Ok(body))
+            }
+            Err(BodyError::TooLong) => Ok(Err(self.too_long())),
+            Err(BodyError::Broken(error)) => Err(Lost::Broken(error.to_string())),
+        }
+    }
+
+    fn too_long(&self) -> RemoteError {
+        answer::bad_value(format!("the worker's answer is longer than max_frame ({} bytes)", self.max_body))
+    }
+
+    async fn stream(
+        &self,
+        response: Response<Incoming>,
+        connected: Connected,
+        form: Form,
+        (call, credit): (&Call, Portion),
+        flow: &Flow,
+    ) -> Outcome {
+        let mut body = response.into_body();
+        let mut pieces = Pieces::new(form);
+        loop {
+            let frame = body.frame().await.transpose().map_err(|error| Lost::Broken(error.to_string()))?;
+            let is_over = frame.is_none();
+            if let Some(data) = frame.as_ref().and_then(|frame| frame.data_ref()) {
+                pieces.feed(data);
+            }
+            while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
+                let item = match piece {
+                    Piece::Item(item) => answer::item(&item),
+                    Piece::Error(said) => Err(answer::error(StatusCode::INTERNAL_SERVER_ERROR, &said)),
+                    Piece::End => return Ok(Ok(Encoded::nil())),
+                };
+                match item {
+                    Ok(item) => flow.pass(call, credit, item).await,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            if is_over {
+                self.client.give_back(connected);
+                return Ok(Ok(Encoded::nil()));
+            }
+            if pieces.waiting() > self.max_body {
+                return Ok(Err(self.too_long()));
+            }
+        }
+    }
+
+    /// A call whose connection broke: with its worker, or alone.
+    async fn conclude(&self, call: Call, since: Instant, outcome: Outcome) {
+        let lost = match outcome {
+            Ok(outcome) => return call.finish_after(since.elapsed(), outcome),
+            Err(lost) => lost,
+        };
+        if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
+            // It fails with the end of its worker, which is looked into.
+            return self.lose(call);
+        }
+        match lost {
+            Lost::Unreachable(why) => {
+                // Lost, too: the worker is about to be replaced.
+                self.lose(call);
+                self.broken.send_replace(Some(why));
+            }
+            Lost::Broken(why) => {
+                let message = format!("the worker's connection broke before it had answered: {why}");
+                call.finish(Err(RemoteError::new("exception", message)));
+            }
+        }
+    }
+}
+
+impl HttpHandle {
+    fn lose(&self, call: Call) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    }
+}
+
+impl Flow {
+    /// Hands an item on, and waits until the reader can take more. Meanwhile the worker is held up by its socket.
+    async fn pass(&self, call: &Call, credit: Portion, item: Encoded) {
+        self.ahead().add_item(item.payload_len());
+        call.send_item(item);
+        loop {
+            let granted = self.granted.notified();
+            if !self.ahead().reaches(credit) || call.is_abandoned() {
+                return;
+            }
+            granted.await;
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Portion> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handle for HttpHandle {
+    fn process(&self) -> Option<&custody::Worker> {
+        Some(&self.process)
+    }
+
+    fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        let name = call.command();
+        if name.starts_with("snakepit.") && !self.introduction.commands.iter().any(|known| known == name) {
+            // The engine asks whether it is well, or tells that a session is over: it has no opinion.
+            return call.finish(Ok(Encoded::nil()));
+        }
+        if let Input::Many(_) = call.input() {
+            return call.finish(Err(RemoteError::new("refused", "this worker takes one call at a time")));
+        }
+        let request = match self.request(&call) {
+            Ok(request) => request,
+            Err(source) => {
+                let command = call.command().to_owned();
+                return call.fail(CallError::Arguments { command, source });
+            }
+        };
+        let (id, command, since) = (call.id(), Arc::clone(&call.command.name), Instant::now());
+        let flow = Arc::new(Flow::default());
+        if call.is_abandoned() {
+            flow.cancelled.notify_one();
+        }
+        let (worker, its_flow) = (Arc::clone(&self), Arc::clone(&flow));
+        // Locked until the task is noted, so that it cannot end before.
+        let mut running = self.running();
+        let task = tokio::spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                () = its_flow.cancelled.notified() => Ok(Err(RemoteError::new("cancelled", "the request was closed"))),
+                outcome = worker.ask(request, &call, &its_flow) => outcome,
+            };
+            worker.conclude(call, since, outcome).await;
+            worker.running().remove(&id);
+            worker.concluded.notify_waiters();
+        });
+        running.insert(id, Running { task: task.abort_handle(), flow, command, since });
+    }
+
+    fn cancel(&self, call: CallId, _stage: CancelStage) {
+        if let Some(running) = self.running().get(&call) {
+            running.flow.cancelled.notify_one();
+        }
+    }
+
+    fn grant(&self, call: CallId, more: Portion) {
+        if let Some(running) = self.running().get(&call) {
+            let mut ahead = running.flow.ahead();
+            ahead.items = ahead.items.saturating_sub(more.items);
+            ahead.bytes = ahead.bytes.saturating_sub(more.bytes);
+            drop(ahead);
+            running.flow.granted.notify_one();
+        }
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        let running = self.running();
+        let at_work = running.iter().map(|(&call, Running { command, since, .. })| AtWork {
+            call,
+            command: Arc::clone(command),
+            since: *since,
+        });
+        at_work.collect()
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        let mut broken = self.broken.subscribe();
+        async move {
+            let why = broken.wait_for(Option::is_some).await;
+            why.ok().and_then(|why| why.clone()).unwrap_or_default()
+        }
+        .boxed()
+    }
+
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        async move {
+            let _tasks = EndTasks(self);
+            if reason == Reason::Died {
+                // What it had answered may be on its way through a socket.
+                let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, self.all_concluded()).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+impl HttpHandle {
+    /// Until no call is under way.
+    async fn all_concluded(&self) {
+        loop {
+            let concluded = self.concluded.notified();
+            if self.running().is_empty() {
+                return;
+            }
+            concluded.await;
+        }
+    }
+}
+
+/// Ends what is under way, when it is dropped: the calls are lost with their worker.
+struct EndTasks<'a>(&'a HttpHandle);
+
+impl Drop for EndTasks<'_> {
+    fn drop(&mut self) {
+        self.0.client.close();
+        for running in std::mem::take(&mut *self.0.running()).into_values() {
+            running.task.abort();
+        }
+        let lost = std::mem::take(&mut *self.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lost);
+    }
+}

@@ -1,0 +1,163 @@
+//! Workers that serve HTTP on the loopback or a Unix socket, which they announce: `FastAPI` under uvicorn, or anything else.
+//!
+//! A command is a route: `POST /COMMAND` with the arguments as JSON; the answer's body is the result, and a stream is
+//! `text/event-stream` or `application/x-ndjson`. `client.rs` has the connections, `answer.rs` reads what comes back,
+//! `pieces.rs` cuts streams into items, `handle.rs` is what the pool holds.
+
+mod answer;
+mod client;
+mod handle;
+mod pieces;
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture, FutureExt};
+use hyper::Method;
+use serde::Deserialize;
+
+use super::announce::{self, Listens};
+use super::{Adapter, Handle, Program, Spawner, StartError};
+use crate::Pool;
+use client::Client;
+use handle::{HttpHandle, Route};
+
+/// The variable that tells a worker its secret.
+const SECRET: &str = "SNAKEPIT_SECRET";
+
+/// A worker that serves HTTP.
+///
+/// It gets a secret in `SNAKEPIT_SECRET`, announces itself (see [`adapter::announce`](super::announce)), and should answer only
+/// those requests whose header `snakepit-secret` has it: others on the machine can reach a port of the loopback, too.
+///
+/// ```
+/// use snakepit::Pool;
+/// use snakepit::adapter::http::HttpWorker;
+///
+/// let pool = Pool::http(HttpWorker::new(["python3", "worker.py"]).prefix("/commands"));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HttpWorker {
+    program: Program,
+    prefix: String,
+    method: Method,
+}
+
+/// A method that has a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum HttpMethod {
+    /// `POST`.
+    #[default]
+    Post,
+    /// `PUT`.
+    Put,
+    /// `PATCH`.
+    Patch,
+}
+
+impl HttpWorker {
+    /// A worker by its program.
+    pub fn new(program: impl Into<Program>) -> Self {
+        Self { program: program.into(), prefix: String::new(), method: Method::POST }
+    }
+
+    /// What stands before a command in its route: with `/api`, the command `add` is at `/api/add`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The method of all requests, in place of `POST`.
+    pub fn method(mut self, method: HttpMethod) -> Self {
+        self.method = match method {
+            HttpMethod::Post => Method::POST,
+            HttpMethod::Put => Method::PUT,
+            HttpMethod::Patch => Method::PATCH,
+        };
+        self
+    }
+}
+
+impl<P: Into<Program>> From<P> for HttpWorker {
+    fn from(program: P) -> Self {
+        Self::new(program)
+    }
+}
+
+impl Pool {
+    /// A pool of workers that serve HTTP. Its name is that of the program.
+    pub fn http(worker: impl Into<HttpWorker>) -> Self {
+        let worker = worker.into();
+        Self::new(worker.program.name(), HttpAdapter { worker })
+    }
+}
+
+struct HttpAdapter {
+    worker: HttpWorker,
+}
+
+impl Adapter for HttpAdapter {
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        future::ready(spawner.refuse_debug()).boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let HttpWorker { program, prefix, method } = &self.worker;
+            let secret = secret().map_err(|error| spawner.system("a secret", error))?;
+            let command = program
+                .command()?
+                .env(SECRET, &secret)
+                .env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
+            let announced = announce::start(&spawner, command, Listens::Somewhere).await?;
+            let said = announced.announcement;
+            let introduction = said.introduction();
+            let address = said.address.ok_or_else(|| spawner.fault("it does not say where it listens"))?;
+            let route = Route { method: method.clone(), prefix: path(prefix), secret };
+            let client = Client::new(address);
+            let worker = HttpHandle::new(announced.process, client, route, spawner.max_frame(), introduction);
+            Ok(Arc::new(worker) as Arc<dyn Handle>)
+        }
+        .boxed()
+    }
+}
+
+/// 128 bits that nobody can guess.
+fn secret() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+/// A prefix, or a command, as a part of a path: `/a/b`, with what does not belong there spelled out.
+fn path(text: &str) -> String {
+    let mut path = String::new();
+    for part in text.split('/').filter(|part| !part.is_empty()) {
+        path.push('/');
+        for byte in part.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                path.push(char::from(byte));
+            } else {
+                let _ = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn commands_become_paths() {
+        assert_eq!(super::path("add"), "/add");
+        assert_eq!(super::path("/api//v1/"), "/api/v1");
+        assert_eq!(super::path("grüße?x#y z"), "/gr%C3%BC%C3%9Fe%3Fx%23y%20z");
+        assert_eq!(super::path(""), "");
+    }
+}

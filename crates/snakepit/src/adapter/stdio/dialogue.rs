@@ -1,0 +1,304 @@
+//! The calls that one worker holds, and what is written to it.
+//!
+//! What waits to be written is bounded by the calls that the worker may hold. What is heard is not read ahead: a stream
+//! whose reader is slow holds up the pipe, and thereby the worker.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use super::reader;
+use crate::adapter::lines::LineReader;
+use crate::adapter::{AtWork, json};
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
+use crate::value::{Encoded, ValueError};
+
+/// A call that the worker holds.
+pub(super) struct Held {
+    pub(super) call: Call,
+    /// Its turn among all that were sent.
+    turn: u64,
+    pub(super) sent: Instant,
+    /// What was heard of its stream and is not yet granted again.
+    pub(super) ahead: Portion,
+    /// The worker could not be spoken to any more: it was not written and never will be.
+    unsent: bool,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) calls: HashMap<u64, Held>,
+    next_turn: u64,
+    closed: bool,
+    /// The worker is about to end, and takes no more calls.
+    leaving: bool,
+    /// What is left of its output is read, whoever is slow: it has an end.
+    hurry: bool,
+}
+
+/// See the module.
+pub(super) struct Dialogue {
+    state: Mutex<State>,
+    /// None when standard input is to be closed.
+    writer: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
+    /// Something changed that a reader may wait for.
+    changed: Notify,
+    closed: watch::Sender<Option<Arc<str>>>,
+    concurrency: usize,
+    /// Commands of the engine's own that the worker serves.
+    own_commands: Vec<String>,
+}
+
+impl Dialogue {
+    pub(super) fn open(
+        mut lines: LineReader,
+        stdin: pipe::Sender,
+        concurrency: usize,
+        commands: &[String],
+    ) -> Arc<Self> {
+        let (writer, to_write) = mpsc::unbounded_channel();
+        let dialogue = Arc::new(Self {
+            state: Mutex::default(),
+            writer: Mutex::new(Some(writer)),
+            changed: Notify::new(),
+            closed: watch::Sender::new(None),
+            concurrency,
+            own_commands: commands.iter().filter(|name| is_own(name)).cloned().collect(),
+        });
+        let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
+        let writer = tokio::spawn(async move {
+            if let Err(error) = write_all(stdin, to_write).await {
+                writing.close(&format!("its standard input broke: {error}"));
+            }
+        });
+        let writer = writer.abort_handle();
+        tokio::spawn(async move {
+            let reason = reader::read(&reading, &mut lines).await;
+            reading.close(&reason);
+            // Were its streams closed under a worker that is at fault, it would end of that, and nobody would hear why.
+            reading.given_up().await;
+            writer.abort();
+            drop(lines);
+        });
+        dialogue
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<Vec<u8>>>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a call.
+    pub(super) fn execute(&self, call: Call) {
+        if is_own(call.command()) && !self.own_commands.iter().any(|name| name == call.command()) {
+            // The engine asks whether it is well, or tells that a session is over: it has no opinion.
+            return call.finish(Ok(Encoded::nil()));
+        }
+        if let Input::Many(_) = call.input() {
+            return call.finish(Err(RemoteError::new("refused", "this worker takes one call at a time")));
+        }
+        let line = match request(&call) {
+            Ok(line) => line,
+            Err(source) => {
+                let command = call.command().to_owned();
+                return call.fail(CallError::Arguments { command, source });
+            }
+        };
+        let (id, is_abandoned) = (call.id(), call.is_abandoned());
+        let mut state = self.state();
+        if state.leaving {
+            drop(state);
+            return call.give_back();
+        }
+        state.next_turn += 1;
+        let unsent = state.closed;
+        let held =
+            Held { call, turn: state.next_turn, sent: Instant::now(), ahead: Portion::default(), unsent };
+        state.calls.insert(id.get(), held);
+        drop(state);
+        if !unsent {
+            self.write(line);
+            if is_abandoned {
+                // Its caller went away before it was here, and could not ask the worker.
+                self.cancel(id);
+            }
+        }
+    }
+
+    fn write(&self, line: Vec<u8>) {
+        if let Some(writer) = &*self.writer() {
+            // One that cannot be written to is closed by then.
+            let _ = writer.send(line);
+        }
+    }
+
+    /// Asks the worker to give up a call.
+    pub(super) fn cancel(&self, call: CallId) {
+        if self.state().calls.contains_key(&call.get()) {
+            self.write(format!("{{\"cancel\":{call}}}\n").into_bytes());
+        }
+        // A stream that nobody reads holds up nobody.
+        self.changed.notify_waiters();
+    }
+
+    /// So much more of a stream may be read.
+    pub(super) fn grant(&self, call: CallId, more: Portion) {
+        if let Some(held) = self.state().calls.get_mut(&call.get()) {
+            held.ahead.items = held.ahead.items.saturating_sub(more.items);
+            held.ahead.bytes = held.ahead.bytes.saturating_sub(more.bytes);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Until a stream may send more, or nobody reads it any more.
+    pub(super) async fn room(&self, call: u64) {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state();
+                let Some(held) = state.calls.get(&call).filter(|_| !state.hurry) else { return };
+                let is_full = held.call.stream_credit().is_some_and(|credit| held.ahead.reaches(credit));
+                if !is_full || held.call.is_abandoned() {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Until nobody waits for it any more.
+    async fn given_up(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state().hurry {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The answer to a call has come: takes it.
+    pub(super) fn take(&self, call: u64) -> Option<Held> {
+        self.state().calls.remove(&call)
+    }
+
+    /// The worker can no longer be spoken to.
+    fn close(&self, reason: &str) {
+        self.state().closed = true;
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.into());
+            first
+        });
+    }
+
+    /// Until it can no longer be spoken to; why.
+    pub(super) async fn closed(&self) -> Arc<str> {
+        let mut closed = self.closed.subscribe();
+        match closed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_else(|| "".into()),
+            Err(_) => "".into(),
+        }
+    }
+
+    /// Says goodbye: what is to be written is, then standard input is closed.
+    pub(super) fn drain(&self) {
+        self.state().leaving = true;
+        *self.writer() = None;
+    }
+
+    /// Its process has ended: what it has written is read to the end.
+    pub(super) fn hurry(&self) {
+        self.state().hurry = true;
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn holds_calls(&self) -> bool {
+        !self.state().calls.is_empty()
+    }
+
+    /// The calls that it is most likely doing now.
+    pub(super) fn at_work(&self) -> Vec<AtWork> {
+        let state = self.state();
+        let mut sent: Vec<&Held> = state.calls.values().filter(|held| !held.unsent).collect();
+        sent.sort_unstable_by_key(|held| held.turn);
+        let at_work = |held: &&Held| AtWork {
+            call: held.call.id(),
+            command: Arc::clone(&held.call.command.name),
+            since: held.sent,
+        };
+        sent.iter().take(self.concurrency).map(at_work).collect()
+    }
+
+    /// Gives up all calls: those that were not written go back to the pool, the others are lost.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state();
+        (state.closed, state.leaving, state.hurry) = (true, true, true);
+        let mut calls: Vec<Held> = state.calls.drain().map(|(_, held)| held).collect();
+        drop(state);
+        *self.writer() = None;
+        self.changed.notify_waiters();
+        calls.sort_by_key(|held| held.turn);
+        for held in calls {
+            if held.unsent {
+                held.call.give_back();
+            }
+        }
+    }
+}
+
+/// Whether a command is the engine's own.
+fn is_own(command: &str) -> bool {
+    command.starts_with("snakepit.")
+}
+
+/// Writes line after line until there will be no more.
+async fn write_all(
+    mut stdin: pipe::Sender,
+    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
+) -> std::io::Result<()> {
+    while let Some(line) = lines.recv().await {
+        stdin.write_all(&line).await?;
+    }
+    Ok(())
+}
+
+/// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.
+fn request(call: &Call) -> Result<Vec<u8>, ValueError> {
+    let mut out = format!("{{\"id\":{},\"command\":", call.id()).into_bytes();
+    json::scalar(&mut out, call.command())?;
+    out.extend_from_slice(b",\"args\":");
+    json::write_arguments(&mut out, call)?;
+    if let Some(remaining) = call.remaining() {
+        out.extend_from_slice(format!(",\"timeout_ms\":{}", remaining.as_millis()).as_bytes());
+    }
+    if call.stream_credit().is_some() {
+        out.extend_from_slice(b",\"stream\":true");
+    }
+    if let Some(session) = call.session() {
+        out.extend_from_slice(b",\"session\":");
+        json::scalar(&mut out, session)?;
+    }
+    let metadata: std::collections::BTreeMap<&str, &str> = call.metadata().collect();
+    if !metadata.is_empty() {
+        out.extend_from_slice(b",\"metadata\":");
+        json::scalar(&mut out, &metadata)?;
+    }
+    if let Some(trace) = call.trace() {
+        out.extend_from_slice(b",\"traceparent\":");
+        json::scalar(&mut out, trace.traceparent())?;
+        if let Some(state) = trace.tracestate() {
+            out.extend_from_slice(b",\"tracestate\":");
+            json::scalar(&mut out, state)?;
+        }
+    }
+    out.extend_from_slice(b"}\n");
+    Ok(out)
+}

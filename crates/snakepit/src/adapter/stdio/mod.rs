@@ -1,0 +1,72 @@
+//! Workers that speak lines of JSON on their standard streams, as `spec/stdio.md` has it: a shell script will do.
+//!
+//! `dialogue.rs` has the calls and what is written, `reader.rs` what is heard, `handle.rs` is what the pool holds.
+
+mod dialogue;
+mod handle;
+mod reader;
+
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture, FutureExt};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::unix::pipe;
+
+use super::announce::{self, Listens};
+use super::lines::LineReader;
+use super::{Adapter, Handle, Program, Spawner, StartError};
+use crate::Pool;
+use dialogue::Dialogue;
+use handle::StdioHandle;
+
+/// The version of the protocol.
+const PROTOCOL: u64 = 1;
+
+impl Pool {
+    /// A pool of workers in any language that speak lines of JSON (`spec/stdio.md`). Its name is that of the program.
+    ///
+    /// ```
+    /// use snakepit::Pool;
+    ///
+    /// let pool = Pool::stdio(["bash", "examples/stdio/worker.sh"]);
+    /// ```
+    pub fn stdio(program: impl Into<Program>) -> Self {
+        let program = program.into();
+        Self::new(program.name(), StdioAdapter { program })
+    }
+}
+
+struct StdioAdapter {
+    program: Program,
+}
+
+impl Adapter for StdioAdapter {
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        future::ready(spawner.refuse_debug()).boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let system = |error| spawner.system("pipes for its streams", error);
+            let (stdin, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| system(error.into()))?;
+            let writer = pipe::Sender::from_owned_fd(writer).map_err(system)?;
+            let command =
+                self.program.command()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
+            let (process, stdout) = spawner.spawn_tapped(command, stdin.into()).await?;
+            let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
+            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere).await?;
+            match said.line.get("protocol") {
+                None => {}
+                Some(version) if version.as_u64() == Some(PROTOCOL) => {}
+                Some(version) => {
+                    let fault = format!("it speaks protocol {version}, and this engine speaks {PROTOCOL}");
+                    return Err(spawner.fault(fault));
+                }
+            }
+            let introduction = said.introduction();
+            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction.commands);
+            Ok(Arc::new(StdioHandle::new(process, dialogue, introduction)) as Arc<dyn Handle>)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,134 @@
+//! What a worker says, line by line. It is believed in nothing that costs the host.
+//!
+//! A line is for itself: one that cannot be read fails the call that it names and no other.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::dialogue::Dialogue;
+use crate::adapter::json;
+use crate::adapter::lines::{Line, LineReader};
+use crate::call::RemoteError;
+use crate::value::Encoded;
+
+/// A line of a worker.
+#[derive(Deserialize)]
+struct Message {
+    id: u64,
+    #[serde(default, deserialize_with = "json::present")]
+    result: Option<Encoded>,
+    #[serde(default, deserialize_with = "json::present")]
+    error: Option<Json>,
+    #[serde(default, deserialize_with = "json::present")]
+    item: Option<Encoded>,
+    #[serde(default)]
+    end: bool,
+    progress: Option<Progress>,
+}
+
+#[derive(Deserialize)]
+struct Progress {
+    fraction: Option<f64>,
+    text: Option<String>,
+}
+
+/// What comes of a line.
+#[derive(PartialEq, Eq, Debug)]
+enum Heard {
+    Message,
+    /// An item of a call that may have no more before somebody reads.
+    Item(u64),
+    Log,
+}
+
+/// Reads until the end, and says why it is the end.
+pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String {
+    loop {
+        let line = match lines.next().await {
+            Ok(Line::Object(line)) => line,
+            Ok(Line::TooLong) => return "it sent a line that is longer than max_frame".into(),
+            Ok(Line::End) => return "it closed its standard output".into(),
+            Err(error) => return format!("its standard output broke: {error}"),
+        };
+        match hear(dialogue, &line) {
+            Ok(Heard::Message) => {}
+            Ok(Heard::Item(call)) => dialogue.room(call).await,
+            Ok(Heard::Log) => lines.log_line(&line),
+            Err(fault) => return fault,
+        }
+    }
+}
+
+fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<Heard, String> {
+    let wrong = match (json::long_integer(line), serde_json::from_slice::<Message>(line)) {
+        (None, Ok(message)) => return obey(dialogue, message),
+        (Some(number), _) => json::too_long(number),
+        (None, Err(error)) => error.to_string(),
+    };
+    // Whoever begins a line so means a call; without this its caller would wait in vain.
+    let Some(held) = named_id(line).and_then(|id| dialogue.take(id)) else { return Ok(Heard::Log) };
+    let message = format!("the worker's answer cannot be read: {wrong}");
+    held.call.finish(Err(RemoteError::new("bad_value", message)));
+    Ok(Heard::Log)
+}
+
+fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
+    let Message { id, result, error, item, end, progress } = message;
+    if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
+        return Ok(Heard::Log);
+    }
+    if let Some(progress) = progress
+        && let Some(held) = dialogue.state().calls.get(&id)
+    {
+        held.call.progress(progress.fraction, progress.text);
+    }
+    let mut has_item = false;
+    if let Some(item) = item
+        && let Some(held) = dialogue.state().calls.get_mut(&id)
+    {
+        if held.call.stream_credit().is_none() {
+            return Err(format!("it sent a stream for call {id}, which asked for none"));
+        }
+        held.ahead.add_item(item.payload_len());
+        held.call.send_item(item);
+        has_item = true;
+    }
+    let outcome = match (error, result) {
+        (Some(error), _) => Err(json::read_error(error)),
+        (None, Some(value)) => Ok(value),
+        (None, None) if end => Ok(Encoded::nil()),
+        (None, None) => return Ok(if has_item { Heard::Item(id) } else { Heard::Message }),
+    };
+    // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
+    if let Some(held) = dialogue.take(id) {
+        if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
+            // A command that does not stream has one value.
+            held.call.send_item(value.clone());
+        }
+        held.call.finish_after(held.sent.elapsed(), outcome);
+    }
+    Ok(Heard::Message)
+}
+
+/// The number at the beginning of `{"id": 7, …`.
+fn named_id(line: &[u8]) -> Option<u64> {
+    let mut rest = line.trim_ascii_start();
+    for part in [&b"{"[..], b"\"id\"", b":"] {
+        rest = rest.strip_prefix(part)?.trim_ascii_start();
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_found_in_what_is_no_json() {
+        assert_eq!(named_id(br#"{"id":7,"result":NaN}"#), Some(7));
+        assert_eq!(named_id(b" { \"id\" : 42 , \xff"), Some(42));
+        assert_eq!(named_id(br#"{"result":NaN,"id":7}"#), None);
+        assert_eq!(named_id(br#"{"id":"7"}"#), None);
+    }
+}

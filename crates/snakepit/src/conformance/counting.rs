@@ -1,0 +1,221 @@
+//! An adapter around another one: counts what the engine asks of it, and brings about on demand what only chance would.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::{self, BoxFuture, FutureExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::adapter::{Adapter, AtWork, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
+use crate::call::{Call, CallId, Portion};
+use crate::custody;
+
+/// What the engine asked for, and what goes wrong.
+#[derive(Default)]
+pub(super) struct Book {
+    inits: AtomicUsize,
+    starts: AtomicUsize,
+    workers: Mutex<Vec<Entry>>,
+    /// Cancels do not arrive.
+    pub(super) deaf: AtomicBool,
+    /// Workers seem to be at a call and give no sign of life.
+    pub(super) frozen: AtomicBool,
+    /// The end of a worker never comes to an end.
+    pub(super) clinging: AtomicBool,
+    changed: watch::Sender<()>,
+}
+
+/// A worker that got ready.
+struct Entry {
+    worker: String,
+    handle: Arc<dyn Handle>,
+    reasons: Vec<Reason>,
+    breaks: watch::Sender<Option<String>>,
+}
+
+impl Book {
+    pub(super) fn inits(&self) -> usize {
+        self.inits.load(Ordering::SeqCst)
+    }
+
+    /// How often a worker's start was begun.
+    pub(super) fn starts(&self) -> usize {
+        self.starts.load(Ordering::SeqCst)
+    }
+
+    /// How many workers got ready.
+    pub(super) fn ready(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// Why each worker was terminated, in the order in which they got ready.
+    pub(super) fn reasons(&self) -> Vec<Vec<Reason>> {
+        self.entries().iter().map(|entry| entry.reasons.clone()).collect()
+    }
+
+    /// Makes a worker's connection break, as far as the engine can see.
+    pub(super) fn break_worker(&self, number: usize, why: &str) {
+        self.entries()[number].breaks.send_replace(Some(why.into()));
+    }
+
+    /// The process of a worker, as its handle tells it.
+    pub(super) fn process(&self, number: usize) -> Option<custody::Worker> {
+        self.entries()[number].handle.process().cloned()
+    }
+
+    /// Hears of each change from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Each worker that got ready was terminated exactly once.
+    pub(super) fn assert_balanced(&self) {
+        for entry in self.entries().iter() {
+            let reasons = &entry.reasons;
+            assert!(
+                reasons.len() == 1,
+                "worker {} was terminated {} times, for {reasons:?}",
+                entry.worker,
+                reasons.len()
+            );
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The adapter under test, in a coat that counts.
+pub(super) struct Counting {
+    pub(super) inner: Arc<dyn Adapter>,
+    pub(super) book: Arc<Book>,
+}
+
+impl Adapter for Counting {
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        self.book.inits.fetch_add(1, Ordering::SeqCst);
+        self.inner.init(spawner)
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            self.book.starts.fetch_add(1, Ordering::SeqCst);
+            self.book.changed.send_replace(());
+            let worker = spawner.worker_id().to_string();
+            let inner = self.inner.start_worker(spawner).await?;
+            let breaks = watch::Sender::new(None);
+            let mut entries = self.book.entries();
+            let number = entries.len();
+            let handle = Counted {
+                inner: Arc::clone(&inner),
+                book: Arc::clone(&self.book),
+                number,
+                breaks: breaks.subscribe(),
+                at_work: Mutex::default(),
+            };
+            entries.push(Entry { worker, handle: inner, reasons: Vec::new(), breaks });
+            drop(entries);
+            self.book.changed.send_replace(());
+            Ok(Arc::new(handle) as Arc<dyn Handle>)
+        }
+        .boxed()
+    }
+
+    fn starts_processes(&self) -> bool {
+        self.inner.starts_processes()
+    }
+}
+
+struct Counted {
+    inner: Arc<dyn Handle>,
+    book: Arc<Book>,
+    number: usize,
+    breaks: watch::Receiver<Option<String>>,
+    /// The last call that it was given.
+    at_work: Mutex<Option<AtWork>>,
+}
+
+impl Handle for Counted {
+    fn process(&self) -> Option<&custody::Worker> {
+        self.inner.process()
+    }
+
+    fn introduction(&self) -> &Introduction {
+        self.inner.introduction()
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        let at_work = AtWork { call: call.id(), command: call.command().into(), since: Instant::now() };
+        *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_work);
+        Arc::clone(&self.inner).execute(call);
+    }
+
+    fn cancel(&self, call: CallId, stage: CancelStage) {
+        if !self.book.deaf.load(Ordering::SeqCst) {
+            self.inner.cancel(call, stage);
+        }
+    }
+
+    fn grant(&self, call: CallId, more: Portion) {
+        self.inner.grant(call, more);
+    }
+
+    fn stacks(&self) -> BoxFuture<'_, Option<String>> {
+        self.inner.stacks()
+    }
+
+    fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {
+        self.inner.take_crash_stack(printed)
+    }
+
+    fn ask_beat(&self) {
+        self.inner.ask_beat();
+    }
+
+    fn beats(&self) -> Option<u64> {
+        if self.book.frozen.load(Ordering::SeqCst) { Some(0) } else { self.inner.beats() }
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        if self.book.frozen.load(Ordering::SeqCst) {
+            let at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+            at_work.iter().cloned().collect()
+        } else {
+            self.inner.at_work()
+        }
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        async {
+            let mut breaks = self.breaks.clone();
+            let broken = async {
+                let why = breaks.wait_for(Option::is_some).await;
+                let why = why.ok().and_then(|why| why.clone());
+                match why {
+                    Some(why) => why,
+                    None => future::pending().await,
+                }
+            };
+            tokio::select! {
+                why = broken => why,
+                why = self.inner.broken() => why,
+            }
+        }
+        .boxed()
+    }
+
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        // Counted when it is asked for: a future that nobody polls was asked for, too.
+        self.book.entries()[self.number].reasons.push(reason.clone());
+        self.book.changed.send_replace(());
+        async move {
+            self.inner.terminate(reason).await;
+            if self.book.clinging.load(Ordering::SeqCst) {
+                future::pending::<()>().await;
+            }
+        }
+        .boxed()
+    }
+}

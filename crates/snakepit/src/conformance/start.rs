@@ -1,0 +1,80 @@
+//! How a worker gets ready, and what happens when it does not.
+
+use std::time::{Duration, Instant};
+
+use super::scene::{SOON, Scene, chain};
+use super::{Feature, Held, Subject, Verdict, Way, needs};
+use crate::custody::ExitStatus;
+use crate::{EngineError, StartError, Value, args};
+
+/// How long a worker gets that never is ready.
+const LITTLE_TIME: Duration = Duration::from_millis(1500);
+
+pub(super) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
+    let scene = Scene::open(subject).await;
+    let workers = scene.pool().status().workers;
+    assert_eq!(workers.len(), 1, "one worker serves");
+    if subject.capability(Feature::Processes) == super::Capability::Present {
+        assert!(workers[0].pid.is_some(), "a worker that is a process has a pid");
+    }
+    let echoed: String = scene.get("echo", args! { value: "hello" }).await;
+    assert_eq!(echoed, "hello");
+    scene.close().await;
+    Held
+}
+
+pub(super) async fn a_worker_says_which_commands_it_has(subject: &dyn Subject) -> Verdict {
+    needs!(subject, Commands);
+    let scene = Scene::open(subject).await;
+    let commands = scene.pool().commands();
+    for command in ["add", "echo", "fail"] {
+        assert!(commands.iter().any(|known| known == command), "{command} is not among {commands:?}");
+    }
+    scene.close().await;
+    Held
+}
+
+pub(super) async fn an_unknown_command_is_an_error_that_says_so(subject: &dyn Subject) -> Verdict {
+    let scene = Scene::open(subject).await;
+    let answer = scene.ask::<Value>("no_such_command", args! {}).await;
+    let Err(error) = answer else { panic!("a command that does not exist answers {answer:?}") };
+    let Some(remote) = error.remote() else { panic!("not an error of the worker: {}", chain(&error)) };
+    assert_eq!(remote.kind, "unknown_command", "{error}");
+    assert!(remote.message.contains("no_such_command"), "it does not name the command: {error}");
+    scene.assert_serves().await;
+    scene.close().await;
+    Held
+}
+
+pub(super) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subject) -> Verdict {
+    needs!(subject, Processes);
+    let started = Scene::start(subject, Way::NeverReady, |pool| pool.worker_start_timeout(LITTLE_TIME)).await;
+    let Err((error, book)) = started else { panic!("it counts as ready, and is not") };
+    assert!(
+        matches!(error, EngineError::Start { source: StartError::Timeout { .. }, .. }),
+        "not an error of time: {}",
+        chain(&error)
+    );
+    // Another one may be on its way by the time that the engine stops.
+    assert!(book.starts() >= 1 && book.ready() == 0, "{} workers got ready", book.ready());
+    Held
+}
+
+pub(super) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject: &dyn Subject) -> Verdict {
+    needs!(subject, Processes);
+    let began = Instant::now();
+    let patient = |pool: crate::Pool| pool.worker_start_timeout(SOON * 10);
+    let started = Scene::start(subject, Way::EndsBeforeReady, patient).await;
+    let Err((error, book)) = started else { panic!("it counts as ready, and has ended") };
+    assert!(began.elapsed() < SOON, "the error came after {:?}", began.elapsed());
+    match &error {
+        EngineError::Start { source: StartError::Exited { status, output, .. }, .. } => {
+            assert_eq!(*status, ExitStatus::Code(3), "its status");
+            assert!(output.iter().any(|line| line.contains("no, thank you")), "its last words: {output:?}");
+        }
+        other => panic!("not an error that says how it ended: {}", chain(other)),
+    }
+    // Another one may be on its way by the time that the engine stops.
+    assert!(book.starts() >= 1 && book.ready() == 0, "{} workers got ready", book.ready());
+    Held
+}

@@ -1,0 +1,234 @@
+//! Workers that serve HTTP, with a server of Python's standard library.
+#![cfg(feature = "http")]
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use snakepit::adapter::Program;
+use snakepit::adapter::http::{HttpMethod, HttpWorker};
+use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::value::{Args, Blob, Map};
+use snakepit::{CallError, CancelGrace, Pool, Snakepit, Value, args};
+use support::{Pit, chain, fault_of, lines, pids, soon, until};
+
+fn program(words: &[&str]) -> Program {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/http_server.py");
+    let words = words.iter().map(|word| (*word).to_owned());
+    Program::new(["python3".to_owned(), file.to_string_lossy().into_owned()].into_iter().chain(words))
+}
+
+fn server() -> Pool {
+    Pool::http(HttpWorker::new(program(&["port"]))).name("server").workers(1)
+}
+
+async fn failure(pit: &Pit, command: &str, args: Args) -> CallError {
+    soon("the call", pit.call::<Value>(command, args)).await.expect_err("an error")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_go_there_and_back() {
+    let pit = Pit::start(server()).await;
+    let value = Value::from(Map::from([
+        (
+            "list",
+            Value::from(vec![Value::Nil, true.into(), (-1).into(), 1.5.into(), 2.0.into(), "ä\n\"".into()]),
+        ),
+        ("large", u64::MAX.into()),
+    ]));
+    assert_eq!(soon("the call", pit.call::<Value>("echo", &value)).await.expect("the same"), value);
+    assert_eq!(pit.call::<Vec<i64>>("echo", args![1, 2]).await.expect("a list"), [1, 2]);
+    assert_eq!(pit.call::<String>("text", args! {}).await.expect("a text"), "plain wörds");
+    let bytes: Blob = pit.call("bytes", args! {}).await.expect("bytes");
+    assert_eq!(&bytes[..], (0..=255).collect::<Vec<u8>>());
+    assert_eq!(pit.call::<Value>("nothing", args! {}).await.expect("nil"), Value::Nil);
+    let error = failure(&pit, "echo", args! { b: Blob::from(vec![1]) }).await;
+    assert!(chain(&error).contains("b: a byte string has no form in JSON"), "{}", chain(&error));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_serves_as_well_and_the_other_tiers_do() {
+    for containment in [Containment::Auto, Containment::Namespace, Containment::Group] {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("s").to_string_lossy().into_owned();
+        let pool = Pool::http(program(&["socket", &path])).workers(1);
+        let pit =
+            Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
+                .await;
+        assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("a list"), [1]);
+        pit.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_says_what_the_caller_said() {
+    let worker = HttpWorker::new(program(&["port"])).prefix("api/v1").method(HttpMethod::Put);
+    let pit = Pit::start(Pool::http(worker).workers(1)).await;
+    let call = pit
+        .call::<Value>("request", args! {})
+        .session("s1")
+        .metadata("who", "me")
+        .timeout(Duration::from_secs(20));
+    let request = soon("the call", call).await.expect("the request");
+    assert_eq!(
+        (request["path"].as_str(), request["method"].as_str()),
+        (Some("/api/v1/request"), Some("PUT"))
+    );
+    let headers = &request["headers"];
+    assert_eq!(headers["snakepit-session"].as_str(), Some("s1"));
+    assert_eq!(headers["snakepit-metadata-who"].as_str(), Some("me"));
+    assert!(headers["snakepit-secret"].as_str().is_some_and(|secret| secret.len() == 32));
+    let left: Option<u64> = headers["snakepit-timeout-ms"].as_str().and_then(|ms| ms.parse().ok());
+    assert!(left.is_some_and(|ms| (1..=20_000).contains(&ms)), "{request}");
+    let error = soon("the call", pit.call::<Value>("echo", args! {}).metadata("a b", "x"))
+        .await
+        .expect_err("no header");
+    assert!(chain(&error).contains("no form in HTTP"), "{}", chain(&error));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_used_again() {
+    let pit = Pit::start(server()).await;
+    let first: i64 = pit.call("connection", args! {}).await.expect("a connection");
+    for _ in 0..20 {
+        assert_eq!(pit.call::<i64>("connection", args! {}).await.expect("a connection"), first);
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_kind_type_and_traceback() {
+    let pit = Pit::start(server()).await;
+    let error = failure(&pit, "raise", args! { message: "no" }).await;
+    let remote = error.remote().expect("the worker's own");
+    assert_eq!((remote.kind.as_str(), remote.to_string().as_str()), ("exception", "ValueError: no"));
+    assert_eq!(remote.traceback.as_deref(), Some("line 1"));
+    let error = failure(&pit, "invalid", args! {}).await;
+    let remote = error.remote().expect("the worker's own");
+    assert_eq!((remote.kind.as_str(), remote.parameter.as_deref()), ("bad_argument", Some("a")));
+    for (command, kind, said) in [
+        ("no_such", "unknown_command", "Not Found"),
+        ("picture", "bad_value", "image/png"),
+        ("garbage", "bad_value", "cannot be read"),
+        ("moved", "bad_value", "302"),
+        ("break", "exception", "broke before it had answered"),
+    ] {
+        let error = failure(&pit, command, args! {}).await;
+        let remote = error.remote().unwrap_or_else(|| panic!("{command}: {error}"));
+        assert!(remote.kind == kind && remote.message.contains(said), "{command}: {remote:?}");
+    }
+    assert_eq!(pit.call::<Vec<i64>>("echo", args![1]).await.expect("it serves on"), [1]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_too_long_is_not_kept() {
+    let pit = Pit::start(server().max_frame(1 << 20)).await;
+    let error = failure(&pit, "large", args! { size: 3_000_000 }).await;
+    assert!(error.to_string().contains("longer than max_frame"), "{error}");
+    assert_eq!(pit.call::<Vec<i64>>("echo", args![1]).await.expect("it serves on"), [1]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_events_or_lines() {
+    let pit = Pit::start(server()).await;
+    for command in ["events", "lines"] {
+        let stream =
+            pit.stream::<(u32, String)>(command, args! { n: 300 }).credit(8).open().expect("a stream");
+        let items: Vec<u32> = stream.map(|item| item.expect("an item").0).collect().await;
+        assert_eq!(items, (0..300).collect::<Vec<_>>(), "{command}");
+    }
+    let stream = pit.stream::<Value>("echo", args! { a: 1 }).open().expect("a stream");
+    assert_eq!(stream.collect::<Vec<_>>().await.len(), 1, "a command that does not stream has one value");
+    let mut stream = pit.stream::<u32>("failing_events", args! {}).open().expect("a stream");
+    assert_eq!(stream.next().await.expect("an item").expect("an item"), 1);
+    assert_eq!(stream.next().await.expect("an end").expect_err("an error").to_string(), "Broken: no more");
+    let error = failure(&pit, "events", args! { n: 1 }).await;
+    assert!(error.to_string().contains("the call must ask for one"), "{error}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_holds_up_its_stream_and_no_other_call() {
+    let pit = Pit::start(server().concurrency(2)).await;
+    let path = pit.file("events");
+    let args = args! { n: 3000, size: 20_000, path: &path };
+    let mut stream = pit.stream::<(u32, String)>("events", args).credit(4).open().expect("a stream");
+    assert_eq!(soon("an item", stream.next()).await.expect("an item").expect("an item").0, 0);
+    let sent = || std::fs::read_to_string(&path).ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    let mut last = (0, Instant::now());
+    until("the worker is held up", || {
+        if sent() != last.0 {
+            last = (sent(), Instant::now());
+        }
+        last.1.elapsed() > Duration::from_millis(500)
+    })
+    .await;
+    assert!(sent() < 2000, "it is {} items ahead", sent());
+    assert_eq!(soon("another call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("an answer"), [1]);
+    let rest: Vec<u32> = stream.map(|item| item.expect("an item").0).collect().await;
+    assert_eq!(rest.last(), Some(&2999));
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_out_of_time_closes_its_request() {
+    let grace = CancelGrace { ask: Duration::from_secs(20), ..CancelGrace::default() };
+    let pit = Pit::start(server().cancel_grace(grace)).await;
+    let (path, before) = (pit.file("said"), pids(&pit.pools()[0]));
+    let late = pit.call::<Value>("hang", args! { path: &path }).timeout(Duration::from_millis(300));
+    let error = soon("the call", late).await.expect_err("too late");
+    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    until("the worker sees it", || lines(&path) == ["begun", "closed"]).await;
+    assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("it serves on"), [1]);
+    assert_eq!(pids(&pit.pools()[0]), before);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_in_a_call_has_its_autopsy() {
+    let pit = Pit::start(server()).await;
+    let error = failure(&pit, "crash", args! {}).await;
+    let autopsy = error.autopsy().unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(autopsy.exit.map(|exit| exit.status), Some(ExitStatus::Signal(11)));
+    assert!(autopsy.output.contains(&"about to crash".into()), "{autopsy}");
+    assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("another worker"), [1]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_no_longer_listens_is_replaced() {
+    let pit = Pit::start(server()).await;
+    let before = pids(&pit.pools()[0]);
+    assert_eq!(pit.call::<String>("deafen", args! {}).await.expect("an answer"), "deaf");
+    let served = async {
+        loop {
+            match pit.call::<Vec<i64>>("echo", args![1]).await {
+                Ok(answer) if pids(&pit.pools()[0]) != before => return answer,
+                Ok(_) => tokio::task::yield_now().await,
+                Err(error) if error.autopsy().is_some() => {
+                    assert!(fault_of(&error).contains("does not listen"), "{error}");
+                }
+                Err(error) => assert!(error.to_string().contains("broke"), "{error}"),
+            }
+        }
+    };
+    assert_eq!(soon("another worker", served).await, [1]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_at_a_time_have_their_own_answers() {
+    let pit = Pit::start(server().concurrency(8)).await;
+    let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
+    let answers = soon("the calls", futures_util::future::join_all(calls)).await;
+    for (answer, n) in answers.into_iter().zip(0..) {
+        assert_eq!(answer.expect("an answer"), [n]);
+    }
+    pit.end().await;
+}
