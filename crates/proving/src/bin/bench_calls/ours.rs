@@ -94,6 +94,10 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, _home: home })))
 }
 
+#[cfg_attr(
+    feature = "peers",
+    expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
+)]
 fn pool(worker: PythonWorker, over: Over) -> Option<Pool> {
     match over {
         Over::Socket => Some(Pool::python(worker)),

@@ -107,7 +107,7 @@ impl GrpcHandle {
     async fn failed(&self, id: u64, status: &Status, remaining: Option<Duration>) {
         if let (Ended::Cancelled, Some(_)) = (channel::ended(status), remaining) {
             // When a caller's time is over, its own clock says, and then this is given up; the worker's may be a little fast.
-            tokio::time::sleep(FAST_CLOCK).await;
+            let _ = tokio::time::timeout(FAST_CLOCK, self.channel.closed()).await;
         }
         let error = messages::refusal(status);
         match (channel::ended(status), &self.link) {
