@@ -9,6 +9,7 @@ mod call;
 mod cleanup;
 mod doctor;
 mod duration;
+mod env;
 mod eval;
 mod exec;
 mod init;
@@ -50,6 +51,7 @@ enum Verb {
     NewAdapter(new_adapter::Args),
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
+    Env(env::Args),
     Bench(bench::Args),
 }
 
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Verb::NewAdapter(args) => new_adapter::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Env(args) => env::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     ExitCode::from(status.unwrap_or_else(|failure| failure.report()))

@@ -125,6 +125,11 @@ impl Command {
         self
     }
 
+    /// Whether it sets or removes a variable itself.
+    pub fn says(&self, key: impl AsRef<OsStr>) -> bool {
+        self.env.iter().any(|(name, _)| name == key.as_ref())
+    }
+
     /// Starts from an empty environment (the run's own two variables are always there).
     pub fn env_clear(mut self) -> Self {
         self.inherit_env = EnvBase::Empty;

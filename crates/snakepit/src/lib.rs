@@ -20,8 +20,10 @@ mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod engine;
+pub mod environment;
 #[cfg(feature = "evals")]
 pub mod evals;
+pub mod hardware;
 pub mod lifecycle;
 mod logging;
 #[cfg(feature = "loops")]
@@ -55,6 +57,7 @@ pub use call::{
 pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+pub use hardware::{Gpus, Threads};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};

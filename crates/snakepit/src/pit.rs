@@ -10,6 +10,7 @@ use crate::adapter::StartError;
 use crate::call::{CallBuilder, CallError, Chain, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Run, RunId, StopReport, WorkerId};
 use crate::engine::{Engine, Phase};
+use crate::hardware::equipped;
 use crate::lifecycle::orchestrator::{CLEANUP_TIMEOUT, ENDING, Exit, GRACE, Path, Shutdown};
 use crate::lifecycle::{ShutdownCoordinator, SignalError, Stage};
 use crate::logging::Logging;
@@ -156,6 +157,14 @@ impl Builder {
         let runtime = tokio::runtime::Handle::current();
         let mut shared = Vec::new();
         for pool in self.pools {
+            let name = pool.name.clone();
+            let pool = match equipped(pool, run.as_ref()).await {
+                Ok(pool) => pool,
+                Err(source) => {
+                    stop_run(run).await;
+                    return Err(EngineError::Start { pool: name, source });
+                }
+            };
             let pool = Shared::new(pool, Arc::clone(&tools), runtime.clone(), oom.clone(), logging);
             if let Err(source) = prepare(&pool.config(), run.clone()).await {
                 stop_run(run).await;

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use snakepit::Pool;
 use snakepit::evals::{
     Correspondence, Dataset, EvalError, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Outcome, Plan,
     Report, Stage,
 };
-use snakepit::loops::{RunOptions, Runnable, Scope};
+use snakepit::loops::{LoopGroup, RunOptions, Runnable, Scope, Watchdog};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, Send, body};
-use support::{Pit, SOON, worker};
+use snakepit::telemetry::{Event, Level, subscribe_to};
+use snakepit::{Breaker, Pool};
+use support::{Pit, SOON, at_once, soon, worker};
 
 fn pool() -> Pool {
     worker("evals.py").workers(2)
@@ -83,9 +84,33 @@ async fn errors_and_timeouts_are_results_and_stand_in_the_report() {
     assert_eq!(unscored, [("raise", "error"), ("hang", "timeout"), ("die", "error")]);
     assert_eq!(summary.unscored[0].message, "ValueError: cannot double that");
     assert_eq!(summary.unscored[1].message, "double did not answer within 2s");
-    assert!(summary.unscored[2].message.contains("status 3"), "{:?}", summary.unscored[2]);
+    // Nothing of it is another worker's alone: a report is the same whoever died.
+    assert_eq!(summary.unscored[2].message, "the worker of double exited with status 3");
     assert_eq!(summary.tokens.map(|it| (it.input, it.output)), Some((40, 4)));
     assert_eq!((summary.tokens_told, summary.latencies.len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_the_sake_of_others_says_nothing_about_a_sample() {
+    let breaker = Breaker::default().failures(2).open_for(Duration::from_millis(100));
+    let pit = Pit::start(pool().restarts(at_once()).breaker(breaker)).await;
+    let mut samples = doubles(8);
+    for (at, sample) in samples.iter_mut().enumerate().take(4) {
+        *sample = json!({ "id": format!("deadly {at}"), "input": "die", "expected": 1 });
+    }
+    let report = evaluate(&pit, plan(&samples, "exact"), &mut Journal::in_memory()).await;
+    let summary = &report.experiments[0];
+    assert_eq!((summary.counts.passed, summary.counts.errors), (4, 4), "{:?}", summary.unscored);
+    // Those that are refused because the same question has killed others died of it, too.
+    let died = "the worker of double exited with status 3";
+    assert!(summary.unscored.iter().all(|it| it.message == died), "{:?}", summary.unscored);
+
+    let narrow = Pit::start(worker("evals.py").workers(1).queue_limit(1)).await;
+    let crowd = Evaluation::new(plan(&doubles(8), "exact")).concurrency(8);
+    let mut journal = Journal::in_memory();
+    let ended = crowd.run(&narrow, &mut journal, |_| {}).await;
+    assert!(matches!(ended, Err(EvalError::Call { .. })), "{ended:?}");
+    assert!(journal.records().iter().all(snakepit::evals::Record::passed), "{:?}", journal.records());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +182,8 @@ async fn an_evaluation_that_was_cut_off_anywhere_comes_to_the_same_report() {
     drop(journal);
     let text = std::fs::read(home.checkpoint()).expect("the checkpoint");
     // As if it had been killed after every so many bytes: in the head, between lines, within lines.
-    for length in (0..=text.len()).step_by(text.len() / 23).chain([text.len() - 1, text.len()]) {
+    let lengths = (0..20).chain((20..=text.len()).step_by(text.len() / 23));
+    for length in lengths.chain([text.len() - 1, text.len()]) {
         std::fs::write(home.checkpoint(), &text[..length]).expect("a file");
         let mut journal = Journal::resume(home.checkpoint(), &plan).expect("a journal");
         let lines = text[..length].split(|byte| *byte == b'\n').count() - 1;
@@ -344,6 +370,63 @@ async fn a_loop_evaluates_samples_of_a_mailbox_and_the_report_is_the_same() {
     assert!(scope.end(SOON).await);
     let left = [requests.count().await, replies.count().await].map(|it| it.expect("a count"));
     assert!(left.iter().all(|it| it.visible + it.in_flight + it.dead == 0), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested() {
+    let pit = Pit::start(pool()).await;
+    let samples: Vec<Json> = (0..12).map(|n| json!({ "input": { "n": n }, "expected": n })).collect();
+    let experiments = vec![Experiment::new("bad", "named"), Experiment::new("good", "named")];
+    let plan = Plan::new(dataset(&samples), Evaluator::Exact, experiments).expect("a plan");
+    let (requests, replies) = mailboxes();
+    let mut journal = Journal::in_memory();
+    let post =
+        |patience| Correspondence::new(plan.clone(), requests.clone(), replies.clone()).patience(patience);
+    let nobody = post(Duration::from_millis(50)).run(&mut journal, |_| {}).await.expect("a report");
+    assert!(!nobody.complete, "nobody has answered, and the report says so");
+    assert!(nobody.experiments.iter().all(|it| it.counts.missing == 12 && it.pass_rate.is_none()));
+    let sent = requests.peek(100).await.expect("messages");
+    assert_eq!(sent.len(), 24);
+    assert!(sent.iter().all(|request| request.reply_to.as_deref() == Some("results")));
+    let evals = EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact).concurrency(2);
+    let scope = Scope::start(Arc::new(evals), RunOptions::new());
+    let report = post(SOON).run(&mut journal, |_| {}).await.expect("a report");
+    assert!(report.complete);
+    let [comparison] = &report.comparisons[..] else { panic!("{:?}", report.comparisons) };
+    assert_eq!((comparison.pairs, comparison.only_other), (12, 12));
+    assert!(comparison.pass_p_adjusted < 0.05 && comparison.score_p_adjusted < 0.05, "{comparison:?}");
+    assert!(scope.end(SOON).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
+    let mut events = subscribe_to(Level::Warn);
+    let pit = Pit::start(pool()).await;
+    let plan = plan(&[json!({ "id": "stuck", "input": "hang" })], "exact");
+    let (requests, replies) = mailboxes();
+    let evals = Arc::new(EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact));
+    let watchdog = Watchdog::new().message_limit(Duration::from_millis(200));
+    let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
+    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
+    soon("it runs", evals.control().until_running(true)).await;
+    let idle = evals.heartbeat().age();
+    let sender = Correspondence::new(plan, requests, replies).patience(Duration::from_millis(50));
+    sender.run(&mut Journal::in_memory(), |_| {}).await.expect("a report");
+    let told = async {
+        loop {
+            if let Event::LoopStuck { name, message, .. } = events.next().await {
+                return (name.to_string(), message.is_some());
+            }
+        }
+    };
+    assert_eq!(soon("it is told", told).await, ("evals".to_owned(), true));
+    assert!(!group.is_alive());
+    // It turns, whatever its handlers do.
+    assert!(idle < SOON && evals.heartbeat().age() < SOON);
+    group.stop_now();
+    soon("it ends", group.control().until_running(false)).await;
+    drop(scope);
+    pit.end_now().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,10 @@ mod trouble;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use snakepit::environment::Environment;
+
 use crate::duration;
+use crate::env::progress::{self, Elsewhere};
 use crate::say::{self, Failure};
 use conduct::{Conductor, End};
 use form::Form;
@@ -121,6 +124,9 @@ fn attempt(args: &Args) -> Result<u8, Failure> {
     let screen = Screen::new();
     if args.logs {
         logs::show(&screen);
+    }
+    if target.pool.environment().is_some_and(Environment::installs) {
+        progress::show(&screen, Elsewhere::Silent);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -25,6 +25,10 @@ impl Screen {
         Self { is_terminal: std::io::stderr().is_terminal(), dirty: Arc::default() }
     }
 
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Shows how far the call is, where a person can see it.
     pub(crate) fn progress(&self, progress: &Progress) {
         if self.is_terminal {

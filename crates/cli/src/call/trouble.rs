@@ -103,7 +103,13 @@ pub(super) fn json(status: u8, error: &Json) -> String {
 
 /// Whether a start failed for a reason that is not in the worker's code.
 fn is_ours(error: &StartError) -> bool {
-    matches!(error, StartError::Spawn(_) | StartError::Missing(_) | StartError::System { .. })
+    matches!(
+        error,
+        StartError::Spawn(_)
+            | StartError::Missing(_)
+            | StartError::Environment(_)
+            | StartError::System { .. }
+    )
 }
 
 /// An error of a worker with its notes, its traceback and its causes.

@@ -1,8 +1,9 @@
 //! `snakepit doctor`: what works here, what does not, and why.
 //!
 //! Owns the verdict and the words. The findings come from custody's probe (which tries), from [`system`] (which
-//! reads what the kernel tells), [`state`] (the state directory) and [`python`].
+//! reads what the kernel tells), [`state`] (the state directory), [`python`] and [`hardware`].
 
+mod hardware;
 mod python;
 mod state;
 mod system;
@@ -48,6 +49,8 @@ struct Diagnosis {
     limits: Vec<Finding>,
     state_directory: Vec<Finding>,
     python: Vec<Finding>,
+    environments: Vec<Finding>,
+    hardware: Vec<Finding>,
 }
 
 /// One thing that was looked at.
@@ -108,6 +111,8 @@ impl Diagnosis {
             limits: system::limits(),
             state_directory,
             python: python::examine(),
+            environments: hardware::environments(),
+            hardware: hardware::examine(),
         }
     }
 
@@ -119,6 +124,8 @@ impl Diagnosis {
             ("Limits", &self.limits),
             ("State directory", &self.state_directory),
             ("Python", &self.python),
+            ("Environments", &self.environments),
+            ("Hardware", &self.hardware),
         ];
         let width = sections
             .iter()

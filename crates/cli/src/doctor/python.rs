@@ -24,7 +24,7 @@ pub(super) fn examine() -> Vec<Finding> {
             "not in PATH: Python workers need one, commands of other languages do not",
         )];
     };
-    let answer = match ask(&path) {
+    let answer = match ask(&path, &["-I", "-c", WHO]) {
         Ok(answer) => answer,
         Err(why) => return vec![Finding::warn(NAME, format!("{}: {why}", path.display()))],
     };
@@ -35,7 +35,7 @@ pub(super) fn examine() -> Vec<Finding> {
     let found = Finding::ok(NAME, format!("{version}, {executable}"));
     if is_script(&path) {
         let shim = format!(
-            "{} is a script (a pyenv shim?) around it: it costs every start about 0.1 s",
+            "{} is a script (a pyenv shim?) around it: it costs a pool's start about 0.1 s",
             path.display()
         );
         vec![found, Finding::warn("shim", format!("{shim}; name {executable} instead"))]
@@ -44,7 +44,7 @@ pub(super) fn examine() -> Vec<Finding> {
     }
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -57,11 +57,11 @@ fn is_script(path: &Path) -> bool {
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
 }
 
-/// Asks the interpreter who it is, for a bounded time.
+/// Asks a program, for a bounded time.
 #[expect(clippy::disallowed_methods, reason = "the doctor must answer where custody does not work")]
-fn ask(python: &Path) -> Result<String, String> {
-    let mut child = Command::new(python)
-        .args(["-I", "-c", WHO])
+pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
+    let mut child = Command::new(program)
+        .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -11,9 +11,13 @@ pub mod history;
 pub mod jump;
 pub mod load;
 pub mod model;
+pub mod notes;
+pub mod telling;
 
 pub use checker::{Report, Rule, Terms, check};
 pub use conformance::{CHECKS, Check, Verdict};
 pub use fixture::Fixture;
 pub use history::{Ending, History};
 pub use jump::JumpClock;
+pub use notes::Notes;
+pub use telling::Telling;

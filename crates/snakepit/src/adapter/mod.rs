@@ -40,6 +40,7 @@ use tokio::time::Instant;
 
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
+use crate::environment::Environment;
 
 /// How one kind of worker is started.
 pub trait Adapter: Send + Sync + 'static {
@@ -50,6 +51,11 @@ pub trait Adapter: Send + Sync + 'static {
 
     /// Starts one worker and waits, for a signal and never for a timer, until it is ready to serve.
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>>;
+
+    /// The Python environment that its workers run in, if they have one that can be made ahead.
+    fn environment(&self) -> Option<&Environment> {
+        None
+    }
 
     /// Whether its workers are processes. Those that are not need no custody.
     fn starts_processes(&self) -> bool {

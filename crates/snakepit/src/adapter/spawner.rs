@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::RemoteError;
 use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
+use crate::environment::{EnvironmentError, Errands};
+use crate::hardware::{Variable, given};
 use crate::value::ValueError;
 use crate::worker::Output;
 
@@ -75,6 +77,9 @@ pub enum StartError {
         /// What it printed last.
         output: Vec<String>,
     },
+    /// There is no Python for it, or not what it needs beside it.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     /// The pool stopped before it was ready.
     #[error("the pool stopped before the worker was ready")]
     Stopped,
@@ -111,6 +116,12 @@ fn shown_traceback(error: &RemoteError) -> String {
     error.traceback.as_deref().map_or_else(String::new, |traceback| format!("\n{}", traceback.trim_end()))
 }
 
+fn no_custody() -> StartError {
+    StartError::Missing(
+        "this pool was started without custody: its adapter says that it starts no processes".into(),
+    )
+}
+
 /// How long a worker that went away before it was ready may take to end, and its last lines to be read.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -125,6 +136,8 @@ pub struct Spawner {
     /// The number of its place in the pool, and the device that it is to use.
     slot: usize,
     device: Option<Arc<str>>,
+    /// What the worker finds in its environment, unless its own command sets it.
+    variables: Vec<Variable>,
     /// Whether the worker has the host's standard streams.
     at_terminal: bool,
     /// Whether those that the pool is about to start will.
@@ -151,6 +164,7 @@ impl Spawner {
             output,
             slot: 0,
             device: None,
+            variables: Vec::new(),
             at_terminal: false,
             will_be_at_terminal: false,
             process: Arc::default(),
@@ -158,8 +172,8 @@ impl Spawner {
         }
     }
 
-    pub(crate) fn at(mut self, slot: usize, device: Option<Arc<str>>) -> Self {
-        (self.slot, self.device) = (slot, device);
+    pub(crate) fn at(mut self, slot: usize, device: Option<Arc<str>>, variables: Vec<Variable>) -> Self {
+        (self.slot, self.device, self.variables) = (slot, device, variables);
         self
     }
 
@@ -238,6 +252,12 @@ impl Spawner {
         self.run.as_ref().map(Run::dir)
     }
 
+    /// What starts other processes than the worker's, for those who prepare something.
+    pub(crate) fn errands(&self, dir: std::path::PathBuf) -> Result<Errands, StartError> {
+        let run = self.run.clone().ok_or_else(no_custody)?;
+        Ok(Errands::new(run, Arc::clone(&self.pool), dir))
+    }
+
     /// What the pool looks at when the start fails or takes too long.
     pub(crate) fn process(&self) -> Arc<OnceLock<custody::Worker>> {
         Arc::clone(&self.process)
@@ -277,11 +297,8 @@ impl Spawner {
 
     /// Where a command runs, and what each one is told.
     fn placed(&self, command: Command) -> Result<(Run, Command), StartError> {
-        let run = self.run.clone().ok_or_else(|| {
-            StartError::Missing(
-                "this pool was started without custody: its adapter says that it starts no processes".into(),
-            )
-        })?;
+        let run = self.run.clone().ok_or_else(no_custody)?;
+        let command = given(command, &self.variables);
         let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
         let command = match &self.device {
             Some(device) => command.env("SNAKEPIT_DEVICE", &**device),

@@ -2,6 +2,7 @@
 //!
 //! Owns the file's form. The defaults are those of [`Pool`], [`custody::Config`] and [`Logging`]; nothing is defaulted twice.
 
+mod environment;
 mod error;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
+use super::environment::{GpuKeys, InstallKeys, RequirementKeys, ThreadKeys};
 use super::supervision::{
     BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
@@ -68,7 +69,13 @@ pub(super) struct PoolKeys {
     adapter: Option<AdapterName>,
     #[serde(default)]
     http: HttpKeys,
-    interpreter: Option<PathBuf>,
+    pub(super) interpreter: Option<PathBuf>,
+    pub(super) python: Option<String>,
+    pub(super) requirements: Option<RequirementKeys>,
+    pub(super) project: Option<PathBuf>,
+    pub(super) install: Option<InstallKeys>,
+    pub(super) gpus: Option<GpuKeys>,
+    pub(super) threads: Option<ThreadKeys>,
     current_dir: Option<PathBuf>,
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -175,6 +182,8 @@ impl TryFrom<PoolKeys> for PoolTable {
             (None, Some(argv), _) => Launch::Command(argv),
         };
         check_adapter(&keys)?;
+        let announces = keys.adapter.is_some_and(AdapterName::announces);
+        keys.check_python(announces || matches!(launch, Launch::Command(_)))?;
         match (keys.workers, keys.min_workers, keys.max_workers) {
             (Some(_), _, Some(_)) => {
                 return Err(
@@ -209,7 +218,7 @@ impl TryFrom<PoolKeys> for PoolTable {
 
 impl PoolTable {
     pub(super) fn into_pool(self, name: &str, dir: &Path) -> Pool {
-        let Self { launch, keys } = self;
+        let Self { launch, mut keys } = self;
         let current_dir = keys.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
         let pool = match (keys.adapter, launch) {
             (Some(adapter), launch) if adapter.announces() => {
@@ -219,6 +228,7 @@ impl PoolTable {
             (_, Launch::Python(worker)) => {
                 let worker = if is_file(&worker) { dir.join(worker) } else { worker };
                 let mut python = PythonWorker::new(worker).current_dir(current_dir);
+                python = python.environment(keys.environment(dir));
                 for (key, value) in &keys.env {
                     python = python.env(key, value);
                 }
@@ -231,7 +241,8 @@ impl PoolTable {
                 keys.command_pool(launch.program(&keys, dir).current_dir(current_dir))
             }
         };
-        keys.apply(pool.name(name))
+        let pool = keys.equip(pool.name(name));
+        keys.apply(pool)
     }
 }
 

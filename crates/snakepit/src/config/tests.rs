@@ -17,11 +17,13 @@ fn settings(pool: &Pool) -> String {
     let Pool { start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, .. } = pool;
     let Pool { sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices, .. } =
         pool;
+    let Pool { gpus, threads, .. } = pool;
     let Pool { restarts, retry, quarantine, breaker, taint, stuck, .. } = pool;
     format!(
         "{:?}",
         (
             (sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices),
+            (gpus, threads),
             (restarts, retry, quarantine, breaker, taint, stuck),
             (workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout),
             (start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, pool.max_frame),
@@ -71,8 +73,9 @@ fn is_setting(line: &str) -> bool {
 fn what_the_reference_leaves_out_can_be_said() {
     // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
     const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
-    let fixed = ["worker", "adapter", "interpreter", "http"].into_iter().chain(LOAD).collect::<Vec<_>>();
-    for leave_out in [vec!["command", "workers", "concurrency", "http"], fixed] {
+    const PYTHON: [&str; 5] = ["interpreter", "python", "requirements", "project", "install"];
+    let fixed = ["worker", "adapter", "http"].into_iter().chain(PYTHON).chain(LOAD).collect::<Vec<_>>();
+    for leave_out in [vec!["command", "workers", "concurrency", "http", "interpreter", "project"], fixed] {
         let kept = |line: &&str| {
             !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
         };
@@ -265,6 +268,52 @@ fn supervision_keys_that_do_not_fit_together_are_refused() {
     ];
     for (keys, said) in cases {
         let told = refusal(&format!("[pool.a]\nworker = \"worker.py\"\n{keys}\n"));
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn every_key_about_python_and_hardware_is_heard() {
+    let text = r#"
+        [pool.a]
+        worker = "worker.py"
+        python = "3.12"
+        requirements = "requirements.txt"
+        install = { tool = "pip", args = ["--no-index"], cache_dir = "envs", timeout = "5m" }
+        gpus = [0, "GPU-1a"]
+        threads = 3
+    "#;
+    let config = parse(text).expect("a configuration");
+    let pool = &config.pools()[0];
+    let environment = pool.environment().expect("a Python worker");
+    assert!(environment.installs());
+    let said = format!("{environment:?}");
+    for part in ["Version(\"3.12\")", "/conf/requirements.txt", "--no-index", "/conf/envs", "Pip", "300s"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(pool.gpus, Some(crate::Gpus::These(vec!["0".into(), "GPU-1a".into()])));
+    assert_eq!(pool.threads, crate::Threads::Each(3));
+    let words = "[pool.a]\nworker = \"w.py\"\ngpus = \"one-per-worker\"\nthreads = \"off\"\n";
+    let config = parse(words).expect("words");
+    assert_eq!(config.pools()[0].gpus, Some(crate::Gpus::OnePerWorker));
+    assert_eq!(config.pools()[0].threads, crate::Threads::Unlimited);
+    assert!(!config.pools()[0].environment().expect("a Python worker").installs());
+}
+
+#[test]
+fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
+    let cases = [
+        ("worker = \"w.py\"\ninterpreter = \"a\"\npython = \"3.12\"", "keep `python`"),
+        ("worker = \"w.py\"\nrequirements = [\"a\"]\nproject = \"b\"", "both `requirements` and `project`"),
+        ("command = [\"w\"]\nrequirements = [\"a\"]", "for a `worker` of the adapter"),
+        ("worker = \"w.py\"\nrequirements = 3", "a list of requirements"),
+        ("worker = \"w.py\"\ngpus = \"some\"", "one-per-worker"),
+        ("worker = \"w.py\"\ngpus = \"all\"\ndevices = [\"a\"]", "both `gpus` and `devices`"),
+        ("worker = \"w.py\"\nthreads = 0", "number of threads"),
+        ("worker = \"w.py\"\ninstall = { tol = \"uv\" }", "did you mean `tool`"),
+    ];
+    for (keys, said) in cases {
+        let told = refusal(&format!("[pool.a]\n{keys}\n"));
         assert!(told.contains(said), "{told}");
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value as Json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::record::opened;
 use super::{EvalError, Evaluator, Experiment, Outcome, Record, Sample, Stage};
+use crate::loops::failpoint::{Step, reach};
 use crate::value::Args;
 use crate::{CallBuilder, CallError, Snakepit, Value, args};
 
@@ -16,6 +17,9 @@ const LONGEST_MESSAGE: usize = 4_000;
 
 /// How long a sample waits for a worker at the most.
 const PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long it waits at the least for a breaker that lets somebody else try.
+const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Asks the pools of an engine, and judges.
 #[derive(Clone)]
@@ -47,6 +51,15 @@ impl Trouble {
                 let message = format!("{command} did not answer within {after:?}");
                 Self::Sample(Outcome::TimedOut { stage, message })
             }
+            // Its pid, its calls and its last lines differ from run to run, too. The log has them.
+            CallError::WorkerDied { command, autopsy, .. } => {
+                Self::error(stage, format!("the worker of {command} {}", autopsy.own_ending()))
+            }
+            // It is the death of the same sample in other experiments that it is refused for.
+            CallError::Quarantined { command, autopsies, .. } if !autopsies.is_empty() => {
+                let last = autopsies.last().map(|autopsy| autopsy.own_ending()).unwrap_or_default();
+                Self::error(stage, format!("the worker of {command} {last}"))
+            }
             CallError::QueueTimeout { command, .. } => {
                 let message = format!("no worker was free for {command} within {PATIENCE:?}");
                 Self::Sample(Outcome::TimedOut { stage, message })
@@ -61,6 +74,8 @@ fn is_hopeless(error: &CallError) -> bool {
     match error {
         CallError::NoSuchPool { .. }
         | CallError::NoWorkers { .. }
+        | CallError::Saturated { .. }
+        | CallError::CircuitOpen { .. }
         | CallError::Cancelled
         | CallError::Stopped => true,
         CallError::Remote(error) => error.kind == "unknown_command",
@@ -71,7 +86,9 @@ fn is_hopeless(error: &CallError) -> bool {
 impl Asker {
     /// What comes of one sample.
     pub(super) async fn ask(&self, experiment: &Experiment, sample: &Sample) -> Result<Record, EvalError> {
+        reach(Step::Ask);
         let (answered, latency) = self.answer(experiment, sample).await;
+        reach(Step::Answered);
         let mut record = Record {
             experiment: experiment.name.clone(),
             sample: sample.id.clone(),
@@ -89,6 +106,7 @@ impl Asker {
             }
             Err(trouble) => Err(trouble),
         };
+        reach(Step::Judged);
         record.outcome = match judged {
             Ok(it) => Outcome::Scored { score: it.score, passed: it.passed, why: it.why },
             Err(Trouble::Sample(outcome)) => outcome,
@@ -127,7 +145,8 @@ impl Asker {
     /// Calls, and says how long it took.
     ///
     /// The time that a plan gives is for the worker. One that timed out is busy for another while, until its cancel has come
-    /// to an end, and whoever waits for it must not be taken for slow: so a wait is short, and is begun again.
+    /// to an end, and whoever waits for it must not be taken for slow: so a wait is short, and is begun again. So is a call that a
+    /// breaker refuses.
     async fn call(
         &self,
         make: impl Fn() -> CallBuilder<Value>,
@@ -147,7 +166,16 @@ impl Asker {
             let began = Instant::now();
             let answer = call.await;
             let took = began.elapsed();
-            if matches!(answer, Err(CallError::QueueTimeout { .. })) && Instant::now() < patience {
+            let again_at = match &answer {
+                Err(CallError::QueueTimeout { .. }) => Some(Instant::now()),
+                // It is refused for what others did.
+                Err(CallError::CircuitOpen { retry_in, .. }) => {
+                    Some(Instant::now() + (*retry_in).max(SHORTEST))
+                }
+                _ => None,
+            };
+            if let Some(again_at) = again_at.filter(|again_at| *again_at < patience) {
+                sleep_until(again_at).await;
                 continue;
             }
             let answer = answer.map_err(|error| Trouble::call(stage, error, self.timeout));

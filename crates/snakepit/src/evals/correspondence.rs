@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{EvalError, EvalRequest, Journal, Outcome, Plan, Progress, Record, Report, Stage};
+use crate::loops::failpoint::{Step, reach};
 use crate::mailbox::{DeadReason, MAX_MESSAGES, Mailbox, MessageId, Receive, Send, Typed, body};
 
 /// How long one receive waits; dead letters are looked at in between, since no bell rings for them.
@@ -64,6 +65,7 @@ impl Correspondence {
                 on_progress(&progress);
             }
         }
+        reach(Step::Report);
         Ok(Report::of(&self.plan, journal))
     }
 
@@ -103,6 +105,7 @@ impl Correspondence {
                 && self.plan.dataset.samples().iter().any(|sample| sample.id == reply.value.sample);
             if belongs {
                 record(reply.value.clone(), journal, progress)?;
+                reach(Step::Noted);
                 // If its lease is over it comes again, and is known then.
                 let _ = reply.ack().await;
             } else {

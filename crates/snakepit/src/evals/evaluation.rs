@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use super::asking::Asker;
 use super::{EvalError, Journal, Outcome, Plan, Record, Report};
 use crate::Snakepit;
+use crate::loops::failpoint::{Step, reach};
 
 /// How far an evaluation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,6 +91,7 @@ impl Evaluation {
             journal.add(record)?;
             on_progress(&progress);
         }
+        reach(Step::Report);
         Ok(Report::of(&self.plan, journal))
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{EvalError, Experiment, Outcome, Plan, Record};
+use crate::loops::failpoint::{self, Step, reach};
 
 const VERSION: u32 = 1;
 
@@ -136,7 +137,7 @@ impl Journal {
         written.map_err(|error| EvalError::file("write", path, error))?;
         journal.file = Some((file, path.to_owned()));
         if head.experiments.len() < ours.experiments.len() {
-            journal.write(&ours)?;
+            journal.write(&ours, Step::HeadTorn)?;
         }
         Ok(journal)
     }
@@ -146,7 +147,7 @@ impl Journal {
         let unscored = |record: &&Record| !matches!(record.outcome, Outcome::Scored { .. });
         let retry_errors = self.records.iter().filter(unscored).count();
         if retry_errors > 0 {
-            self.write(&Again { retry_errors })?;
+            self.write(&Again { retry_errors }, Step::RecordTorn)?;
             self.void();
         }
         Ok(retry_errors)
@@ -163,16 +164,17 @@ impl Journal {
         }
     }
 
-    /// Adds a line, by one write.
-    fn write(&mut self, value: &impl Serialize) -> Result<(), EvalError> {
+    /// Adds a line.
+    fn write(&mut self, value: &impl Serialize, torn: Step) -> Result<(), EvalError> {
         let Some((file, path)) = &mut self.file else { return Ok(()) };
-        file.write_all(line(value).as_bytes()).map_err(|error| EvalError::file("write", path, error))
+        write_line(file, &line(value), torn).map_err(|error| EvalError::file("write", path, error))
     }
 
     fn begin(mut self, mut file: File, path: &Path, plan: &Plan) -> Result<Self, EvalError> {
         let line = line(&Head::of(plan));
-        let written =
-            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
+        let emptied = file.set_len(0).and_then(|()| file.rewind());
+        reach(Step::Head);
+        let written = emptied.and_then(|()| write_line(&mut file, &line, Step::HeadTorn));
         written.map_err(|error| EvalError::file("write", path, error))?;
         self.file = Some((file, path.to_owned()));
         Ok(self)
@@ -226,7 +228,8 @@ impl Journal {
         if self.has(&record.experiment, &record.sample) {
             return Ok(false);
         }
-        self.write(&record)?;
+        self.write(&record, Step::RecordTorn)?;
+        reach(Step::Recorded);
         Ok(self.keep(record))
     }
 
@@ -276,9 +279,18 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, Ev
             let head: Head = head.map_err(|error| foreign(format!("its first line is not ours: {error}")))?;
             Ok(Some((head, &text[end + 1..])))
         }
-        None if text.is_empty() || text.starts_with(HEAD) => Ok(None),
+        None if text.starts_with(HEAD) || HEAD.starts_with(text) => Ok(None),
         None => Err(foreign("its first line is not ours".into())),
     }
+}
+
+/// By one write, so that what is torn is torn by the end of the process or of the disk, and not by us.
+fn write_line(file: &mut File, line: &str, torn: Step) -> std::io::Result<()> {
+    if failpoint::is_due(torn) {
+        file.write_all(&line.as_bytes()[..line.len() / 2])?;
+        failpoint::end();
+    }
+    file.write_all(line.as_bytes())
 }
 
 fn line(value: &impl Serialize) -> String {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -20,7 +20,7 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 
 tokio::task_local! {
     /// The loop whose handler the task is.
-    static WITHIN: u64;
+    static WITHIN: Control;
 }
 
 /// Whether a loop takes new messages.
@@ -100,8 +100,9 @@ impl fmt::Debug for StackSource {
 
 #[derive(Debug)]
 struct Inner {
-    id: u64,
     name: String,
+    /// The group that runs it.
+    group: Mutex<Weak<Inner>>,
     orders: watch::Sender<Orders>,
     running: watch::Sender<bool>,
     has_begun: AtomicBool,
@@ -134,10 +135,9 @@ impl Inner {
 impl Control {
     /// Of a loop of this name.
     pub fn new(name: impl Into<String>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(Arc::new(Inner {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: name.into(),
+            group: Mutex::default(),
             orders: watch::Sender::default(),
             running: watch::Sender::new(false),
             has_begun: AtomicBool::new(false),
@@ -170,7 +170,8 @@ impl Control {
 
     /// Tells it to finish, at once; the future says whether it has ended in time, and
     /// was not cut short. If a deadline was set before, the later
-    /// one holds. Inside one of the loop's own handlers it only begins, and says `false`: the loop waits for that handler.
+    /// one holds. Inside one of the loop's own handlers, and for a group inside those of its loops, it only begins, and says
+    /// `false`: the loop waits for that handler.
     pub fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
         let now = Instant::now();
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
@@ -178,7 +179,7 @@ impl Control {
             orders.end = orders.end.max(End::Finish);
             orders.deadline = orders.deadline.max(Some(deadline));
         });
-        let within = WITHIN.try_with(|id| *id == self.0.id).unwrap_or(false);
+        let within = WITHIN.try_with(|of_task| of_task.is_or_belongs_to(self)).unwrap_or(false);
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             if within {
@@ -242,7 +243,27 @@ impl Control {
 
     /// Runs a handler of this loop, so that a [`Control::shutdown`] in it does not wait for itself.
     pub async fn within<F: Future>(&self, handler: F) -> F::Output {
-        WITHIN.scope(self.0.id, handler).await
+        WITHIN.scope(self.clone(), handler).await
+    }
+
+    /// From now on it is a loop of this group, which does not end before it.
+    pub(super) fn belong_to(&self, group: &Self) {
+        *self.group() = Arc::downgrade(&group.0);
+    }
+
+    fn is_or_belongs_to(&self, other: &Self) -> bool {
+        let mut at = Some(self.clone());
+        while let Some(control) = at {
+            if Arc::ptr_eq(&control.0, &other.0) {
+                return true;
+            }
+            at = control.group().upgrade().map(Self);
+        }
+        false
+    }
+
+    fn group(&self) -> MutexGuard<'_, Weak<Inner>> {
+        self.0.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A message is being handled, for as long as what this gives is held.

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::failpoint::{Step, reach};
 use super::hand::{Hand, Leavings, Place, Started};
 use super::settle::{Outcome, Rules, give_back, settle, tell_lost};
 use super::trouble::Trouble;
@@ -258,6 +259,7 @@ impl<'a> Turning<'a> {
                 return;
             }
             let engine: &'a Engine = self.engine;
+            reach(Step::Receive);
             self.shared.asked.fetch_add(room, Ordering::Relaxed);
             self.receiving.push(Box::pin(async move { (room, engine.mailbox.receive(options).await) }));
         }
@@ -268,6 +270,9 @@ impl<'a> Turning<'a> {
         self.is_backlog = received.as_ref().is_ok_and(|messages| messages.len() == asked);
         match received {
             Ok(messages) => {
+                if !messages.is_empty() {
+                    reach(Step::Received);
+                }
                 self.iterations += 1;
                 self.shared.trouble.is_over();
                 self.shared.hand.put(messages);
@@ -296,12 +301,13 @@ impl<'a> Turning<'a> {
     fn give_back_waiting(&mut self) {
         self.stop_receiving();
         let shared = Arc::clone(&self.shared);
-        let messages = shared.hand.take_waiting();
+        let (places, messages) = shared.hand.begin_return();
         if messages.is_empty() {
             return;
         }
         self.returns.spawn(async move {
             give_back(&messages, &shared.control, &shared.trouble).await;
+            shared.hand.end_return(&places);
         });
     }
 
@@ -355,7 +361,10 @@ async fn or_pending<T>(slot: &mut Option<BoxFuture<'_, T>>) -> T {
 
 /// False if it should be tried again soon.
 async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
-    match message.extend(visibility).await {
+    reach(Step::Extend);
+    let extended = message.extend(visibility).await;
+    reach(Step::Extended);
+    match extended {
         Ok(()) => true,
         Err(MailboxError::ReceiptExpired) => {
             // If it was settled meanwhile, nothing is lost.
@@ -396,11 +405,13 @@ async fn handle(work: &Work, message: Message, place: Place, shared: &Shared) {
         }
     };
     let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
+    reach(Step::Handle);
     let outcome = tokio::select! {
         biased;
         _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
         outcome = handling => outcome,
     };
+    reach(Step::Handled);
     shared.leases.note(&shared.control, began.elapsed());
     let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
     settle(&message, outcome, &shared.rules, &shared.control, &shared.trouble).await;

@@ -22,6 +22,8 @@ pub(super) struct Hand {
 struct Cards {
     next: Place,
     messages: BTreeMap<Place, Message>,
+    /// On their way back: nobody extends their leases, and if the way is cut off, they are given back once more.
+    returning: BTreeMap<Place, Message>,
     waiting: VecDeque<Place>,
 }
 
@@ -77,13 +79,15 @@ impl Hand {
         self.cards().waiting.len()
     }
 
-    /// Those that wait to be started, which do not any more.
-    pub(super) fn take_waiting(&self) -> Vec<Message> {
-        let mut cards = self.cards();
-        let places = std::mem::take(&mut cards.waiting);
-        let messages = places.into_iter().filter_map(|place| cards.messages.remove(&place)).collect();
+    /// Those that wait to be started, which go back instead.
+    pub(super) fn begin_return(&self) -> (Vec<Place>, Vec<Message>) {
+        let cards = &mut *self.cards();
+        let waiting = std::mem::take(&mut cards.waiting).into_iter();
+        let found = waiting.filter_map(|place| Some((place, cards.messages.remove(&place)?)));
+        let found: Vec<(Place, Message)> = found.collect();
+        cards.returning.extend(found.iter().cloned());
         self.control.note_waiting(0);
-        messages
+        found.into_iter().unzip()
     }
 
     /// It is settled, or somebody else's; says how many are left in hand.
@@ -96,11 +100,21 @@ impl Hand {
         self.cards().messages.iter().map(|(place, message)| (*place, message.clone())).collect()
     }
 
+    /// They are back.
+    pub(super) fn end_return(&self, places: &[Place]) {
+        let mut cards = self.cards();
+        for place in places {
+            cards.returning.remove(place);
+        }
+    }
+
     pub(super) fn take_all(&self) -> Vec<Message> {
         let mut cards = self.cards();
         cards.waiting.clear();
         self.control.note_waiting(0);
-        std::mem::take(&mut cards.messages).into_values().collect()
+        let mut all = std::mem::take(&mut cards.returning);
+        all.append(&mut cards.messages);
+        all.into_values().collect()
     }
 }
 

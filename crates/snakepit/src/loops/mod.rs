@@ -5,6 +5,7 @@
 
 mod control;
 mod engine;
+pub(crate) mod failpoint;
 mod failure;
 mod group;
 mod hand;

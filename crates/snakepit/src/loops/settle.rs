@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::failpoint::{self, reach};
 use super::trouble::Trouble;
 use super::{Control, End, Failure, Orders};
 use crate::mailbox::{AfterFailure, DeadLetterPolicy, DeadReason, MailboxError, Message, Receipt, Send};
@@ -62,6 +63,19 @@ enum Step {
     Reply(Vec<u8>, Send),
     Again(Duration),
     Bury(DeadReason),
+}
+
+impl Step {
+    /// Before it, and after it.
+    fn failpoints(&self) -> (failpoint::Step, failpoint::Step) {
+        use failpoint::Step as At;
+        match self {
+            Self::Ack => (At::Ack, At::Acked),
+            Self::Reply(..) => (At::Reply, At::Replied),
+            Self::Again(_) => (At::Nack, At::Nacked),
+            Self::Bury(_) => (At::Bury, At::Buried),
+        }
+    }
 }
 
 /// Ends the lease of a message as the rules say. A backend that fails is asked again until it works, or nobody waits any more.
@@ -133,6 +147,14 @@ fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: G
 }
 
 async fn take(message: &Message, step: &Step) -> Result<(), MailboxError> {
+    let (before, after) = step.failpoints();
+    reach(before);
+    let taken = try_take(message, step).await;
+    reach(after);
+    taken
+}
+
+async fn try_take(message: &Message, step: &Step) -> Result<(), MailboxError> {
     match step {
         Step::Ack => message.ack().await,
         Step::Reply(body, options) => {
@@ -157,10 +179,12 @@ pub(super) async fn give_back(messages: &[Message], control: &Control, trouble: 
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     let Some(first) = messages.first() else { return };
     let mut orders = control.orders();
+    reach(failpoint::Step::GiveBack);
     while let Err(error) = first.mailbox.nack_all(&receipts, Duration::ZERO).await {
         let pause = trouble.note(&error);
         if !error.is_passing() || !waited(pause, &mut orders).await {
             return;
         }
     }
+    reach(failpoint::Step::GivenBack);
 }

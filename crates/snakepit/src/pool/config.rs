@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
+use crate::hardware::{Gpus, Threads};
 use crate::supervision::{Breaker, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint};
 use crate::value::{Encoded, ValueError};
 
@@ -54,6 +55,8 @@ pub struct Pool {
     pub(crate) name: String,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) workers: usize,
+    /// By its user; otherwise other settings may decide it.
+    pub(crate) workers_are_said: bool,
     pub(crate) concurrency: usize,
     pub(crate) queue_limit: usize,
     pub(crate) queue_timeout: Duration,
@@ -73,6 +76,10 @@ pub struct Pool {
     pub(crate) restarts: Restarts,
     pub(crate) taint: Taint,
     pub(crate) devices: Vec<Arc<str>>,
+    pub(crate) gpus: Option<Gpus>,
+    pub(crate) threads: Threads,
+    /// How many threads each worker is to use; found when the pool is started.
+    pub(crate) thread_share: Option<usize>,
     pub(crate) recycling: Recycling,
     pub(crate) stuck: Stuck,
     pub(crate) fewest_at_a_time: Option<usize>,
@@ -106,6 +113,7 @@ impl Pool {
             name: name.into(),
             adapter: Arc::new(adapter),
             workers: cores * 2,
+            workers_are_said: false,
             concurrency: 1,
             queue_limit: 1000,
             queue_timeout: Duration::from_secs(10),
@@ -125,6 +133,9 @@ impl Pool {
             restarts: Restarts::default(),
             taint: Taint::default(),
             devices: Vec::new(),
+            gpus: None,
+            threads: Threads::default(),
+            thread_share: None,
             recycling: Recycling::default(),
             stuck: Stuck::default(),
             fewest_at_a_time: None,
@@ -144,6 +155,7 @@ impl Pool {
     /// How many workers there are; twice the number of cores unless it is set.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
+        self.workers_are_said = true;
         self
     }
 
@@ -278,6 +290,18 @@ impl Pool {
     /// finds its name in `SNAKEPIT_DEVICE`; the number of its slot is in `SNAKEPIT_SLOT`, devices or not.
     pub fn devices(mut self, devices: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.devices = devices.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Which GPUs its workers use; they decide for themselves unless it is set. Their names become the pool's devices.
+    pub fn gpus(mut self, gpus: Gpus) -> Self {
+        self.gpus = Some(gpus);
+        self
+    }
+
+    /// How many threads each worker's numeric libraries use; the cores are shared out unless it is set.
+    pub fn threads(mut self, threads: Threads) -> Self {
+        self.threads = threads;
         self
     }
 

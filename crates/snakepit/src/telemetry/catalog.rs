@@ -165,6 +165,33 @@ catalog! {
         command: Option<Arc<str>> = "the command; absent if it is about all of them",
     }
 
+    // Environments of Python workers.
+
+    EnvironmentBuilding = "snakepit.environment.building", Info, "A Python environment is not there yet and is made." {
+        pool: Arc<str> = "for whom",
+        key: Arc<str> = "the name that its content has given it",
+        python: Arc<str> = "the version of its Python",
+        tool: &'static str = "what makes it: `uv` or `pip`",
+    }
+    EnvironmentProgress = "snakepit.environment.progress", Debug, "A step in the making of an environment begins, or says something." {
+        pool: Arc<str> = "for whom",
+        key: Arc<str> = "the environment",
+        step: u32 = "which step; 0 while another host makes it",
+        steps: u32 = "how many steps there are",
+        text: Arc<str> = "what is said, for a person",
+    }
+    EnvironmentReady = "snakepit.environment.ready", Info, "A Python environment can be used." {
+        pool: Arc<str> = "for whom",
+        key: Arc<str> = "the environment",
+        path: Arc<str> = "where it is",
+        made: bool = "whether it was made now, and not there before",
+        took: Duration = "how long that took",
+    }
+    EnvironmentFailed = "snakepit.environment.failed", Warn, "A Python environment could not be made." {
+        pool: Arc<str> = "for whom",
+        reason: Arc<str> = "why not",
+    }
+
     // Workers, as their pool sees them.
 
     WorkerReady = "snakepit.worker.ready", Info, "A worker serves." {

@@ -42,16 +42,7 @@ impl fmt::Display for Autopsy {
         if let Some(pid) = self.pid {
             write!(f, " (pid {pid})")?;
         }
-        match (&self.fault, self.exit.map(|exit| exit.status)) {
-            (Some(fault), _) => write!(f, " was ended: {fault}")?,
-            (None, Some(ExitStatus::Code(code))) => write!(f, " exited with status {code}")?,
-            (None, Some(ExitStatus::Signal(signal))) => {
-                write!(f, " died of {}{}", signal_name(signal), self.memory_verdict(signal))?;
-            }
-            (None, Some(ExitStatus::Lost)) => write!(f, " died with its keeper")?,
-            (None, None) => write!(f, " is gone")?,
-        }
-        write!(f, " after {} calls", self.calls)?;
+        write!(f, " {} after {} calls", self.ending(), self.calls)?;
         if let Some(rss) = self.rss {
             write!(f, ", at most {} MiB resident", rss >> 20)?;
         }
@@ -72,6 +63,38 @@ impl fmt::Display for Autopsy {
 }
 
 impl Autopsy {
+    /// How it ended, without anything that another worker would not have in common with it.
+    fn ending(&self) -> String {
+        self.told(self.fault.as_deref())
+    }
+
+    /// The same, whatever was seen first: on a busy machine a socket breaks long before its process is seen to end, and is
+    /// then what the worker was ended for.
+    #[cfg(feature = "evals")]
+    pub(crate) fn own_ending(&self) -> String {
+        use rustix::process::Signal;
+        let by_itself = match self.exit.map(|exit| exit.status) {
+            Some(ExitStatus::Code(_)) => true,
+            Some(ExitStatus::Signal(signal)) => {
+                ![Signal::KILL.as_raw(), Signal::TERM.as_raw()].contains(&signal)
+            }
+            Some(ExitStatus::Lost) | None => false,
+        };
+        self.told(self.fault.as_deref().filter(|_| !by_itself))
+    }
+
+    fn told(&self, fault: Option<&str>) -> String {
+        match (fault, self.exit.map(|exit| exit.status)) {
+            (Some(fault), _) => format!("was ended: {fault}"),
+            (None, Some(ExitStatus::Code(code))) => format!("exited with status {code}"),
+            (None, Some(ExitStatus::Signal(signal))) => {
+                format!("died of {}{}", signal_name(signal), self.memory_verdict(signal))
+            }
+            (None, Some(ExitStatus::Lost)) => "died with its keeper".to_owned(),
+            (None, None) => "is gone".to_owned(),
+        }
+    }
+
     /// Only of SIGKILL one wonders.
     fn memory_verdict(&self, signal: i32) -> &'static str {
         if signal != rustix::process::Signal::KILL.as_raw() {
@@ -147,6 +170,22 @@ mod tests {
         let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
         assert_eq!(killed(Verdict::No).to_string(), no);
         assert!(killed(Verdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+    }
+
+    #[test]
+    #[cfg(feature = "evals")]
+    fn a_process_that_ended_by_itself_did_so_whatever_was_seen_first() {
+        let ended = |fault: Option<&str>, status: ExitStatus| {
+            let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(Verdict::No) };
+            autopsy.exit = autopsy.exit.map(|exit| Exit { status, ..exit });
+            autopsy.own_ending()
+        };
+        let broken = Some("it closed its socket");
+        for seen_first in [None, broken] {
+            assert_eq!(ended(seen_first, ExitStatus::Code(3)), "exited with status 3");
+            assert_eq!(ended(seen_first, ExitStatus::Signal(11)), "died of SIGSEGV");
+        }
+        assert_eq!(ended(broken, ExitStatus::Signal(9)), "was ended: it closed its socket");
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub(crate) struct Flaky {
     pub(crate) failures: AtomicUsize,
     /// How often messages were given back, in batches.
     pub(crate) batches: AtomicUsize,
+    /// So many of these batches are never done, and never answered.
+    pub(crate) lost_batches: AtomicUsize,
+    /// There is no room for replies.
+    pub(crate) full: AtomicBool,
     /// How many receives are under way, and how many were at the most.
     pub(crate) receives: AtomicUsize,
     pub(crate) most_receives: AtomicUsize,
@@ -46,6 +50,8 @@ impl Flaky {
             broken: AtomicBool::new(false),
             failures: AtomicUsize::new(0),
             batches: AtomicUsize::new(0),
+            lost_batches: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
             receives: AtomicUsize::new(0),
             most_receives: AtomicUsize::new(0),
         })
@@ -62,8 +68,12 @@ impl Flaky {
         if !self.broken.load(Ordering::SeqCst) {
             return works();
         }
+        self.fail("the disk is on fire")
+    }
+
+    fn fail<'a, T: 'a + std::marker::Send>(&self, reason: &str) -> Pending<'a, T> {
         self.failures.fetch_add(1, Ordering::SeqCst);
-        let reason = "the disk is on fire".to_owned();
+        let reason = reason.to_owned();
         Box::pin(std::future::ready(Err(MailboxError::Backend { reason, source: None })))
     }
 }
@@ -109,7 +119,10 @@ impl Mailbox for Behind {
         self.0.or_fail(|| self.0.inner.nack(receipt, visibility))
     }
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        self.0.batches.fetch_add(1, Ordering::SeqCst);
+        let before = self.0.batches.fetch_add(1, Ordering::SeqCst);
+        if before < self.0.lost_batches.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         self.0.or_fail(|| self.0.inner.nack_all(receipts, visibility))
     }
     fn extend<'a>(&'a self, receipt: &'a Receipt, time: Duration, extension: Extension) -> Pending<'a, ()> {
@@ -119,6 +132,9 @@ impl Mailbox for Behind {
         self.0.or_fail(|| self.0.inner.bury(receipt, reason))
     }
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+        if self.0.full.load(Ordering::SeqCst) {
+            return self.0.fail("the disk is full");
+        }
         self.0.or_fail(|| self.0.inner.reply(receipt, body, options))
     }
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {

@@ -136,6 +136,30 @@ async fn a_thousand_loops_in_one_group_all_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_of_the_group_from_inside_a_handler_only_begins_and_the_handler_completes() {
+    let post = Post::memory();
+    let slot: Arc<std::sync::OnceLock<snakepit::loops::Control>> = Arc::default();
+    let of_handler = Arc::clone(&slot);
+    let main = MainLoop::new("main", Arc::clone(&post.requests), move |_: TypedMessage<i64>| {
+        let group = of_handler.get().cloned();
+        async move {
+            let ended = group.expect("set").shutdown(Duration::from_secs(20)).await;
+            Ok::<_, Failure>(ended)
+        }
+    });
+    // A group of groups does not end before the handler either.
+    let inner = Arc::new(LoopGroup::new("inner").with(Arc::new(main)));
+    let group = LoopGroup::new("outer").with(inner);
+    slot.set(group.control().clone()).expect("once");
+    post.ask(json!(1)).await;
+    let began = Instant::now();
+    let end = soon("it ends by itself", group.run_with(RunOptions::new(), Signals::Leave)).await;
+    assert!(end.expect("no error").is_clean);
+    assert!(began.elapsed() < Duration::from_secs(15), "it has waited for itself: {:?}", began.elapsed());
+    assert!(!post.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stop_now_reaches_all_loops_and_is_not_clean() {
     let post = Post::sqlite();
     let mut gate = Gate::new();

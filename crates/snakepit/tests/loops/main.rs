@@ -4,10 +4,12 @@
 mod support;
 
 mod backlog;
+mod crashes;
 mod flaky;
 mod group;
 mod handling;
 mod health;
+mod outages;
 mod peers;
 mod post;
 mod process;

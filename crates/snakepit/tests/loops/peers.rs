@@ -115,8 +115,28 @@ async fn l4_loops_are_stopped_in_parallel() {
     until("all run", || loops.iter().all(|member| member.running())).await;
     let began = Instant::now();
     assert!(group.end().await);
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    let took = began.elapsed();
+    println!("100 idle loops ended in {took:?}");
+    // 20 ms are the aim, which the benchmark measures on a quiet machine.
+    assert!(took < Duration::from_secs(1), "{took:?}");
     drop(scope);
+
+    // And those that are busy are all told before the first of them ends.
+    let post = Post::memory();
+    let mut gate = Gate::new();
+    let busy: Vec<_> =
+        (0..10).map(|n| Arc::new(gate.main_loop(&format!("busy {n}"), &post.requests))).collect();
+    let group = busy.iter().fold(LoopGroup::new("group"), |group, member| group.with(member.clone()));
+    let scope = Scope::start(Arc::new(group), RunOptions::new());
+    post.send_numbers(10).await;
+    for _ in 0..10 {
+        gate.begun().await;
+    }
+    let ends = scope.runnable().shutdown(Duration::from_secs(20));
+    until("all are told", || busy.iter().all(|member| !member.control().wanted().receives())).await;
+    assert!(busy.iter().all(|member| member.running()), "none has ended yet");
+    gate.let_through(10);
+    assert!(ends.await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,7 +287,8 @@ async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let runs = Arc::clone(&group);
     let task = tokio::spawn(async move { runs.run_until_signal(RunOptions::new()).await });
     soon("it runs", main.control().until_running(true)).await;
-    // This thread takes the coordinator's lock all the time while the signal comes.
+    // This thread takes the coordinator's lock all the time while the signal comes. That the signal interrupts the one who holds it
+    // takes a process of its own, in `proving`.
     let busy = Arc::clone(&coordinator);
     let reached = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -5,11 +5,11 @@
 
 mod work;
 
-use std::io::Write;
 use std::time::Duration;
 
 use snakepit::mailbox::sqlite::{BootClock, Clock};
 use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
+use snakepit_proving::mailbox::telling::tell;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,12 +25,6 @@ fn main() {
             _ => panic!("mailer: what is {words:?}?"),
         }
     });
-}
-
-/// A whole line at once, so that a kill leaves no half of it.
-fn tell(line: &str) {
-    let mut out = std::io::stdout().lock();
-    out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("somebody who reads");
 }
 
 fn mailbox(file: &str) -> SqliteMailbox {

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use snakepit::mailbox::sqlite::{BootClock, Clock, SqliteOptions};
-use snakepit::mailbox::{
-    DeadReason, Extension, Mailbox, MailboxError, Message, Receive, Send, SqliteMailbox,
-};
+use serde_json::json;
+use snakepit::mailbox::sqlite::SqliteOptions;
+use snakepit::mailbox::{DeadReason, Extension, Mailbox, Message, Receive, Send, SqliteMailbox};
 use snakepit_proving::mailbox::load::Dice;
-
-use super::tell;
+use snakepit_proving::mailbox::telling::{answer, ask, deliveries, done};
 
 const LEASE: Duration = Duration::from_millis(40);
 
@@ -20,7 +17,7 @@ struct Worker {
     seed: u64,
 }
 
-pub(super) async fn run(file: &str, seed: u64, count: usize) {
+pub(super) async fn run(file: &str, seed: u64, count: u64) {
     let open =
         |queue: &str| SqliteOptions::new().queue(queue).open(file).unwrap_or_else(|error| panic!("{error}"));
     let _replies = open("replies");
@@ -30,32 +27,8 @@ pub(super) async fn run(file: &str, seed: u64, count: usize) {
     }
 }
 
-fn now() -> u64 {
-    BootClock.since_boot().as_nanos() as u64
-}
-
-fn told<T>(outcome: &Result<T, MailboxError>) -> Value {
-    match outcome {
-        Ok(_) => json!("yes"),
-        Err(MailboxError::Backend { .. }) => json!("unknown"),
-        Err(_) => json!("no"),
-    }
-}
-
-fn ask(number: usize, mut what: Value) {
-    what["number"] = json!(number);
-    what["asked"] = json!(now());
-    tell(&what.to_string());
-}
-
-fn answer(number: usize, mut what: Value) {
-    what["number"] = json!(number);
-    what["told"] = json!(now());
-    tell(&what.to_string());
-}
-
 impl Worker {
-    async fn step(&mut self, number: usize) {
+    async fn step(&mut self, number: u64) {
         match self.dice.below(10) {
             0..3 => self.send(number).await,
             3..5 => self.receive(number).await,
@@ -70,7 +43,7 @@ impl Worker {
         }
     }
 
-    async fn send(&mut self, number: usize) {
+    async fn send(&mut self, number: u64) {
         // Some are too large for their row.
         let padding = if self.dice.below(4) == 0 { "x".repeat(3000) } else { String::new() };
         let body = format!("{} {number} {padding}", self.seed);
@@ -80,10 +53,10 @@ impl Worker {
             options = options.delay(LEASE / 2);
         }
         let outcome = self.mailbox.send(body.into(), options).await;
-        answer(number, json!({"done": told(&outcome), "id": outcome.ok().map(|id| id.to_string())}));
+        answer(number, json!({"done": done(&outcome), "id": outcome.ok().map(|id| id.to_string())}));
     }
 
-    async fn receive(&mut self, number: usize) {
+    async fn receive(&mut self, number: u64) {
         let lease = if self.dice.below(2) == 0 { LEASE } else { LEASE * 10 };
         ask(number, json!({"op": "receive", "lease": lease.as_nanos() as u64}));
         let options = Receive::new()
@@ -91,22 +64,11 @@ impl Worker {
             .visibility_timeout(lease)
             .wait(Duration::from_millis(self.dice.below(2) * 20));
         let Ok(messages) = self.mailbox.receive(options).await else { return };
-        let deliveries: Vec<Value> = messages
-            .iter()
-            .map(|message| {
-                json!({
-                    "id": message.id.to_string(),
-                    "body": String::from_utf8_lossy(&message.body),
-                    "receipt": message.receipt.as_ref().map(ToString::to_string),
-                    "delivery": message.delivery_count,
-                })
-            })
-            .collect();
-        answer(number, json!({"deliveries": deliveries}));
+        answer(number, deliveries(&messages));
         self.held.extend(messages);
     }
 
-    async fn end(&mut self, number: usize, message: Message) {
+    async fn end(&mut self, number: u64, message: Message) {
         let receipt = message.receipt.as_ref().map(ToString::to_string);
         let way = match self.dice.below(10) {
             0..4 => "ack",
@@ -126,7 +88,7 @@ impl Worker {
                 self.mailbox.extend(&receipt, LEASE * 2, Extension::AtLeast).await
             }
         };
-        answer(number, json!({"done": told(&outcome)}));
+        answer(number, json!({"done": done(&outcome)}));
         if way == "extend" {
             self.held.push(message);
         }

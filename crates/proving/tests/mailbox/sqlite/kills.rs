@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
-use snakepit::mailbox::sqlite::{BootClock, Clock};
-use snakepit::mailbox::{Extension, Mailbox, Message, Receipt, Receive, SqliteMailbox};
-use snakepit_proving::mailbox::history::{Delivery, Digest, Event, Moment, Way, What};
+use snakepit::mailbox::{Mailbox, SqliteMailbox};
+use snakepit_proving::mailbox::history::{Way, What};
 use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::mailbox::{Ending, History, Rule, Terms, check};
+use snakepit_proving::mailbox::telling::now;
+use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
 use snakepit_proving::{random, rounds};
 
 use super::child::Mailer;
@@ -31,150 +30,6 @@ const STEPS: [(&str, u64); 9] = [
 /// How many rounds share a file.
 const ROUNDS_OF_A_FILE: usize = 25;
 
-/// What all processes have told.
-#[derive(Default)]
-struct Notes {
-    events: Vec<Event>,
-    /// Bodies by their ids, for those replies that were accepted for sure.
-    replied: BTreeSet<String>,
-    /// The message of each receipt.
-    owners: BTreeMap<String, String>,
-}
-
-fn now() -> u64 {
-    BootClock.since_boot().as_nanos() as u64
-}
-
-/// Without an order until all moments are known.
-fn moment(time: &Value) -> Moment {
-    Moment { order: 0, time: time.as_u64().expect("a time") }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().expect("a text")
-}
-
-impl Notes {
-    /// What one process has told: questions, each followed by its answer, but for the last.
-    fn hear(&mut self, who: usize, lines: &[String]) {
-        let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let answers: BTreeMap<u64, &Value> =
-            lines.iter().filter(|line| line["told"].is_u64()).map(|line| (number(line), line)).collect();
-        for asked in lines.iter().filter(|line| line["asked"].is_u64()) {
-            let told = answers.get(&number(asked)).copied();
-            let what = self.what(asked, told);
-            let returned = told.map(|told| moment(&told["told"]));
-            self.events.push(Event { who, invoked: moment(&asked["asked"]), returned, what });
-        }
-    }
-
-    fn what(&mut self, asked: &Value, told: Option<&Value>) -> What {
-        let done = told.map_or("unknown", |told| told["done"].as_str().unwrap_or("yes"));
-        let is_accepted = match done {
-            "yes" => Some(true),
-            "no" => Some(false),
-            _ => None,
-        };
-        let lease = || Duration::from_nanos(asked["lease"].as_u64().expect("a time"));
-        let receipt = || Receipt::from(text(&asked["receipt"]));
-        let end = |way| What::End { receipt: receipt(), way, is_accepted };
-        match text(&asked["op"]) {
-            "send" => What::Send {
-                body: Digest::of(text(&asked["body"]).as_bytes()),
-                id: told.and_then(|told| told["id"].as_str()).map(|id| id.parse().expect("an id")),
-                is_refused: done == "no",
-            },
-            "receive" => What::Receive { lease: lease(), deliveries: self.deliveries(told) },
-            "extend" => What::Extend {
-                receipt: receipt(),
-                lease: lease(),
-                extension: Extension::AtLeast,
-                is_accepted,
-            },
-            "ack" => end(Way::Ack),
-            "nack" => end(Way::Nack),
-            "bury" => end(Way::Bury),
-            "reply" => {
-                if is_accepted == Some(true) {
-                    self.replied.insert(self.owners[text(&asked["receipt"])].clone());
-                }
-                end(Way::Reply)
-            }
-            other => panic!("what is {other}?"),
-        }
-    }
-
-    fn deliveries(&mut self, told: Option<&Value>) -> Vec<Delivery> {
-        let Some(told) = told else { return Vec::new() };
-        let deliveries = told["deliveries"].as_array().expect("a list");
-        for delivery in deliveries {
-            self.owners.insert(text(&delivery["receipt"]).into(), text(&delivery["id"]).into());
-        }
-        let delivery = |it: &Value| Delivery {
-            id: text(&it["id"]).parse().expect("an id"),
-            body: Digest::of(text(&it["body"]).as_bytes()),
-            receipt: Receipt::from(text(&it["receipt"])),
-            number: it["delivery"].as_u64().expect("a number") as u32,
-        };
-        deliveries.iter().map(delivery).collect()
-    }
-
-    /// Receives and acknowledges what is left.
-    fn drain(&mut self, mailbox: &SqliteMailbox) {
-        let lease = Duration::from_mins(1);
-        loop {
-            let mut began = now();
-            let options =
-                Receive::new().max_messages(10).visibility_timeout(lease).wait(Duration::from_millis(500));
-            let messages = block_on(mailbox.receive(options)).expect("a receive");
-            let delivery = |message: &Message| Delivery {
-                id: message.id,
-                body: Digest::of(&message.body),
-                receipt: message.receipt.clone().expect("a receipt"),
-                number: message.delivery_count,
-            };
-            self.own(
-                &mut began,
-                What::Receive { lease, deliveries: messages.iter().map(delivery).collect() },
-            );
-            for message in &messages {
-                block_on(message.ack()).expect("an ack");
-                let receipt = message.receipt.clone().expect("a receipt");
-                self.own(&mut began, What::End { receipt, way: Way::Ack, is_accepted: Some(true) });
-            }
-            let count = block_on(mailbox.count()).expect("a count");
-            if messages.is_empty() && count.in_flight + count.delayed + count.visible == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Something that this process did since `began`.
-    fn own(&mut self, began: &mut u64, what: What) {
-        let (invoked, returned) = (Moment { order: 0, time: *began }, Moment { order: 0, time: now() });
-        self.events.push(Event { who: usize::MAX, invoked, returned: Some(returned), what });
-        *began = returned.time;
-    }
-
-    /// Gives all moments their order.
-    fn put_in_order(&mut self) {
-        let mut moments: Vec<&mut Moment> = Vec::new();
-        for event in &mut self.events {
-            moments.push(&mut event.invoked);
-            moments.extend(event.returned.as_mut());
-        }
-        moments.sort_by_key(|moment| moment.time);
-        for (order, moment) in moments.into_iter().enumerate() {
-            moment.order = order as u64;
-        }
-        self.events.sort_by_key(|event| event.invoked);
-    }
-}
-
-fn number(line: &Value) -> u64 {
-    line["number"].as_u64().expect("a number")
-}
-
 /// Two processes at a time, one of which is killed; whether it was.
 fn round(path: &Path, who: usize, dice: &mut Dice, notes: &mut Notes) -> bool {
     let (step, times) = STEPS[who % STEPS.len()];
@@ -192,7 +47,7 @@ fn round(path: &Path, who: usize, dice: &mut Dice, notes: &mut Notes) -> bool {
 
 fn check_file(path: &Path, mut notes: Notes) -> BTreeMap<Rule, u64> {
     let mailbox = SqliteMailbox::open(path).expect("the mailbox");
-    notes.drain(&mailbox);
+    block_on(notes.drain(&mailbox));
     notes.put_in_order();
     let mut ending = block_on(Ending::of(&History::new(), &mailbox)).expect("it can be looked at");
     ending.at = now();

@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use tonic::Code;
@@ -35,6 +35,7 @@ use super::python::{Launch, PythonWorker};
 use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::Pool;
 use crate::custody::{self, Command};
+use crate::environment::Environment;
 use crate::transport::StackPipe;
 use calls::Calls;
 use channel::{Channel, Ended};
@@ -58,7 +59,7 @@ pub struct GrpcWorker {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Python(PythonWorker),
+    Python(Box<PythonWorker>),
     Command(Program),
 }
 
@@ -73,7 +74,7 @@ impl GrpcWorker {
     /// A worker written in Python: a file or a module, as any other. Its environment has `grpcio` and `protobuf`
     /// (`pip install 'snakepit[grpc]'`).
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
-        Self { kind: Kind::Python(worker.into()), over: Over::Unix }
+        Self { kind: Kind::Python(Box::new(worker.into())), over: Over::Unix }
     }
 
     /// A program that speaks `spec/snakepit.proto`.
@@ -90,7 +91,7 @@ impl GrpcWorker {
     /// A variable of its environment.
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.kind = match self.kind {
-            Kind::Python(worker) => Kind::Python(worker.env(key, value)),
+            Kind::Python(worker) => Kind::Python(Box::new(worker.env(key, value))),
             Kind::Command(program) => Kind::Command(program.env(key, value)),
         };
         self
@@ -99,7 +100,7 @@ impl GrpcWorker {
     /// Its working directory.
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.kind = match self.kind {
-            Kind::Python(worker) => Kind::Python(worker.current_dir(dir)),
+            Kind::Python(worker) => Kind::Python(Box::new(worker.current_dir(dir))),
             Kind::Command(program) => Kind::Command(program.current_dir(dir)),
         };
         self
@@ -117,7 +118,7 @@ impl Pool {
     pub fn grpc(worker: impl Into<GrpcWorker>) -> Self {
         let GrpcWorker { kind, over } = worker.into();
         let (name, launch) = match kind {
-            Kind::Python(worker) => (worker.name(), Launch::Python { worker, found: OnceLock::new() }),
+            Kind::Python(worker) => (worker.name(), Launch::python(*worker)),
             Kind::Command(program) => (program.name(), Launch::Command(program)),
         };
         Self::new(name, GrpcAdapter { launch, over })
@@ -130,6 +131,10 @@ struct GrpcAdapter {
 }
 
 impl Adapter for GrpcAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         self.launch.prepare(spawner).boxed()
     }

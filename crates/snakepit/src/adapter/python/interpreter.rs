@@ -1,61 +1,48 @@
-//! Which Python: the one that was asked for, the virtual environment's, or the first in `PATH`.
-//!
-//! What stands in `PATH` may be a script of a version manager, which costs more at every start than Python itself; it is
-//! asked once where the real one is.
+//! What a pool's workers are started with: the real interpreter, found once, of the environment that was asked for.
 
-use std::fs::File;
-use std::io::Read;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::PythonWorker;
 use crate::adapter::{Spawner, StartError};
-use crate::custody::Command;
+use crate::environment::{Built, find};
 
-pub(super) async fn resolve(asked: Option<&Path>, spawner: &Spawner) -> Result<PathBuf, StartError> {
-    let python = match asked {
-        Some(python) if python.components().count() == 1 => search(python)?,
-        Some(python) => python.to_owned(),
-        None => match std::env::var_os("VIRTUAL_ENV") {
-            Some(environment) => PathBuf::from(environment).join("bin/python"),
-            None => search(Path::new("python3"))?,
-        },
-    };
-    if !python.exists() {
-        return Err(StartError::Missing(format!(
-            "the Python interpreter {} does not exist",
-            python.display()
-        )));
+/// An interpreter, and the environment that it belongs to if that was made for it.
+pub(super) struct Interpreter {
+    pub(super) path: PathBuf,
+    /// Held as long as workers may be started.
+    environment: Option<Built>,
+}
+
+pub(super) async fn resolve(worker: &PythonWorker, spawner: &Spawner) -> Result<Interpreter, StartError> {
+    let here = || std::env::current_dir().unwrap_or_else(|_| "/".into());
+    // Version managers decide by the directory and by variables.
+    let dir = worker.dir.as_ref().map_or_else(here, |dir| here().join(dir));
+    let environment = &worker.environment;
+    if environment.installs() {
+        // What is installed has paths of its own, which are relative to another directory.
+        let errands = spawner.errands(environment.base())?.env(&worker.env);
+        if let Some(built) = environment.obtain(&errands).await? {
+            return Ok(Interpreter { path: built.python.clone(), environment: Some(built) });
+        }
     }
-    if is_script(&python) { ask(&python, spawner).await } else { Ok(python) }
+    let errands = spawner.errands(dir)?.env(&worker.env);
+    let path = find(environment.python.as_ref(), &errands).await?;
+    Ok(Interpreter { path, environment: None })
 }
 
-fn search(name: &Path) -> Result<PathBuf, StartError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
-    found.ok_or_else(|| {
-        let name = name.display();
-        StartError::Missing(format!(
-            "{name} is not in PATH: install Python 3.9 or later, or name an interpreter"
-        ))
-    })
-}
-
-fn is_script(file: &Path) -> bool {
-    let mut magic = [0; 2];
-    File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && &magic == b"#!"
-}
-
-async fn ask(python: &Path, spawner: &Spawner) -> Result<PathBuf, StartError> {
-    let command = Command::new(python).args(["-I", "-S", "-c", "import sys; print(sys.executable)"]);
-    let process = spawner.spawn(command).await?;
-    let exit = process.exited().await;
-    spawner.output().complete().await;
-    let said = spawner.output().lines().0.into_iter().rev().find(|line| line.stream == "stdout");
-    match said.map(|line| PathBuf::from(line.text)) {
-        Some(real) if real.is_file() => Ok(real),
-        _ => Err(StartError::Exited {
-            worker: spawner.worker_id().clone(),
-            status: exit.status,
-            output: spawner.last_lines(),
-        }),
+impl Interpreter {
+    /// What a shell would have after `activate`, so that programs that were installed beside Python are found.
+    pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let Some(environment) = &self.environment else { return Vec::new() };
+        let bin = environment.path.join("bin");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut dirs: Vec<PathBuf> = vec![bin.clone()];
+        dirs.extend(std::env::split_paths(&path).filter(|dir| dir != Path::new("") && *dir != bin));
+        let mut variables = vec![("VIRTUAL_ENV".into(), environment.path.clone().into_os_string())];
+        if let Ok(path) = std::env::join_paths(dirs) {
+            variables.push(("PATH".into(), path));
+        }
+        variables
     }
 }

@@ -17,8 +17,10 @@ use super::program::{Program, placed};
 use super::{Adapter, Handle, Spawner, StartError};
 use crate::Pool;
 use crate::custody::Command;
+use crate::environment::{Environment, Python};
 use crate::transport::{BeatPipe, Connection, Hello, Ready, Slate, StackPipe};
 use handle::SocketHandle;
+use interpreter::Interpreter;
 
 /// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -39,7 +41,7 @@ const BEAT_FD: i32 = 6;
 #[must_use]
 pub struct PythonWorker {
     worker: PathBuf,
-    interpreter: Option<PathBuf>,
+    environment: Environment,
     env: Vec<(OsString, OsString)>,
     dir: Option<PathBuf>,
 }
@@ -47,7 +49,7 @@ pub struct PythonWorker {
 impl PythonWorker {
     /// A worker by its file (`worker.py`) or its module (`package.worker`).
     pub fn new(worker: impl Into<PathBuf>) -> Self {
-        Self { worker: worker.into(), interpreter: None, env: Vec::new(), dir: None }
+        Self { worker: worker.into(), environment: Environment::new(), env: Vec::new(), dir: None }
     }
 
     /// Its file, if that is how it was named, and not by its module.
@@ -55,9 +57,31 @@ impl PythonWorker {
         is_file(&self.worker).then(|| self.resolved())
     }
 
-    /// The interpreter. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
+    /// The interpreter, by its path or by its name in `PATH`. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
-        self.interpreter = Some(python.into());
+        let python = python.into();
+        self.environment.python = Some(match python.to_str() {
+            Some(name) if python.components().count() == 1 => Python::Name(name.to_owned()),
+            _ => Python::Path(python),
+        });
+        self
+    }
+
+    /// Which Python: a version (`3.12`), an interpreter's path or name, or the directory of a virtual environment.
+    pub fn python(mut self, python: impl Into<Python>) -> Self {
+        self.environment = self.environment.python(python);
+        self
+    }
+
+    /// What is installed for it, in an environment that is made once and kept: `numpy>=2`.
+    pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.environment = self.environment.requirements(requirements);
+        self
+    }
+
+    /// All about its Python and what is installed beside it, in the place of what was said before.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
         self
     }
 
@@ -84,7 +108,8 @@ impl Pool {
     /// A pool of workers written in Python. Its name is that of the file or module.
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
         let worker = worker.into();
-        Self::new(worker.name(), SocketAdapter { launch: Launch::Python { worker, found: OnceLock::new() } })
+        let name = worker.name();
+        Self::new(name, SocketAdapter { launch: Launch::python(worker) })
     }
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
@@ -96,13 +121,13 @@ impl Pool {
 
 /// How the processes of a pool are started.
 pub(super) enum Launch {
-    Python { worker: PythonWorker, found: OnceLock<Found> },
+    Python { worker: Box<PythonWorker>, found: OnceLock<Found> },
     Command(Program),
 }
 
 /// What all workers of a pool are started with.
 pub(super) struct Found {
-    interpreter: PathBuf,
+    interpreter: Interpreter,
     entry: PathBuf,
 }
 
@@ -111,6 +136,10 @@ struct SocketAdapter {
 }
 
 impl Adapter for SocketAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
         self.launch.prepare(spawner).boxed()
     }
@@ -169,6 +198,17 @@ impl Adapter for SocketAdapter {
 }
 
 impl Launch {
+    pub(super) fn python(worker: PythonWorker) -> Self {
+        Self::Python { worker: Box::new(worker), found: OnceLock::new() }
+    }
+
+    pub(super) fn environment(&self) -> Option<&Environment> {
+        match self {
+            Launch::Python { worker, .. } => Some(&worker.environment),
+            Launch::Command(_) => None,
+        }
+    }
+
     /// Finds what all workers of a pool need.
     pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
         let Launch::Python { worker, found } = self else { return Ok(()) };
@@ -177,7 +217,7 @@ impl Launch {
         {
             return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
         }
-        let interpreter = interpreter::resolve(worker.interpreter.as_deref(), spawner).await?;
+        let interpreter = interpreter::resolve(worker, spawner).await?;
         let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
         let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
         let entry = match installed {
@@ -194,7 +234,8 @@ impl Launch {
             Launch::Python { worker, found } => {
                 let found =
                     found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
-                let command = Command::new(&found.interpreter).arg(&found.entry).arg(worker.argument());
+                let command = Command::new(&found.interpreter.path).arg(&found.entry).arg(worker.argument());
+                let command = placed(command, &found.interpreter.variables(), None);
                 Ok(placed(command, &worker.env, worker.dir.as_deref()))
             }
         }

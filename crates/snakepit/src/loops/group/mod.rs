@@ -55,9 +55,10 @@ pub enum GroupError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct GroupEnd {
-    /// Whether all loops ended in time, and none was cut short.
+    /// Whether all loops ended in time, and none crashed meanwhile or was cut short.
     pub is_clean: bool,
-    /// What the process should exit with: 0, 1 if a loop did not end in time, 128 + n if the signal n cut it short.
+    /// What the process should exit with: 0, 1 if a loop did not end in time or crashed meanwhile, 128 + n if the signal n cut
+    /// it short.
     pub status: u8,
 }
 
@@ -176,6 +177,9 @@ impl LoopGroup {
     pub async fn run_with(&self, options: RunOptions, signals: Signals) -> Result<GroupEnd, GroupError> {
         options.check()?;
         let _run = self.control.begin()?;
+        for runnable in self.loops() {
+            runnable.control().belong_to(&self.control);
+        }
         turning::run(self, options.shutdown_timeout(self.shutdown_timeout), signals).await
     }
 

@@ -33,6 +33,8 @@ struct Turning<'a> {
     again: Vec<(Instant, Index)>,
     crashes: HashMap<Index, u32>,
     crashed: Option<GroupError>,
+    /// A loop that was to finish has crashed instead: what it had in flight did not complete.
+    has_crashed_late: bool,
     ending: Option<BoxFuture<'a, ()>>,
     is_ending: bool,
     /// At which everything that still runs is dropped.
@@ -67,6 +69,7 @@ pub(super) async fn run(
         again: Vec::new(),
         crashes: HashMap::new(),
         crashed: None,
+        has_crashed_late: false,
         ending: None,
         is_ending: false,
         limit: None,
@@ -205,6 +208,7 @@ impl Turning<'_> {
 
     fn crashed(&mut self, index: Index, error: LoopError, began: Option<Instant>) {
         let policy = self.group.crash;
+        self.has_crashed_late |= self.is_ending;
         emit_with(Level::Warn, || Event::LoopCrashed {
             name: self.name(index).into(),
             reason: error.to_string().into(),
@@ -244,7 +248,7 @@ impl Turning<'_> {
         let status = match self.cut_by {
             Some(0) => 1,
             Some(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
-            None => u8::from(!in_time),
+            None => u8::from(!in_time || self.has_crashed_late),
         };
         if status != 0 {
             self.group.control.note_cut_short();

@@ -85,7 +85,7 @@ impl Birth {
         let limits = (config.concurrency, config.max_frame);
         let pool = Arc::clone(&self.shared.name);
         let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));
-        let spawner = spawner.at(self.slot, self.device.clone());
+        let spawner = spawner.at(self.slot, self.device.clone(), config.variables(self.device.as_deref()));
         let spawner = if config.debug { spawner.with_terminal() } else { spawner };
         let process = spawner.process();
         let timeout = config.start_timeout;

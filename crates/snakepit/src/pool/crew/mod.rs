@@ -19,6 +19,7 @@ use super::stats::Roll;
 use super::{Pool, Shared};
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
+use crate::hardware::equipped;
 use crate::logging::Logging;
 use crate::supervision::Sizing;
 use crate::worker::Output;
@@ -98,11 +99,15 @@ impl Crew {
 
     /// Replaces every worker by one of new code, and of new settings if there are any.
     pub(crate) async fn reload(&self, shared: &Shared, pool: Option<Pool>) -> Result<Reloaded, ReloadError> {
-        if let Some(pool) = &pool
-            && let Err(source) = prepare(pool, self.run.clone()).await
-        {
-            return Err(ReloadError::aborted(&shared.name, 0, &source.to_string()));
-        }
+        let aborted = |source: StartError| ReloadError::aborted(&shared.name, 0, &source.to_string());
+        let pool = match pool {
+            Some(pool) => {
+                let pool = equipped(pool, self.run.as_ref()).await.map_err(aborted)?;
+                prepare(&pool, self.run.clone()).await.map_err(aborted)?;
+                Some(pool)
+            }
+            None => None,
+        };
         let (reply, told) = oneshot::channel();
         let _ = self.orders.send(Directive::Reload(pool.map(Box::new), reply));
         told.await.unwrap_or(Err(ReloadError::Stopped))

@@ -1,0 +1,303 @@
+//! `snakepit env`, and calls that need an environment: made once, whole or not at all, whoever is killed when.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{MOMENT, PATIENCE, Running, Scene, ends_until, finish};
+
+/// A scene with packages that exist nowhere else, and a place for environments.
+struct Shop {
+    scene: Scene,
+    home: tempfile::TempDir,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let shop = Self { scene: Scene::new(), home: tempfile::tempdir().expect("a directory") };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snakepit/tests/workers/packages.py");
+        finish(shop.scene.command("python3").arg(script).arg(shop.home.path().join("packages")))
+            .assert_status(0);
+        shop
+    }
+
+    fn env(&self, verb: &str) -> Command {
+        let mut command = self.scene.command(env!("CARGO_BIN_EXE_snakepit"));
+        command
+            .args(["env", verb, "--cache-dir", "envs"])
+            .current_dir(self.home.path())
+            .env("SNAKEPIT_STATE_DIR", self.scene.state_dir());
+        command
+    }
+
+    fn build(&self, package: &str) -> Command {
+        let mut command = self.env("build");
+        command.args([
+            "--install-arg=--no-index",
+            "--install-arg=--find-links",
+            "--install-arg=packages",
+            package,
+        ]);
+        command
+    }
+
+    fn list(&self) -> Vec<Value> {
+        let done = finish(self.env("list").arg("--json"));
+        let list: Value = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
+        list["environments"].as_array().expect("a list").clone()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Whether what a package consists of is all there.
+    fn assert_works(&self, environment: &Value, package: &str) {
+        let python = Path::new(environment["path"].as_str().expect("a path")).join("bin/python");
+        let look = format!("import {package}; print({package}.VERSION)");
+        let mut command = self.scene.command(&python.to_string_lossy());
+        finish(command.args(["-I", "-c", &look])).assert_status(0);
+    }
+}
+
+#[test]
+fn an_environment_is_built_listed_used_and_pruned() {
+    let shop = Shop::new();
+    let empty = finish(&mut shop.env("list"));
+    assert!(empty.assert_status(0).stdout.starts_with("There are no environments in "), "{}", empty.stdout);
+    let built = finish(&mut shop.build("tiny-package<2"));
+    assert!(built.assert_status(0).stdout.ends_with("(made)\n"), "{}", built.stdout);
+    assert!(built.stderr.contains("step 3 of 4: "), "{}", built.stderr);
+    let again = finish(&mut shop.build("tiny-package<2"));
+    assert!(again.assert_status(0).stdout.ends_with("(was there)\n"), "{}", again.stdout);
+    assert_eq!(again.stderr, "");
+    let list = shop.list();
+    assert_eq!((list.len(), list[0]["state"].as_str()), (1, Some("ready")), "{list:?}");
+    shop.assert_works(&list[0], "tiny_package");
+    let shown = finish(&mut shop.env("list")).stdout;
+    assert!(shown.contains("tiny-package<2") && shown.contains("ready"), "{shown}");
+    let kept = finish(shop.env("prune").args(["--unused-for", "1h"]));
+    assert_eq!(kept.assert_status(0).stdout, "Nothing to remove.\n");
+    let pruned = finish(&mut shop.env("prune"));
+    assert!(pruned.assert_status(0).stdout.starts_with("Removed 1 environment ("), "{}", pruned.stdout);
+    assert!(shop.list().is_empty());
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn a_configuration_names_the_packages_of_its_workers() {
+    let shop = Shop::new();
+    let worker = "import snakepit\n@snakepit.command\ndef version():\n    import tiny_package\n    return tiny_package.VERSION\n";
+    std::fs::write(shop.path("worker.py"), worker).expect("a worker");
+    let config = "[pool.plain]\nworker = \"worker.py\"\n[pool.packed]\nworker = \"worker.py\"\n\
+                  requirements = [\"tiny-package<2\"]\n\
+                  install = { tool = \"pip\", args = [\"--no-index\", \"--find-links\", \"packages\"], cache_dir = \"envs\" }\n";
+    std::fs::write(shop.path("snakepit.toml"), config).expect("a configuration");
+    let built = finish(&mut shop.env("build"));
+    assert!(built.assert_status(0).stdout.starts_with("packed: "), "{}", built.stdout);
+    let unknown = finish(shop.env("build").args(["--pool", "pakced"]));
+    assert!(unknown.assert_status(2).stderr.contains("it has plain, packed"), "{}", unknown.stderr);
+    let call = |pool: &str| {
+        let mut call = shop.scene.verb("call");
+        finish(call.args(["--pool", pool, "version"]).current_dir(shop.home.path()))
+    };
+    assert_eq!(call("packed").assert_status(0).stdout, "1.0\n");
+    call("plain").assert_status(1);
+    assert_eq!(shop.list().len(), 1);
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn what_cannot_be_built_is_told_with_status_1_and_a_wrong_command_line_with_2() {
+    let shop = Shop::new();
+    let done = finish(&mut shop.build("no-such-package-at-all"));
+    assert!(done.assert_status(1).stderr.contains("no-such-package-at-all"), "{}", done.stderr);
+    assert!(done.stdout.is_empty());
+    let done = finish(shop.env("build").args(["--python", "3.99", "tiny-package"]));
+    assert!(done.assert_status(1).stderr.contains("pyenv install 3.99"), "{}", done.stderr);
+    finish(shop.env("build").args(["--python", "3"])).assert_status(2);
+    finish(&mut shop.env("build")).assert_status(2);
+    assert!(shop.list().is_empty());
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn a_signal_ends_a_build_and_all_that_it_started() {
+    let shop = Shop::new();
+    let mut build = shop.build("slow-package");
+    let log = shop.path("log");
+    let build = Running::start(build.env("SLOW_SECONDS", "600").env("SLOW_LOG", &log));
+    let until = Instant::now() + PATIENCE;
+    while !log.exists() {
+        assert!(Instant::now() < until, "it does not get to the package");
+        std::thread::yield_now();
+    }
+    build.signal(Signal::TERM);
+    build.finish().assert_status(128 + 15);
+    shop.scene.assert_clean();
+}
+
+/// How many rounds there are: all if `SNAKEPIT_FULL` is set, few if `SNAKEPIT_QUICK` is.
+fn rounds() -> u32 {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    match () {
+        () if is_set("SNAKEPIT_FULL") => 40,
+        () if is_set("SNAKEPIT_QUICK") => 3,
+        () => 16,
+    }
+}
+
+/// How long all rounds may take on a machine that does other things as well.
+const ALL_ROUNDS: Duration = Duration::from_mins(1);
+
+#[test]
+fn a_host_that_is_killed_at_any_moment_leaves_no_environment_that_is_half_made_and_used() {
+    let shop = Shop::new();
+    let slow = |command: &mut Command| {
+        command.env("SLOW_SECONDS", "0.2");
+    };
+    // How long it takes, for moments that are spread over all of it.
+    let mut whole = shop.build("slow-package");
+    slow(&mut whole);
+    let mut took = finish(&mut whole).assert_status(0).took;
+    finish(&mut shop.env("prune")).assert_status(0);
+    let (mut rounds_made, mut cut, mut had_been_made) = (0, 0, 0);
+    let began = Instant::now();
+    for round in 0..rounds() {
+        if began.elapsed() > ALL_ROUNDS {
+            break;
+        }
+        rounds_made += 1;
+        let mut build = shop.build("slow-package");
+        slow(&mut build);
+        let build = Running::start(&mut build);
+        // However many rounds there are, the golden ratio spreads them; more are near the end, where the mark is written.
+        let part = (f64::from(round) * 0.618_034).fract();
+        let moment = took.mul_f64(part.sqrt() * 1.05);
+        let ended = ends_until(build.pid(), Instant::now() + moment);
+        build.signal(Signal::KILL);
+        let done = build.finish();
+        if ended {
+            // The machine does other things, too: one that was slow before must not make all others end in time.
+            took = took.min(done.took);
+        } else {
+            cut += 1;
+        }
+        shop.scene.assert_all_end_within(MOMENT);
+        let list = shop.list();
+        assert!(list.len() <= 1, "{list:?}");
+        for environment in &list {
+            match environment["state"].as_str() {
+                Some("ready") => {
+                    shop.assert_works(environment, "slow_package");
+                    had_been_made += 1;
+                    finish(&mut shop.env("prune")).assert_status(0);
+                }
+                Some("half") => {}
+                state => panic!("round {round}: {state:?} with nobody there: {environment}"),
+            }
+        }
+    }
+    println!("{cut} of {rounds_made} were cut short, {had_been_made} environments were whole by then");
+    assert!(cut * 4 >= rounds_made, "only {cut} of {rounds_made} rounds were cut short");
+    let mut last = shop.build("slow-package");
+    slow(&mut last);
+    finish(&mut last).assert_status(0);
+    let list = shop.list();
+    shop.assert_works(&list[0], "slow_package");
+    let homes =
+        std::fs::read_dir(shop.path("envs")).expect("there").flatten().filter(|it| it.path().is_dir());
+    assert_eq!(homes.count(), 1, "what was cut short is removed by who builds next");
+    finish(shop.scene.verb("cleanup").stdin(std::process::Stdio::null())).assert_status(0);
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn two_programs_at_once_build_it_once_and_one_takes_over_from_one_that_is_killed() {
+    let shop = Shop::new();
+    let log = shop.path("log");
+    let start = |seconds: &str| {
+        let mut build = shop.build("slow-package");
+        Running::start(build.env("SLOW_LOG", &log).env("SLOW_SECONDS", seconds))
+    };
+    let built = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+    let first = start("600");
+    let until = Instant::now() + PATIENCE;
+    while built() == 0 {
+        assert!(Instant::now() < until, "it does not get to the package");
+        std::thread::yield_now();
+    }
+    let waiting = [start("0"), start("0")];
+    assert!(!ends_until(waiting[0].pid(), Instant::now() + Duration::from_millis(300)), "it does not wait");
+    first.signal(Signal::KILL);
+    let _ = first.finish();
+    for build in waiting {
+        build.finish().assert_status(0);
+    }
+    assert_eq!(built(), 2, "one by the first, one by who took over");
+    assert_eq!(shop.list().len(), 1);
+    finish(&mut shop.scene.verb("cleanup"));
+    shop.scene.assert_clean();
+}
+
+/// A machine that has only what is asked of it.
+fn with_program(scene: &Scene, name: &str, code: &str) -> (tempfile::TempDir, Command) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(name);
+    std::fs::write(&path, code).expect("a program");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    let mut command = scene.command(env!("CARGO_BIN_EXE_snakepit"));
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").expect("PATH"));
+    command.env("PATH", path).env("SNAKEPIT_STATE_DIR", scene.state_dir()).env_remove("CUDA_VISIBLE_DEVICES");
+    (dir, command)
+}
+
+const TWO_GPUS: &str = "#!/bin/sh\necho '0, NVIDIA Fake A'\necho '1, NVIDIA Fake B'\n";
+
+#[test]
+fn doctor_shows_the_cores_and_the_gpus() {
+    let scene = Scene::new();
+    let (_dir, mut doctor) = with_program(&scene, "nvidia-smi", TWO_GPUS);
+    let done = finish(doctor.arg("doctor").env("CUDA_VISIBLE_DEVICES", "1"));
+    let text = &done.assert_status(0).stdout;
+    assert!(text.contains("cores usable"), "{text}");
+    for line in
+        ["cuda:0 (NVIDIA Fake A), cuda:1 (NVIDIA Fake B); CUDA_VISIBLE_DEVICES=1", "Environments", "Hardware"]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let (_dir, mut doctor) = with_program(&scene, "nvidia-smi", "#!/bin/sh\necho failed >&2\nexit 9\n");
+    let done = finish(doctor.args(["doctor", "--json"]));
+    let report: Value = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
+    let names: Vec<_> =
+        report["hardware"].as_array().expect("findings").iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["cpu", "cuda", "rocm", "mps"]);
+    scene.assert_clean();
+}
+
+#[test]
+fn a_pool_that_asks_for_gpus_gets_them_from_nvidia_smi_and_one_that_does_not_never_asks() {
+    let scene = Scene::new();
+    let home = tempfile::tempdir().expect("a directory");
+    let worker = "import os, snakepit\n@snakepit.command\ndef seen():\n    \
+                  return [os.environ.get(n) for n in ('CUDA_VISIBLE_DEVICES', 'SNAKEPIT_DEVICE', 'CUDA_DEVICE_ORDER')]\n";
+    std::fs::write(home.path().join("worker.py"), worker).expect("a worker");
+    let config = "[pool.one]\nworker = \"worker.py\"\ngpus = \"one-per-worker\"\n[pool.second]\nworker = \"worker.py\"\n\
+                  gpus = [1]\n[pool.none]\nworker = \"worker.py\"\n";
+    std::fs::write(home.path().join("snakepit.toml"), config).expect("a configuration");
+    let call = |pool: &str, smi: &str| {
+        let (_dir, mut call) = with_program(&scene, "nvidia-smi", smi);
+        finish(call.args(["call", "--json", "--pool", pool, "seen"]).current_dir(home.path()))
+    };
+    assert_eq!(call("one", TWO_GPUS).assert_status(0).stdout, "[\"0\",\"cuda:0\",\"PCI_BUS_ID\"]\n");
+    assert_eq!(call("second", TWO_GPUS).assert_status(0).stdout, "[\"1\",\"cuda:1\",\"PCI_BUS_ID\"]\n");
+    // It would be killed for its time if it were asked.
+    assert_eq!(call("none", "#!/bin/sh\nexec sleep 600\n").assert_status(0).stdout, "[null,null,null]\n");
+    let refused = call("one", "#!/bin/sh\nexit 9\n");
+    assert!(refused.stderr.contains("asks for GPUs, but none was found"), "{}", refused.stderr);
+    scene.assert_clean();
+}

@@ -1,0 +1,81 @@
+//! An evaluation that goes on where it was, and tells its report when it is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use snakepit::evals::{
+    Correspondence, Dataset, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Plan, Report,
+};
+use snakepit::loops::{RunOptions, Scope};
+use snakepit::mailbox::{Mailbox, SqliteMailbox};
+use snakepit::{Pool, Snakepit};
+use snakepit_proving::mailbox::telling::tell;
+
+use super::at_once;
+
+const SAMPLES: i64 = 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What a killed process held is soon back.
+const LEASE: Duration = Duration::from_millis(300);
+
+fn evaluator() -> Evaluator {
+    Evaluator::parse(r#"{"any_of": ["exact", "judge:grade"]}"#).expect("an evaluator")
+}
+
+/// Right answers and wrong ones, an exception, and the death of a worker.
+fn plan() -> Plan {
+    let sample = |n: i64| {
+        let input = match n {
+            2 => json!("raise"),
+            5 => json!("die"),
+            n => json!(n),
+        };
+        json!({ "id": format!("s{n}"), "input": input, "expected": 2 * n + i64::from(n == 7) }).to_string()
+    };
+    let samples: Vec<String> = (0..SAMPLES).map(sample).collect();
+    let dataset = Dataset::parse(&samples.join("\n")).expect("a data set");
+    let experiments = vec![Experiment::new("double", "double"), Experiment::new("worse", "worse")];
+    Plan::new(dataset, evaluator(), experiments).expect("a plan")
+}
+
+async fn pit(worker: &str) -> Snakepit {
+    let pool = Pool::python(worker).workers(2).restarts(at_once());
+    Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn journal(checkpoint: &str) -> Journal {
+    Journal::resume(checkpoint, &plan()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn tell_report(report: &Report) {
+    let report: Json = serde_json::to_value(report).expect("JSON");
+    tell(&report.to_string());
+}
+
+/// Asks a pool.
+pub(super) async fn directly(checkpoint: &str, worker: &str) {
+    let mut journal = journal(checkpoint);
+    let pit = pit(worker).await;
+    let evaluation = Evaluation::new(plan()).concurrency(2);
+    let report = evaluation.run(&pit, &mut journal, |_| {}).await.unwrap_or_else(|error| panic!("{error}"));
+    tell_report(&report);
+    pit.stop().await;
+}
+
+/// Sends letters to a loop, which asks a pool and replies.
+pub(super) async fn by_letters(file: &str, checkpoint: &str, worker: &str) {
+    let open = |queue: &str| -> Arc<dyn Mailbox> {
+        Arc::new(SqliteMailbox::open_named(file, queue).unwrap_or_else(|error| panic!("{error}")))
+    };
+    let (samples, results) = (open("samples"), open("results"));
+    let mut journal = journal(checkpoint);
+    let pit = pit(worker).await;
+    let evals = EvalLoop::new("evals", Arc::clone(&samples), &pit, evaluator()).concurrency(2);
+    let scope = Scope::start(Arc::new(evals), RunOptions::new().visibility_timeout(LEASE));
+    let correspondence = Correspondence::new(plan(), samples, results).patience(PATIENCE);
+    let report = correspondence.run(&mut journal, |_| {}).await.unwrap_or_else(|error| panic!("{error}"));
+    tell_report(&report);
+    assert!(scope.end(PATIENCE).await, "the loop has not ended");
+    pit.stop().await;
+}

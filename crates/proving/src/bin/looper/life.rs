@@ -1,0 +1,159 @@
+//! One life of a host that has a loop over a mailbox in a file. Many of them, one after the other, share the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use snakepit::loops::{Failure, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable, Scope};
+use snakepit::mailbox::sqlite::SqliteOptions;
+use snakepit::mailbox::{Backoff, DeadLetterPolicy, Mailbox, Send, TypedMessage};
+use snakepit::{Pool, Snakepit};
+use snakepit_proving::mailbox::Telling;
+use snakepit_proving::mailbox::load::Dice;
+use snakepit_proving::mailbox::telling::tell;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::at_once;
+
+/// Short, so that what a killed process held is soon back; long enough for a busy machine to extend it in time, mostly.
+const LEASE: Duration = Duration::from_millis(150);
+/// How long a life lasts that no fault ends.
+const LIFE: Duration = Duration::from_secs(2);
+/// How many messages a life handles before it is told to end.
+const ENOUGH: usize = 9;
+/// How long nothing that is left may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What is sent in one life, each with or without somebody who waits for a reply.
+const SENT: [(&str, bool); 9] = [
+    ("fine", true),
+    ("fine", false),
+    ("slow", true),
+    ("fail", true),
+    ("hopeless", true),
+    ("undecodable", false),
+    ("fine", true),
+    ("panic", false),
+    ("fine", false),
+];
+
+fn policy() -> DeadLetterPolicy {
+    let mut backoff = Backoff::default();
+    backoff.first = Duration::from_millis(5);
+    backoff.longest = Duration::from_millis(40);
+    // A worker's exceptions go by their types.
+    DeadLetterPolicy::new().backoff(backoff).include("Hopeless").include("LookupError")
+}
+
+fn open(file: &str) -> Arc<dyn Mailbox> {
+    let open =
+        |queue: &str| SqliteOptions::new().queue(queue).open(file).unwrap_or_else(|error| panic!("{error}"));
+    // Replies go to a queue that exists.
+    drop(open("replies"));
+    Arc::new(Telling::over(Arc::new(open("requests"))))
+}
+
+async fn handle(request: TypedMessage<Map<String, Value>>) -> Result<Value, Failure> {
+    match request.value["kind"].as_str().unwrap_or_default() {
+        "fail" => return Err(Failure::new("Odd", "it failed")),
+        "hopeless" => return Err(Failure::new("Hopeless", "it is hopeless")),
+        // Without a word on standard error.
+        "panic" => std::panic::resume_unwind(Box::new("on purpose")),
+        // Longer than its lease.
+        "slow" => sleep(LEASE * 3 / 2).await,
+        "kill" => end(),
+        _ => {}
+    }
+    let receipt = request.message.receipt.as_ref().map(ToString::to_string);
+    tell(&json!({ "handled": receipt }).to_string());
+    Ok(request.value["number"].clone())
+}
+
+/// As a handler does that needs more memory than there is.
+fn end() {
+    // SAFETY: a signal to this process, which has nothing to lose.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+/// A loop, and what has to live as long as it.
+struct Host {
+    scope: Scope<dyn Runnable>,
+    pit: Option<Snakepit>,
+}
+
+impl Host {
+    async fn start(mailbox: &Arc<dyn Mailbox>, worker: Option<&str>, concurrency: usize) -> Self {
+        let mailbox = Arc::clone(mailbox);
+        let (runnable, pit): (Arc<dyn Runnable>, _) = match worker {
+            None => {
+                let main = MainLoop::new("main", mailbox, handle).concurrency(concurrency).prefetch(3);
+                (Arc::new(main.policy(policy())), None)
+            }
+            Some(worker) => {
+                let pool = Pool::python(worker).workers(1).restarts(at_once());
+                let pit =
+                    Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"));
+                let options = PoolLoopOptions::new("answer").concurrency(concurrency).prefetch(3);
+                let pool = PoolLoop::new(&pit, mailbox, &options).expect("a pool").policy(policy());
+                (Arc::new(pool), Some(pit))
+            }
+        };
+        let options = RunOptions::new().visibility_timeout(LEASE).wait(Duration::from_millis(100));
+        Self { scope: Scope::start(runnable, options), pit }
+    }
+
+    async fn end(self) {
+        assert!(self.scope.end(PATIENCE).await, "the loop has not ended");
+        if let Some(pit) = self.pit {
+            pit.stop().await;
+        }
+    }
+}
+
+/// Sends, and handles until it has had enough.
+pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
+    let mailbox = open(file);
+    for (at, (kind, asks)) in (0..).zip(SENT) {
+        let number = seed * 100 + at;
+        let options = if asks { Send::new().reply_to("replies") } else { Send::new() };
+        let body = match kind {
+            "undecodable" => format!("no JSON, number {number}"),
+            kind => json!({ "kind": kind, "number": number }).to_string(),
+        };
+        mailbox.send(body.into_bytes(), options).await.expect("sent");
+    }
+    let host = Host::start(&mailbox, worker, 2).await;
+    let control = host.scope.runnable().control().clone();
+    let mut dice = Dice::new(seed);
+    let enough = ENOUGH / 2 + dice.below(ENOUGH as u64) as usize;
+    // It is the number that matters, and nobody tells of it.
+    let handled = async {
+        while (control.handled() as usize) < enough {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // If there is not so much to do, that is enough.
+    let _ = timeout(LIFE, handled).await;
+    if dice.below(2) == 0 {
+        host.scope.runnable().stop_now();
+        control.until_running(false).await;
+        return;
+    }
+    host.end().await;
+}
+
+/// Handles until nothing is left.
+pub(super) async fn rest(file: &str, worker: Option<&str>) {
+    let mailbox = open(file);
+    let host = Host::start(&mailbox, worker, 10).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let count = mailbox.count().await.expect("a count");
+        if count.visible + count.in_flight + count.delayed == 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it does not get empty: {count:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    host.end().await;
+}

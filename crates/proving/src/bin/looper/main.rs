@@ -1,0 +1,50 @@
+//! A host with loops that is killed: it tells what it does to its mailbox, line by line, so that whoever kills it knows what was
+//! under way.
+//!
+//! `looper work FILE SEED` (sends, and handles until it has had enough), `looper rest FILE` (handles until nothing is left), the
+//! same with `pool WORKER` behind it (a command of a pool of Python workers handles), `looper eval CHECKPOINT WORKER` and
+//! `looper letters FILE CHECKPOINT WORKER` (an evaluation, directly and through mailboxes), `looper serve FILE` (a service that
+//! signals end), `looper contend` (its main thread takes the locks of a shutdown all the time).
+
+mod evaluate;
+mod life;
+mod serve;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use snakepit::Restarts;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words == ["contend"] {
+        return serve::contend();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        match words[..] {
+            ["work", file, seed] => life::work(file, seed.parse().expect("a number"), None).await,
+            ["work", file, seed, "pool", worker] => {
+                life::work(file, seed.parse().expect("a number"), Some(worker)).await;
+            }
+            ["rest", file] => life::rest(file, None).await,
+            ["rest", file, "pool", worker] => life::rest(file, Some(worker)).await,
+            ["eval", checkpoint, worker] => evaluate::directly(checkpoint, worker).await,
+            ["letters", file, checkpoint, worker] => evaluate::by_letters(file, checkpoint, worker).await,
+            ["serve", file] => return serve::run(file).await,
+            _ => panic!("looper: what is {words:?}?"),
+        }
+        ExitCode::SUCCESS
+    })
+}
+
+/// Workers that die by order are replaced at once.
+fn at_once() -> Restarts {
+    let (first, longest) = (Duration::from_millis(1), Duration::from_millis(5));
+    Restarts::default().failures(1000).first_pause(first).longest_pause(longest)
+}

@@ -1,0 +1,98 @@
+//! A service that a signal ends. It says in which phase it is, and is led from one to the next by lines on its input: `go` begins,
+//! `let` lets a handler through, `leave` ends the process.
+
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use snakepit::lifecycle::{ShutdownCoordinator, Stage};
+use snakepit::loops::{Failure, LoopGroup, MainLoop, RunOptions, Runnable};
+use snakepit::mailbox::{Mailbox, SqliteMailbox, TypedMessage};
+use snakepit_proving::mailbox::telling::tell;
+use tokio::sync::Semaphore;
+
+/// What the one who leads has allowed.
+#[derive(Debug)]
+struct Allowed {
+    go: Semaphore,
+    through: Semaphore,
+    leave: Semaphore,
+}
+
+impl Allowed {
+    fn listen() -> Arc<Self> {
+        let none = || Semaphore::new(0);
+        let allowed = Arc::new(Self { go: none(), through: none(), leave: none() });
+        let hears = Arc::clone(&allowed);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                match line.as_str() {
+                    "go" => hears.go.add_permits(1),
+                    "let" => hears.through.add_permits(1),
+                    "leave" => hears.leave.add_permits(1),
+                    other => panic!("serve: what is {other}?"),
+                }
+            }
+        });
+        allowed
+    }
+}
+
+async fn pass(gate: &Semaphore) {
+    gate.acquire().await.expect("nobody closes it").forget();
+}
+
+/// Without a runtime: signals are delivered to the main thread, and whichever locks that holds, it holds them while a handler
+/// runs.
+pub(super) fn contend() -> ExitCode {
+    let coordinator = ShutdownCoordinator::install().expect("signals can be answered");
+    tell("starting");
+    while coordinator.stage() == Stage::Running {
+        let id = coordinator.register("nobody", || {});
+        coordinator.unregister(id);
+    }
+    ExitCode::SUCCESS
+}
+
+async fn tell_stages() {
+    let coordinator = ShutdownCoordinator::get().expect("installed");
+    coordinator.reached(Stage::Draining { signal: None }).await;
+    tell("draining");
+    coordinator.reached(Stage::StopNow { signal: 0 }).await;
+    tell("stopping now");
+}
+
+pub(super) async fn run(file: &str) -> ExitCode {
+    let allowed = Allowed::listen();
+    ShutdownCoordinator::install().expect("signals can be answered");
+    tokio::spawn(tell_stages());
+    tell("starting");
+    pass(&allowed.go).await;
+    let mailbox: Arc<dyn Mailbox> =
+        Arc::new(SqliteMailbox::open(file).unwrap_or_else(|error| panic!("{error}")));
+    let gate = Arc::clone(&allowed);
+    let main = MainLoop::new("main", mailbox, move |request: TypedMessage<String>| {
+        let gate = Arc::clone(&gate);
+        async move {
+            tell("handling");
+            if request.value == "block" {
+                // A handler that hears of nothing, and keeps its thread.
+                loop {
+                    std::thread::park();
+                }
+            }
+            pass(&gate.through).await;
+            Ok::<_, Failure>(())
+        }
+    });
+    let control = main.control().clone();
+    tokio::spawn(async move {
+        control.until_running(true).await;
+        tell("receiving");
+    });
+    let group = LoopGroup::new("service").with(Arc::new(main));
+    let end = group.run_until_signal(RunOptions::new()).await.unwrap_or_else(|error| panic!("{error}"));
+    tell(&format!("stopped {}", end.status));
+    pass(&allowed.leave).await;
+    ExitCode::from(end.status)
+}

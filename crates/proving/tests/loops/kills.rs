@@ -1,0 +1,264 @@
+//! Hosts of a loop that are killed at every step of a message, one after the other over one file: the checker finds nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use snakepit::mailbox::{DeadReason, Mailbox, Send, SqliteMailbox};
+use snakepit_proving::mailbox::history::What;
+use snakepit_proving::mailbox::load::Dice;
+use snakepit_proving::mailbox::telling::now;
+use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
+use snakepit_proving::{random, rounds};
+
+use super::{Looper, assert_no_runs, block_on, dir, worker};
+
+/// All steps at which a host can be killed, and how often each is reached in one life at least, about.
+const STEPS: [(&str, u64); 16] = [
+    ("receive", 4),
+    ("received", 3),
+    ("handle", 6),
+    ("handled", 6),
+    ("reply", 2),
+    ("replied", 2),
+    ("ack", 2),
+    ("acked", 2),
+    ("nack", 2),
+    ("nacked", 2),
+    ("bury", 2),
+    ("buried", 2),
+    ("extend", 3),
+    ("extended", 3),
+    ("giveback", 1),
+    ("givenback", 1),
+];
+
+/// After how many deliveries a message is given up.
+const LIMIT: u32 = 5;
+
+/// What a request is: a text, from which everything else about it can be told.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Request {
+    kind: String,
+    number: u64,
+}
+
+impl Request {
+    fn of(body: &str) -> Self {
+        let Ok(body) = serde_json::from_str::<Value>(body) else {
+            let number = body.rsplit(' ').next().and_then(|number| number.parse().ok());
+            return Self { kind: "undecodable".into(), number: number.expect("a number") };
+        };
+        let kind = body["kind"].as_str().expect("a kind").to_owned();
+        Self { kind, number: body["number"].as_u64().expect("a number") }
+    }
+
+    /// Those that can be handled; the others end as dead letters.
+    fn is_good(&self) -> bool {
+        matches!(self.kind.as_str(), "fine" | "slow")
+    }
+}
+
+/// What all lives over one file have told.
+#[derive(Default)]
+struct Lives {
+    notes: Notes,
+    /// What was sent, and whether that is sure.
+    sent: BTreeMap<Request, bool>,
+    /// The requests of receipts.
+    given: BTreeMap<String, Request>,
+    heard: usize,
+}
+
+impl Lives {
+    fn hear(&mut self, lines: &[String], handler_tells: bool) {
+        self.notes.hear(self.heard, lines);
+        self.heard += 1;
+        let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let answered: BTreeSet<u64> = lines
+            .iter()
+            .filter(|line| line["done"] == "yes")
+            .filter_map(|line| line["number"].as_u64())
+            .collect();
+        let mut handled: BTreeSet<&str> = BTreeSet::new();
+        for line in &lines {
+            if let Some(receipt) = line["handled"].as_str() {
+                handled.insert(receipt);
+            }
+            for delivery in line["deliveries"].as_array().into_iter().flatten() {
+                let text = |key: &str| delivery[key].as_str().expect("a text");
+                self.given.insert(text("receipt").to_owned(), Request::of(text("body")));
+            }
+            let op = line["op"].as_str().unwrap_or_default();
+            if op == "send" {
+                let request = Request::of(line["body"].as_str().expect("a body"));
+                let is_sure = line["number"].as_u64().is_some_and(|number| answered.contains(&number));
+                self.sent.insert(request, is_sure);
+            }
+            if let (Some(receipt), true) = (line["receipt"].as_str(), handler_tells) {
+                let request = &self.given[receipt];
+                let is_handled = handled.contains(receipt);
+                let is_right = match op {
+                    "ack" | "reply" => is_handled && request.is_good(),
+                    "bury" => !is_handled && !request.is_good(),
+                    "nack" => !is_handled,
+                    _ => true,
+                };
+                assert!(is_right, "{op} of {request:?}, which was handled: {is_handled}");
+            }
+        }
+    }
+
+    /// The rules of mailboxes, and then those of loops.
+    fn check(mut self, path: &Path) -> BTreeMap<Rule, u64> {
+        let mailbox = SqliteMailbox::open_named(path, "requests").expect("the mailbox");
+        self.notes.put_in_order();
+        let mut ending = block_on(Ending::of(&History::new(), &mailbox)).expect("it can be looked at");
+        ending.at = now();
+        let report =
+            check(&self.notes.events, &ending, Terms { max_deliveries: LIMIT, slack: Duration::ZERO });
+        // Cuts of the power and jumps of the clock have tests of their own.
+        report.assert_clean(&[Rule::Q8, Rule::Q9, Rule::Q10]);
+        self.check_ends(path, &mailbox);
+        report.fired
+    }
+
+    /// Every request is answered or acknowledged once, or is dead for a reason; what can be handled dies only with its hosts.
+    fn check_ends(&self, path: &Path, mailbox: &SqliteMailbox) {
+        let replies = SqliteMailbox::open_named(path, "replies").expect("the mailbox");
+        let numbers: Vec<u64> = block_on(replies.peek(100_000))
+            .expect("a peek")
+            .iter()
+            .map(|reply| reply.read().expect("the number of what it answers"))
+            .collect();
+        let answered: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert_eq!(answered.len(), numbers.len(), "something was answered twice");
+        let mut dead = BTreeMap::new();
+        for letter in block_on(mailbox.dead_letters(100_000)).expect("dead letters") {
+            let request = Request::of(&String::from_utf8_lossy(&letter.message.body));
+            let deliveries = letter.message.delivery_count;
+            match letter.reason {
+                DeadReason::Deliveries => assert_eq!(deliveries, LIMIT, "{request:?}"),
+                DeadReason::Undecodable { .. } => assert_eq!(request.kind, "undecodable"),
+                DeadReason::Failed { error } => {
+                    assert!(!request.is_good(), "{request:?} is dead: {error}");
+                    let is_given_up = deliveries == LIMIT || request.kind == "hopeless";
+                    assert!(is_given_up, "{request:?} was given up after {deliveries}: {error}");
+                }
+                reason => panic!("{request:?} is dead: {reason:?}"),
+            }
+            assert!(
+                dead.insert(request.number, request.clone()).is_none(),
+                "{request:?} has two dead letters"
+            );
+        }
+        for number in &answered {
+            assert!(!dead.contains_key(number), "{number} was answered, and is dead");
+        }
+        for (request, is_sure) in &self.sent {
+            let (is_answered, is_dead) =
+                (answered.contains(&request.number), dead.contains_key(&request.number));
+            let asks = asks(request);
+            assert!(!is_answered || (asks && request.is_good()), "{request:?} was answered");
+            if *is_sure && (asks || !request.is_good()) {
+                assert!(is_answered || is_dead, "{request:?} is neither answered nor dead");
+            }
+        }
+    }
+
+    /// How often messages were delivered that had been delivered before: kills cost something.
+    fn repeated(&self) -> usize {
+        let again = |what: &What| match what {
+            What::Receive { deliveries, .. } => deliveries.iter().filter(|it| it.number > 1).count(),
+            _ => 0,
+        };
+        self.notes.events.iter().map(|event| again(&event.what)).sum()
+    }
+}
+
+/// Whether somebody waits for a reply to it, as `looper` sends it.
+fn asks(request: &Request) -> bool {
+    match request.kind.as_str() {
+        "fine" => matches!(request.number % 100, 0 | 6),
+        "slow" | "fail" | "hopeless" => true,
+        _ => false,
+    }
+}
+
+/// Kills hosts until there were so many kills, at each step as often as at any other.
+fn kill_rounds(all: usize, of_a_file: usize, handled_by: Option<&str>) {
+    let seed = random::below(u64::MAX);
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let mut kills: BTreeMap<&str, usize> = STEPS.iter().map(|(step, _)| (*step, 0)).collect();
+    let mut fired: BTreeMap<Rule, u64> = BTreeMap::new();
+    let (mut done, mut lives, mut repeated) = (0, 0_u64, 0);
+    while done < all {
+        let dir = dir();
+        let path = dir.path().join("mail");
+        let file = path.to_string_lossy().into_owned();
+        let pool: Vec<&str> = handled_by.map_or_else(Vec::new, |worker| vec!["pool", worker]);
+        let mut told = Lives::default();
+        for _ in 0..of_a_file {
+            if done >= all {
+                break;
+            }
+            lives += 1;
+            assert!(lives < 3 * all as u64 + 50, "too few are killed: {kills:?}");
+            // The one that was killed at most seldom is the next.
+            let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| kills[step]).expect("a step");
+            let fault = format!("{step}:{}", 1 + dice.below(times));
+            let seed = lives.to_string();
+            let words: Vec<&str> = ["work", &file, &seed].into_iter().chain(pool.clone()).collect();
+            let (lines, was_killed) = Looper::life(dir.path(), &words, Some(&fault));
+            told.hear(&lines, handled_by.is_none());
+            if was_killed {
+                *kills.get_mut(step).expect("a step") += 1;
+                done += 1;
+            }
+        }
+        let words: Vec<&str> = ["rest", &file].into_iter().chain(pool).collect();
+        let (lines, was_killed) = Looper::life(dir.path(), &words, None);
+        assert!(!was_killed);
+        told.hear(&lines, handled_by.is_none());
+        repeated += told.repeated();
+        for (rule, times) in told.check(&path) {
+            *fired.entry(rule).or_default() += times;
+        }
+        assert_no_runs(dir.path());
+    }
+    println!("{lives} lives, killed at {kills:?}, {repeated} deliveries again, rules asked {fired:?}");
+    assert!(kills.values().all(|kills| *kills > 0), "nobody was killed at some step: {kills:?}");
+    assert!(repeated > 0, "nothing was ever delivered again");
+}
+
+#[test]
+fn rounds_of_kills_at_every_step_of_a_message_break_no_rule() {
+    kill_rounds(rounds(500, 32), 25, None);
+}
+
+#[test]
+fn a_message_that_kills_its_process_is_given_up_after_its_deliveries() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open_named(&path, "requests").expect("the mailbox");
+    for kind in ["kill", "fine"] {
+        let body = format!("{{\"kind\": \"{kind}\", \"number\": 0}}");
+        block_on(mailbox.send(body.into_bytes(), Send::new())).expect("sent");
+    }
+    let file = path.to_string_lossy().into_owned();
+    let lives = (0..2 * LIMIT).take_while(|_| Looper::life(dir.path(), &["rest", &file], None).1).count();
+    assert_eq!(lives, LIMIT as usize, "each delivery costs a life, and then it is over");
+    let dead = block_on(mailbox.dead_letters(10)).expect("dead letters");
+    let poison = dead.iter().find(|letter| letter.message.body.starts_with(b"{\"kind\": \"kill\""));
+    let poison = poison.unwrap_or_else(|| panic!("it is not among {dead:?}"));
+    assert_eq!((&poison.reason, poison.message.delivery_count), (&DeadReason::Deliveries, LIMIT));
+    let count = block_on(mailbox.count()).expect("a count");
+    assert_eq!(count.visible + count.in_flight + count.delayed, 0, "{count:?}");
+}
+
+#[test]
+fn rounds_of_kills_of_a_host_whose_messages_python_workers_handle_break_no_rule() {
+    kill_rounds(rounds(64, 16), 8, Some(&worker()));
+}

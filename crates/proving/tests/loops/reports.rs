@@ -1,0 +1,126 @@
+//! Evaluations that are killed at every step, again and again, come to the report that one comes to that was left alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use snakepit_proving::mailbox::load::Dice;
+use snakepit_proving::{random, rounds};
+use tempfile::TempDir;
+
+use super::{Looper, assert_no_runs, dir, worker};
+
+/// Steps of an evaluation that asks directly, and how often each is reached in one life at least, about.
+const DIRECT: [(&str, u64); 8] = [
+    ("head", 1),
+    ("headtorn", 1),
+    ("ask", 6),
+    ("answered", 6),
+    ("judged", 6),
+    ("recordtorn", 6),
+    ("recorded", 6),
+    ("report", 1),
+];
+
+/// Steps of one whose samples travel through mailboxes.
+const BY_LETTERS: [(&str, u64); 12] = [
+    ("received", 3),
+    ("handle", 4),
+    ("ask", 4),
+    ("answered", 4),
+    ("judged", 4),
+    ("handled", 4),
+    ("reply", 4),
+    ("replied", 4),
+    ("recordtorn", 4),
+    ("recorded", 4),
+    ("noted", 4),
+    ("report", 1),
+];
+
+/// How often one evaluation is killed at most before it is left alone.
+const KILLS: usize = 4;
+
+struct Evaluation {
+    dir: TempDir,
+    verb: &'static str,
+}
+
+impl Evaluation {
+    fn new(verb: &'static str) -> Self {
+        Self { dir: dir(), verb }
+    }
+
+    /// One life: its report, unless it was killed before.
+    fn live(&self, fault: Option<&str>) -> Option<String> {
+        let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
+        let (file, checkpoint, worker) = (path("mail"), path("checkpoint.jsonl"), worker());
+        let words = match self.verb {
+            "letters" => vec!["letters", &file, &checkpoint, &worker],
+            verb => vec![verb, &checkpoint, &worker],
+        };
+        let (lines, was_killed) = Looper::life(self.dir.path(), &words, fault);
+        let report = lines.last().map(|line| timeless(line));
+        assert_eq!(report.is_none(), was_killed, "{fault:?}");
+        report
+    }
+}
+
+/// A report as it was written, without the times.
+fn timeless(report: &str) -> String {
+    let mut report: Value = serde_json::from_str(report).expect("JSON");
+    for experiment in report["experiments"].as_array_mut().expect("experiments") {
+        experiment.as_object_mut().expect("an object").remove("latency_ms").expect("latencies");
+    }
+    report.to_string()
+}
+
+/// Kills evaluations until there were so many kills, at each step as often as at any other.
+fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: usize) {
+    let seed = random::below(u64::MAX);
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let whole = Evaluation::new(verb).live(None).expect("a report");
+    let counts = &serde_json::from_str::<Value>(&whole).expect("JSON")["experiments"][0]["counts"];
+    assert_eq!(counts["errors"], 2, "{whole}");
+    let mut kills: BTreeMap<&str, usize> = steps.iter().map(|(step, _)| (*step, 0)).collect();
+    let (mut done, mut evaluations) = (0, 0);
+    while done < all {
+        evaluations += 1;
+        assert!(evaluations < 2 * all + 20, "too few are killed: {kills:?}");
+        let evaluation = Evaluation::new(verb);
+        let mut report = None;
+        for life in 0..KILLS {
+            let (step, times) = steps
+                .iter()
+                // A checkpoint has its head once.
+                .filter(|(step, _)| life == 0 || !step.starts_with("head"))
+                .min_by_key(|(step, _)| kills[step])
+                .expect("a step");
+            report = evaluation.live(Some(&format!("{step}:{}", 1 + dice.below(*times))));
+            if report.is_some() {
+                break;
+            }
+            *kills.get_mut(step).expect("a step") += 1;
+            done += 1;
+        }
+        let report = report.or_else(|| evaluation.live(None)).expect("a report");
+        assert_eq!(report, whole);
+        // And whoever asks again is told the same, with nobody asked anew.
+        if evaluations == 1 {
+            assert_eq!(evaluation.live(None).expect("a report"), whole);
+        }
+        assert_no_runs(evaluation.dir.path());
+    }
+    println!("{evaluations} evaluations, killed at {kills:?}");
+    assert!(kills.values().all(|kills| *kills > 0), "nobody was killed at some step: {kills:?}");
+}
+
+#[test]
+fn rounds_of_kills_of_an_evaluation_change_nothing_in_its_report() {
+    kill_rounds("eval", &DIRECT, rounds(100, 16));
+}
+
+#[test]
+fn rounds_of_kills_of_an_evaluation_through_mailboxes_change_nothing_in_its_report() {
+    kill_rounds("letters", &BY_LETTERS, rounds(72, 12));
+}

@@ -1,0 +1,223 @@
+//! The steps in which an environment is made, by either tool.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::error::{hint, place};
+use super::python::{Identity, isolated};
+use super::recipe::{Recipe, Source};
+use super::{Environment, EnvironmentError, Errands, Installer, in_path};
+use crate::custody::Command;
+use crate::telemetry::{Event, Level, emit_with};
+
+/// How many steps there are: the environment, what is asked for, the packages, a look at it.
+pub(super) const STEPS: u32 = 4;
+
+/// Since then `pip` can install into an environment that it does not belong to.
+const PIP_FOR_OTHERS: (u32, u32) = (22, 3);
+
+/// Lists what a `pyproject.toml` depends on, for `pip`, which would install the project as well.
+const DEPENDENCIES: &str = "
+import sys
+try:
+    import tomllib
+except ImportError:
+    try:
+        import tomli as tomllib
+    except ImportError:
+        from pip._vendor import tomli as tomllib
+with open(sys.argv[1], 'rb') as file:
+    project = tomllib.load(file).get('project')
+if project is None:
+    sys.exit(sys.argv[1] + ' has no table [project]')
+if 'dependencies' in project.get('dynamic', ()):
+    sys.exit(sys.argv[1] + ' computes its dependencies, which only uv can do without installing it')
+with open(sys.argv[2], 'w', encoding='utf-8') as file:
+    file.writelines(line + '\\n' for line in project.get('dependencies', ()))
+";
+
+pub(super) struct Making<'a> {
+    pub(super) environment: &'a Environment,
+    pub(super) identity: &'a Identity,
+    pub(super) recipe: &'a Recipe,
+    pub(super) errands: &'a Errands,
+    pub(super) venv: &'a Path,
+    pub(super) key: &'a str,
+    /// When its time is over.
+    pub(super) until: Instant,
+}
+
+/// Tells how far it is.
+pub(super) fn tell(pool: &Arc<str>, key: &str, step: u32, text: &str) {
+    emit_with(Level::Debug, || Event::EnvironmentProgress {
+        pool: Arc::clone(pool),
+        key: key.into(),
+        step,
+        steps: STEPS,
+        text: text.into(),
+    });
+}
+
+impl Making<'_> {
+    /// Gives the name and version of what has made it.
+    pub(super) async fn run(&self) -> Result<String, EnvironmentError> {
+        let uv = match self.environment.installer {
+            Installer::Auto => in_path(Path::new("uv")),
+            Installer::Uv => Some(in_path(Path::new("uv")).ok_or(EnvironmentError::NoUv)?),
+            Installer::Pip => None,
+        };
+        // Before something is begun that cannot be done.
+        let needs_uv = match &self.recipe.source {
+            Source::UvLock(project) => {
+                Some((project.join("uv.lock"), "uv export --no-emit-project --no-dev -o requirements.txt"))
+            }
+            Source::Pylock(path) => Some((path.clone(), "uv pip compile pyproject.toml -o requirements.txt")),
+            Source::List(_) | Source::File(_) | Source::Pyproject(_) => None,
+        };
+        if let (None, Some((path, instead))) = (&uv, needs_uv) {
+            return Err(EnvironmentError::NeedsUv { path, instead });
+        }
+        let tool = if uv.is_some() { "uv" } else { "pip" };
+        emit_with(Level::Info, || Event::EnvironmentBuilding {
+            pool: Arc::clone(&self.errands.owner),
+            key: self.key.into(),
+            python: self.identity.version.as_str().into(),
+            tool,
+        });
+        let tool = match uv {
+            Some(uv) => self.by_uv(&uv).await?,
+            None => self.by_pip().await?,
+        };
+        self.look().await?;
+        Ok(tool)
+    }
+
+    async fn by_uv(&self, uv: &Path) -> Result<String, EnvironmentError> {
+        let uv = || isolated(Command::new(uv)).env("UV_NO_PROGRESS", "1");
+        let version = self.step(1, "uv --version", uv().arg("--version")).await?;
+        let venv = uv().args(["venv", "--no-project", "--python"]).arg(&self.identity.base).arg(self.venv);
+        self.step(1, "uv venv", venv).await?;
+        let source = match &self.recipe.source {
+            Source::UvLock(project) => {
+                let list = self.list_path();
+                let export = uv()
+                    .args(["export", "--frozen", "--no-emit-project", "--no-dev", "--no-header", "--quiet"])
+                    .args(["--format", "requirements-txt", "--output-file"])
+                    .arg(&list)
+                    .arg("--project")
+                    .arg(project);
+                self.step(2, "uv export", export).await?;
+                list
+            }
+            Source::Pyproject(path) | Source::Pylock(path) | Source::File(path) => path.clone(),
+            Source::List(text) => self.write_list(text)?,
+        };
+        let install = uv().args(["pip", "install", "--python"]).arg(self.python()).arg("-r").arg(source);
+        self.step(3, "uv pip install", install.args(&self.environment.args)).await?;
+        Ok(version.last().map_or_else(|| "uv".into(), |line| first_words(line)))
+    }
+
+    async fn by_pip(&self) -> Result<String, EnvironmentError> {
+        let base = || isolated(Command::new(&self.identity.base)).arg("-I");
+        let from_outside =
+            self.identity.pip.as_deref().is_some_and(|version| is_since(version, PIP_FOR_OTHERS));
+        let venv = base().args(["-m", "venv"]);
+        // A `pip` of its own takes longer to put there than most packages.
+        let venv = if from_outside { venv.arg("--without-pip") } else { venv };
+        self.step(1, "python -m venv", venv.arg(self.venv)).await?;
+        let pip = || {
+            if from_outside {
+                base().args(["-m", "pip", "--python"]).arg(self.python())
+            } else {
+                isolated(Command::new(self.python())).args(["-I", "-m", "pip"])
+            }
+        };
+        let source = match &self.recipe.source {
+            Source::Pyproject(path) => {
+                let list = self.list_path();
+                let python =
+                    if from_outside { base() } else { isolated(Command::new(self.python())).arg("-I") };
+                let read = python.args(["-c", DEPENDENCIES]).arg(path).arg(&list);
+                self.step(2, "reading pyproject.toml", read).await?;
+                list
+            }
+            Source::File(path) | Source::Pylock(path) | Source::UvLock(path) => path.clone(),
+            Source::List(text) => self.write_list(text)?,
+        };
+        let install = pip()
+            .args(["install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "-r"])
+            .arg(source)
+            .args(&self.environment.args);
+        self.step(3, "pip install", install).await?;
+        let version = self.step(3, "pip --version", pip().arg("--version")).await?;
+        Ok(version.last().map_or_else(|| "pip".into(), |line| first_words(line)))
+    }
+
+    /// Whether it is what it should be.
+    async fn look(&self) -> Result<(), EnvironmentError> {
+        let look = "import sys; assert sys.prefix != sys.base_prefix, sys.prefix";
+        let command = isolated(Command::new(self.python())).args(["-I", "-c", look]);
+        self.step(4, "looking at the environment", command).await.map(|_| ())
+    }
+
+    async fn step(&self, number: u32, name: &str, command: Command) -> Result<Vec<String>, EnvironmentError> {
+        let owner = &self.errands.owner;
+        tell(owner, self.key, number, name);
+        let heard = |line: &str| tell(owner, self.key, number, line);
+        let left = self.until.saturating_duration_since(Instant::now());
+        let done = self.errands.run(name, command, left, heard).await.map_err(|error| match error {
+            // What was left for the last step says nothing to who set the time for all.
+            EnvironmentError::Timeout { step, output, .. } => {
+                EnvironmentError::Timeout { step, after: self.environment.timeout, output }
+            }
+            error => error,
+        })?;
+        if done.is_fine() {
+            return Ok(done.lines);
+        }
+        let hint = hint(&done.lines);
+        Err(EnvironmentError::Failed { step: name.to_owned(), status: done.status, hint, output: done.lines })
+    }
+
+    fn python(&self) -> PathBuf {
+        self.venv.join("bin/python")
+    }
+
+    fn list_path(&self) -> PathBuf {
+        self.venv.with_file_name("requirements.txt")
+    }
+
+    fn write_list(&self, text: &str) -> Result<PathBuf, EnvironmentError> {
+        let path = self.list_path();
+        std::fs::write(&path, text).map_err(place("write", &path))?;
+        Ok(path)
+    }
+}
+
+/// `pip 24.0 from /usr/lib/…` without the rest.
+fn first_words(line: &str) -> String {
+    line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn is_since(version: &str, (major, minor): (u32, u32)) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_pip_are_compared_by_their_numbers() {
+        assert!(is_since("22.3", PIP_FOR_OTHERS) && is_since("23.0.1", PIP_FOR_OTHERS));
+        assert!(
+            !is_since("20.3.4", PIP_FOR_OTHERS)
+                && !is_since("9.0", PIP_FOR_OTHERS)
+                && !is_since("", PIP_FOR_OTHERS)
+        );
+        assert_eq!(first_words("pip 24.0 from /usr/lib (python 3.11)"), "pip 24.0");
+    }
+}

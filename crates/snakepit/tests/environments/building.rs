@@ -1,0 +1,228 @@
+//! Environments that are made for a pool, once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use snakepit::environment::{Cache, EntryState, Environment, Installer};
+use snakepit::telemetry::{self, Event};
+use snakepit::{EngineError, Pool, Snakepit, Value, args};
+
+use crate::packages::{Shop, pool, teller};
+use crate::support::{Pit, chain, config, lines, runs_in, soon};
+
+async fn version_of(pit: &Pit, package: &str) -> String {
+    soon("the call", pit.call("version_of", args! { package: package })).await.expect("its version")
+}
+
+/// Why a pool does not start. Nothing of the attempt may be left.
+async fn refused(pool: Pool) -> String {
+    let home = tempfile::tempdir().expect("a directory");
+    let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
+    let error: EngineError = started.expect_err("a start that fails");
+    assert!(runs_in(home.path()).is_empty());
+    chain(&error)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_finds_the_packages_that_its_pool_names_and_the_next_pool_does_not_wait_for_them() {
+    let shop = Shop::new();
+    let environment = shop.environment().requirements(["tiny-package<2"]);
+    let mut told = Vec::new();
+    for round in 0..2 {
+        let mut events = telemetry::subscribe();
+        let pit = Pit::start(pool(environment.clone())).await;
+        assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
+        let of_path: String = pit.call("output_of", args! { program: "tiny" }).await.expect("its script");
+        assert_eq!(of_path, "tiny 1.0", "scripts that were installed are in PATH");
+        let entries = Cache::at(shop.cache()).list().expect("a list");
+        assert_eq!((entries.len(), entries[0].state), (1, EntryState::InUse), "{entries:?}");
+        pit.end().await;
+        let ready = events.drain().into_iter().find_map(|event| match event {
+            Event::EnvironmentReady { made, .. } => Some(made),
+            _ => None,
+        });
+        told.push(ready);
+        assert_eq!(shop.homes().len(), 1, "round {round}");
+    }
+    assert_eq!(told, [Some(true), Some(false)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_at_once_make_it_once() {
+    let shop = Shop::new();
+    let log = shop.path().join("log");
+    let start = || {
+        let environment = shop.environment().requirements(["slow-package"]);
+        let worker = teller().env("SLOW_LOG", &log).env("SLOW_SECONDS", "0.5").environment(environment);
+        Pit::start(Pool::python(worker).workers(1))
+    };
+    let (one, two, three) = tokio::join!(start(), start(), start());
+    for pit in [one, two, three] {
+        assert_eq!(version_of(&pit, "slow_package").await, "1.0");
+        pit.end().await;
+    }
+    assert_eq!(lines(&log.to_string_lossy()), ["built"]);
+    assert_eq!(shop.homes().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_or_a_project_says_is_installed_and_a_change_makes_another_environment() {
+    let shop = Shop::new();
+    shop.file("requirements.txt", "-r more.txt\n");
+    shop.file("more.txt", "tiny-package==1.0\n");
+    let file = shop.environment().requirements_file("requirements.txt");
+    let pit = Pit::start(pool(file.clone())).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
+    pit.end().await;
+    shop.file("more.txt", "tiny-package==2.0\n");
+    let pit = Pit::start(pool(file)).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
+    pit.end().await;
+    let project = "[project]\nname = \"mine\"\nversion = \"1\"\ndependencies = [\"tiny-package<2\"]\n";
+    shop.file("pyproject.toml", project);
+    let pit = Pit::start(pool(shop.environment().project("pyproject.toml"))).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
+    pit.end().await;
+    assert_eq!(shop.homes().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hashes_of_a_requirements_file_are_checked() {
+    let shop = Shop::new();
+    let wrong = "0".repeat(64);
+    shop.file("requirements.txt", &format!("tiny-package==1.0 --hash=sha256:{wrong}\n"));
+    let told = refused(pool(shop.environment().requirements_file("requirements.txt"))).await;
+    assert!(told.contains("is not the one that was locked"), "{told}");
+    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_named_with_what_to_do_and_nothing_is_left() {
+    let shop = Shop::new();
+    let told = refused(pool(shop.environment().requirements(["no-such-package-at-all"]))).await;
+    assert!(told.contains("no-such-package-at-all") && told.contains("see how it is spelled"), "{told}");
+    let told = refused(pool(shop.environment().python("3.99").requirements(["tiny-package"]))).await;
+    assert!(told.contains("no Python 3.99") && told.contains("pyenv install 3.99"), "{told}");
+    let told = refused(pool(shop.environment().requirements_file("none.txt"))).await;
+    assert!(told.contains("none.txt"), "{told}");
+    let told = refused(pool(shop.environment().project("none"))).await;
+    assert!(told.contains("none is no project"), "{told}");
+    shop.file("pylock.toml", "lock-version = \"1.0\"\n");
+    let told = refused(pool(shop.environment().project("pylock.toml"))).await;
+    assert!(told.contains("can only be installed by uv"), "{told}");
+    shop.file("not-a-directory", "");
+    let environment = shop.environment().cache_dir("not-a-directory/envs").requirements(["tiny-package"]);
+    let told = refused(pool(environment)).await;
+    assert!(told.contains("not-a-directory/envs"), "{told}");
+    let told = refused(pool(shop.environment().python(shop.path()).requirements(["tiny-package"]))).await;
+    assert!(told.contains("virtual environment"), "{told}");
+    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_network_the_error_says_so() {
+    let shop = Shop::new();
+    // Nobody listens there, whatever the machine's own network is like.
+    let args = ["--retries", "1", "--index-url", "http://127.0.0.1:9/simple"];
+    let environment = shop.environment().install_args(args).requirements(["tiny-package"]);
+    let told = refused(pool(environment)).await;
+    assert!(told.contains("the package index cannot be reached"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_takes_too_long_is_given_up_and_its_processes_with_it() {
+    let shop = Shop::new();
+    let environment = shop.environment().timeout(Duration::from_secs(4)).requirements(["slow-package"]);
+    let worker = teller().env("SLOW_SECONDS", "600").environment(environment);
+    let told = refused(Pool::python(worker).workers(1)).await;
+    assert!(told.contains("not made within 4s"), "{told}");
+    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_others_may_write_to_is_refused() {
+    let shop = Shop::new();
+    std::fs::create_dir(shop.cache()).expect("a directory");
+    let open: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(shop.cache(), open).expect("its mode");
+    let told = refused(pool(shop.environment().requirements(["tiny-package"]))).await;
+    assert!(told.contains("others may write to it"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_used_is_not_pruned_and_what_half_was_made_is() {
+    let shop = Shop::new();
+    let cache = Cache::at(shop.cache());
+    let pit = Pit::start(pool(shop.environment().requirements(["tiny-package"]))).await;
+    let half = shop.cache().join(format!("{}-dead-1", "0".repeat(20)));
+    std::fs::create_dir_all(half.join("venv/bin")).expect("a half one");
+    let states = |cache: &Cache| cache.list().expect("a list").iter().map(|it| it.state).collect::<Vec<_>>();
+    assert_eq!(states(&cache), [EntryState::InUse, EntryState::Half]);
+    let pruned = cache.prune(Duration::ZERO).expect("pruned");
+    assert_eq!(pruned.len(), 1, "{pruned:?}");
+    assert!(!half.exists());
+    assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
+    pit.end().await;
+    assert_eq!(states(&cache), [EntryState::Ready]);
+    assert!(cache.prune(Duration::from_hours(1)).expect("nothing").is_empty());
+    assert_eq!(cache.prune(Duration::ZERO).expect("pruned").len(), 1);
+    assert_eq!(std::fs::read_dir(shop.cache()).expect("there").count(), 0, "nothing is left of it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_whose_files_are_gone_is_made_again() {
+    let shop = Shop::new();
+    let environment = shop.environment().requirements(["tiny-package"]);
+    Pit::start(pool(environment.clone())).await.end().await;
+    let [home] = &shop.homes()[..] else { panic!("{:?}", shop.homes()) };
+    std::fs::remove_dir_all(shop.cache().join(home)).expect("removed");
+    let pit = Pit::start(pool(environment)).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
+    pit.end().await;
+}
+
+/// Only where `uv` is installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn uv_makes_the_same_environments() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|dir| dir.join("uv").is_file()) {
+        println!("uv is not in PATH: left out");
+        return;
+    }
+    let shop = Shop::new();
+    let by = |environment: Environment| environment.installer(Installer::Uv);
+    let pit = Pit::start(pool(by(shop.environment().requirements(["tiny-package<2"])))).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
+    pit.end().await;
+    let made_by = |cache: &Path| {
+        let entries = Cache::at(cache).list().expect("a list");
+        entries.iter().filter_map(|it| it.kept.as_ref()).map(|kept| kept.tool.clone()).collect::<Vec<_>>()
+    };
+    assert!(
+        made_by(&shop.cache()).iter().all(|tool| tool.starts_with("uv ")),
+        "{:?}",
+        made_by(&shop.cache())
+    );
+    // It is known by its content, not by its tool.
+    let pit = Pit::start(pool(shop.environment().requirements(["tiny-package<2"]))).await;
+    pit.end().await;
+    assert_eq!(shop.homes().len(), 1);
+    let project = "[project]\nname = \"mine\"\nversion = \"1\"\nrequires-python = \">=3.9\"\n\
+                   dependencies = [\"tiny-package<2\"]\n[tool.uv]\nno-index = true\nfind-links = [\"packages\"]\n";
+    shop.file("pyproject.toml", project);
+    lock(shop.path());
+    let pit = Pit::start(pool(by(shop.environment().project(".")))).await;
+    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
+    let _: Value = pit.call("where", args! {}).await.expect("an answer");
+    pit.end().await;
+    shop.file("slow.txt", "slow-package\n");
+    let pit = Pit::start(pool(by(shop.environment().requirements_file("slow.txt")))).await;
+    assert_eq!(version_of(&pit, "slow_package").await, "1.0");
+    pit.end().await;
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program that ends at once, before anything is tested")]
+fn lock(dir: &Path) {
+    let locked = std::process::Command::new("uv").arg("lock").current_dir(dir).status();
+    assert!(locked.expect("uv").success() && dir.join("uv.lock").exists());
+}

@@ -1,0 +1,149 @@
+//! What workers are told of cores and GPUs.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use snakepit::environment::Environment;
+use snakepit::hardware::Cpu;
+use snakepit::{Gpus, Pool, Sizing, Snakepit, Threads, Value, args};
+
+use crate::packages::{pool, teller};
+use crate::support::{Pit, chain, config, soon, until};
+
+const LIMITS: [&str; 5] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+];
+
+async fn variables(pit: &Snakepit, names: &[&str]) -> Vec<Option<String>> {
+    let map: Value =
+        soon("the call", pit.call("variables", args! { names: names })).await.expect("variables");
+    names.iter().map(|name| map.get(name).and_then(Value::as_str).map(str::to_owned)).collect()
+}
+
+/// Runs a test of this file again, in a process with other variables: those of this one belong to all its tests.
+#[expect(clippy::disallowed_methods, reason = "the tests of a host need a host of their own")]
+fn again(test: &str, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
+    for name in LIMITS.iter().chain(&["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
+    {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied()).args(["--exact", "--ignored", "--nocapture", test]);
+    let output = command.output().expect("the test again");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn numeric_libraries_share_the_cores_unless_somebody_has_said_otherwise() {
+    again("hardware::inside_limits_arrive", &[]);
+    again(
+        "hardware::inside_limits_of_the_host_stay",
+        &[("OMP_NUM_THREADS", "5"), ("VECLIB_MAXIMUM_THREADS", "6")],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_limits_arrive() {
+    let told = |pool: Pool| async {
+        let pit = Pit::start(pool).await;
+        let told = variables(&pit, &LIMITS).await;
+        pit.end().await;
+        told
+    };
+    let share = (Cpu::look().usable / 2).max(1).to_string();
+    let plain = || pool(Environment::new());
+    assert_eq!(told(plain().workers(2)).await, vec![Some(share); 5]);
+    assert_eq!(told(plain().workers(1)).await, vec![Some(Cpu::look().usable.to_string()); 5]);
+    assert_eq!(told(plain().sizing(Sizing::between(1, 100))).await, vec![Some("1".into()); 5]);
+    assert_eq!(told(plain().threads(Threads::Each(3))).await, vec![Some("3".into()); 5]);
+    assert_eq!(told(plain().threads(Threads::Unlimited)).await, vec![None; 5]);
+    let own = Pool::python(teller().env("OMP_NUM_THREADS", "7")).workers(1);
+    let cores = Some(Cpu::look().usable.to_string());
+    assert_eq!(told(own).await, [Some("7".into()), None, None, None, cores]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_limits_of_the_host_stay() {
+    let pit = Pit::start(pool(Environment::new())).await;
+    let told = variables(&pit, &LIMITS).await;
+    assert_eq!(told, [Some("5".into()), None, None, None, Some("6".into())]);
+    pit.end().await;
+}
+
+#[test]
+fn each_worker_sees_one_of_the_gpus_that_the_host_may_use() {
+    again("hardware::inside_one_gpu_each", &[("CUDA_VISIBLE_DEVICES", "4,GPU-5a")]);
+    again("hardware::inside_one_gpu_of_amd_each", &[("HIP_VISIBLE_DEVICES", "1,3")]);
+}
+
+const SEEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SNAKEPIT_DEVICE", "CUDA_DEVICE_ORDER"];
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_one_gpu_each() {
+    // As many workers as GPUs, since nothing else is said.
+    let pool = Pool::python(teller()).gpus(Gpus::OnePerWorker);
+    let pit = Pit::start(pool).await;
+    let stats = pit.pools()[0].stats().await;
+    let devices: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.device.clone()).collect();
+    assert_eq!(devices.into_iter().collect::<Vec<_>>(), ["cuda:4", "cuda:GPU-5a"]);
+    let told = variables(&pit, &SEEN).await;
+    let id = told[0].clone().expect("a GPU");
+    assert!(["4", "GPU-5a"].contains(&&*id), "{told:?}");
+    assert_eq!(told[1..], [Some(format!("cuda:{id}")), None]);
+    // A worker that dies of its GPU leaves it to nobody for a while.
+    let gone: Result<Value, _> = soon("the call", pit.call("die_of_its_gpu", args! {})).await;
+    gone.expect_err("it died");
+    until("another one serves", || pit.pools()[0].status().workers.len() == 2).await;
+    let stats = pit.pools()[0].stats().await;
+    assert_eq!(stats.tainted.len(), 1, "{:?}", stats.tainted);
+    let left: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.device.clone()).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(!left.iter().any(|device| stats.tainted[0].place.contains(device)), "{left:?}");
+    pit.end().await;
+    let all = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::All)).await;
+    assert_eq!(variables(&all, &SEEN).await[0].as_deref(), Some("4,GPU-5a"));
+    all.end().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let hidden = Pool::python(teller()).gpus(Gpus::These(vec!["0".into()]));
+    let refused = Snakepit::builder().pool(hidden).custody(config(&home)).start().await.expect_err("hidden");
+    assert!(chain(&refused).contains("there are 4, GPU-5a (by CUDA_VISIBLE_DEVICES)"), "{}", chain(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_one_gpu_of_amd_each() {
+    let pit = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::These(vec!["3".into()]))).await;
+    let told = variables(&pit, &["HIP_VISIBLE_DEVICES", "SNAKEPIT_DEVICE"]).await;
+    assert_eq!(told, [Some("3".into()), Some("hip:3".into())]);
+    pit.end().await;
+}
+
+/// Needs a network, and says how long it takes: `cargo nextest run -p snakepit --test environments --run-ignored only numpy`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "installs numpy, and measures"]
+async fn numpy_takes_less_time_when_workers_share_the_cores() {
+    let home = tempfile::tempdir().expect("a directory");
+    let workers = Cpu::look().usable * 2;
+    for (name, threads) in [("shared", Threads::Shared), ("unlimited", Threads::Unlimited)] {
+        let environment = Environment::new().requirements(["numpy"]).cache_dir(home.path().join("envs"));
+        let pit = Pit::start(pool(environment).workers(workers).threads(threads)).await;
+        let multiply = |times: usize| {
+            let calls = (0..workers).map(|_| pit.call::<f64>("multiply", args! { size: 700, times: times }));
+            futures_util::future::try_join_all(calls.map(IntoFuture::into_future))
+        };
+        multiply(1).await.expect("loaded");
+        let began = std::time::Instant::now();
+        multiply(20).await.expect("multiplied");
+        println!("{name}: {workers} workers, 20 products each: {:?}", began.elapsed());
+        pit.end().await;
+    }
+}

@@ -1,0 +1,63 @@
+//! Workers that a user's own script starts, as `run_worker.sh` of the specification does.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use snakepit::{Pool, Value, args};
+
+use crate::packages::workers;
+use crate::support::{Pit, runs, soon, until};
+
+/// A script that finds Python and the SDK, and hands over in the given way.
+fn launcher(dir: &Path, hand_over: &str) -> Pool {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let code = format!(
+        "#!/bin/bash\nset -e\nDIR=\"$( cd \"$( dirname \"${{BASH_SOURCE[0]}}\" )\" &> /dev/null && pwd )\"\n\
+         export PYTHONPATH={}\n{hand_over} python3 -m snakepit \"$@\"\n{}\n",
+        sdk.display(),
+        // Otherwise the shell would exec the last command by itself.
+        if hand_over.is_empty() { "echo it has ended" } else { "" },
+    );
+    let path = dir.join("run_worker.sh");
+    std::fs::write(&path, code).expect("a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    Pool::command([path.into_os_string(), workers().join("environment.py").into_os_string()]).workers(1)
+}
+
+async fn pid_of_the_worker(pit: &Pit) -> i64 {
+    let place: Value = soon("the call", pit.call("where", args! {})).await.expect("a place");
+    place.get("pid").and_then(Value::as_i64).expect("a pid")
+}
+
+async fn recorded_pid(pit: &Pit) -> i64 {
+    let stats = pit.pools()[0].stats().await;
+    i64::from(stats.workers[0].pid.expect("a process"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_script_that_hands_over_by_exec_the_pid_is_the_workers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // A version manager's script that Python is behind would be one more that does not.
+    let pit = Pit::start(launcher(dir.path(), "exec")).await;
+    assert_eq!(pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_script_that_forgets_exec_everything_is_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pit = Pit::start(launcher(dir.path(), "")).await;
+    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    assert_ne!(worker, script);
+    assert!(runs(worker as u32) && runs(script as u32));
+    pit.end().await;
+    assert!(!runs(worker as u32) && !runs(script as u32));
+    // Also when the script is killed alone, as the pool or the kernel may do it.
+    let pit = Pit::start(launcher(dir.path(), "")).await;
+    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    let process =
+        pit.run().expect("a run").workers().into_iter().find(|it| i64::from(it.pid().as_raw()) == script);
+    process.expect("the script").signal_main(9).expect("killed");
+    until("the worker behind the script is gone", || !runs(worker as u32)).await;
+    pit.end().await;
+}

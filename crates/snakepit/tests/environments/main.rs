@@ -1,0 +1,9 @@
+//! The Python that workers run with: found, made, shared and kept; and what they are told of the hardware.
+
+mod building;
+mod hardware;
+mod interpreters;
+mod launchers;
+mod packages;
+#[path = "../support/mod.rs"]
+mod support;
