@@ -32,7 +32,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
             samples.push_time(runtime.block_on(end_of_idle(*kind))?);
         }
     }
-    let crew = runtime.block_on(Crew::start(effort.drained.div_ceil(WORKERS)))?;
+    let crew = runtime.block_on(Crew::start("sleeper.py", effort.drained.div_ceil(WORKERS)))?;
     for _ in 0..effort.rounds {
         for (kind, samples) in &mut drains {
             samples.push(runtime.block_on(drain(&crew.pit, *kind, effort.drained))?);

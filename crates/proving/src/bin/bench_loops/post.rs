@@ -88,9 +88,9 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// `concurrency`: how many calls each worker takes at the same time.
-    pub(crate) async fn start(concurrency: usize) -> Outcome<Self> {
+    pub(crate) async fn start(worker: &str, concurrency: usize) -> Outcome<Self> {
         let home = tempfile::tempdir()?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/bench_loops/worker.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/bench_loops").join(worker);
         let mut worker = PythonWorker::new(script);
         if let Some(python) = python()? {
             worker = worker.interpreter(python);

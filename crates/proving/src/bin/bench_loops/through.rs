@@ -32,7 +32,7 @@ struct Rates {
 
 pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let crew = runtime.block_on(Crew::start(1))?;
+    let crew = runtime.block_on(Crew::start("worker.py", 1))?;
     let mut pool = Samples::default();
     let mut kinds = [Kind::Memory, Kind::Sqlite].map(|kind| Rates {
         kind,
