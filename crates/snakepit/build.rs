@@ -1,4 +1,5 @@
-//! Lists the files of the Python SDK, so that the library carries them inside itself.
+//! Lists the files of the Python SDK, so that the library carries them inside itself; and, where gRPC is wanted, compiles
+//! its messages.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,5 +31,14 @@ fn main() -> io::Result<()> {
     let out = env::var_os("OUT_DIR").expect("cargo says where to write");
     fs::write(Path::new(&out).join("sdk_files.rs"), list)?;
     println!("cargo::rustc-env=SNAKEPIT_SDK_HASH={hash:016x}");
+    #[cfg(feature = "grpc")]
+    compile_messages(Path::new(&root))?;
     Ok(())
+}
+
+#[cfg(feature = "grpc")]
+fn compile_messages(root: &Path) -> io::Result<()> {
+    println!("cargo::rerun-if-changed={}", root.join("snakepit.proto").display());
+    let files = protox::compile(["snakepit.proto"], [root]).map_err(io::Error::other)?;
+    prost_build::Config::new().bytes(["."]).compile_fds(files)
 }

@@ -59,6 +59,10 @@ class Connection:
     def _nobody(self) -> None:
         os._exit(0)
 
+    def descriptor(self) -> "Optional[int]":
+        """What an event loop waits for. None: others read, in their own threads."""
+        return self.socket.fileno()
+
     # --- coming ---
 
     def fill(self, flags: int = 0) -> bool:

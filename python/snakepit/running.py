@@ -298,11 +298,13 @@ class Running:
         loop = self.loop
         number = loop.wait_for(waiter)
         try:
-            options = outgoing(self.context, options)
-            return number, host_call_message(loop.codec, number, tool, args, options, loop.connection.max_frame)
+            return number, self.tool_message(number, tool, args, outgoing(self.context, options))
         except BaseException:
             del loop.waiters[number]
             raise
+
+    def tool_message(self, number: int, tool: str, args: "Any", options: "Any") -> "Encoded":
+        return host_call_message(self.loop.codec, number, tool, args, options, self.loop.connection.max_frame)
 
     def ask(self, message: "Encoded") -> None:
         """Sends a HOST_CALL that the gate has let in."""
@@ -377,10 +379,14 @@ class Running:
                 yield value
         finally:
             if kind == HOST_ITEM and not self.loop.connection.forked:
-                # Perhaps in a finalizer, which may run at any allocation, also inside of a flush.
-                self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
-                self.loop.connection.nudge()
+                self.withdraw(number)
             self.forget(number)
+
+    def withdraw(self, number: int) -> None:
+        """A tool's stream is no longer wanted. Perhaps in a finalizer, which may run at any allocation, also inside of a
+        flush."""
+        self.loop.connection.post(word_of(HOST_CANCEL), self.call, self.loop.codec.encode([number]))
+        self.loop.connection.nudge()
 
     def _wait(self, answers: "SimpleQueue[Any]", number: int) -> "Tuple[int, Any, int]":
         """The next answer of a tool; stage 2 of a cancel ends the wait."""

@@ -39,12 +39,16 @@ class Tasks:
     def run(self) -> None:
         """Until the host drains this worker, or is gone."""
         concurrent, loop = self.concurrent, self.loop
-        descriptor = concurrent.connection.socket.fileno()
+        descriptor = concurrent.connection.descriptor()
         concurrent.wake = self._wake
-        loop.add_reader(descriptor, self._readable)
-        loop.call_soon(self._readable)  # what came together with HELLO
+        if descriptor is None:
+            loop.call_soon(self._look)
+        else:
+            loop.add_reader(descriptor, self._readable)
+            loop.call_soon(self._readable)  # what came together with HELLO
         loop.run_forever()
-        loop.remove_reader(descriptor)
+        if descriptor is not None:
+            loop.remove_reader(descriptor)
         if self.lost:
             concurrent.life.gone()
 

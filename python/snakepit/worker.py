@@ -29,6 +29,13 @@ def main(arguments: "List[str]") -> None:
     """Runs the worker that the arguments name, and ends the process."""
     if len(arguments) != 1:
         _usage("it takes one argument: a file (worker.py) or the name of a module")
+    address = os.environ.pop("SNAKEPIT_GRPC", None)
+    if address is not None:
+        _prepare_streams()
+        sys.argv[:] = arguments
+        from .grpc_worker import serve
+
+        serve(arguments[0], address)
     fd = _descriptor("SNAKEPIT_FD")
     if fd is None:
         _usage("SNAKEPIT_FD is not set; a worker is started by a host, for example `snakepit up`")
@@ -158,14 +165,18 @@ def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
     sys.exit(1)
 
 
+def show_stacks(life: Life) -> None:
+    """From now on a signal brings the stacks of all threads, if the host has given a place for them."""
+    stacks = _descriptor("SNAKEPIT_STACK_FD")
+    if stacks is not None and hasattr(_signal, "SIGRTMIN"):
+        os.set_inheritable(stacks, False)
+        faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
+        life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+
+
 def _ready(connection: Connection, codec: Codec, life: Life) -> None:
     version = sys.version_info
-    if hasattr(_signal, "SIGRTMIN"):
-        stacks = _descriptor("SNAKEPIT_STACK_FD")
-        if stacks is not None:
-            os.set_inheritable(stacks, False)
-            faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
-            life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+    show_stacks(life)
     message = {
         "protocol": 1,
         "sdk": __version__,

@@ -43,6 +43,8 @@ mod worker;
 
 pub use snakepit_custody as custody;
 
+#[cfg(feature = "grpc")]
+pub use adapter::grpc::GrpcWorker;
 pub use adapter::mock::Mock;
 pub use adapter::python::PythonWorker;
 pub use adapter::{Adapter, StartError};

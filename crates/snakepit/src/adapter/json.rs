@@ -75,7 +75,7 @@ pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call) -> Result<(), Valu
 }
 
 /// A value that a worker sent. An integer that would become another number is refused.
-#[cfg(any(feature = "http", test))]
+#[cfg(any(feature = "grpc", feature = "http", test))]
 pub(super) fn read(text: &[u8]) -> Result<Encoded, String> {
     match long_integer(text) {
         Some(number) => Err(too_long(number)),

@@ -6,9 +6,15 @@
 
 #[cfg(feature = "announce")]
 pub mod announce;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(any(feature = "http", feature = "stdio"))]
+#[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
+#[cfg_attr(
+    not(any(feature = "http", feature = "stdio")),
+    expect(dead_code, reason = "the messages of gRPC have values in JSON, but no calls and errors")
+)]
 mod json;
 #[cfg(feature = "announce")]
 mod lines;

@@ -246,6 +246,12 @@ impl Spawner {
         self.run.as_ref().map(Run::state_dir)
     }
 
+    /// The directory of this run alone, which is removed with it.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn run_dir(&self) -> Option<&std::path::Path> {
+        self.run.as_ref().map(Run::dir)
+    }
+
     /// What starts other processes than the worker's, for those who prepare something.
     pub(crate) fn errands(&self, dir: std::path::PathBuf) -> Result<Errands, StartError> {
         let run = self.run.clone().ok_or_else(no_custody)?;

@@ -232,13 +232,13 @@ impl PoolTable {
                 for (key, value) in &keys.env {
                     python = python.env(key, value);
                 }
-                Pool::python(match &keys.interpreter {
+                keys.python_pool(match &keys.interpreter {
                     Some(interpreter) => python.interpreter(from(dir, interpreter)),
                     None => python,
                 })
             }
             (_, launch @ Launch::Command(_)) => {
-                Pool::command(launch.program(&keys, dir).current_dir(current_dir))
+                keys.command_pool(launch.program(&keys, dir).current_dir(current_dir))
             }
         };
         let pool = keys.equip(pool.name(name));
@@ -273,8 +273,9 @@ impl AdapterName {
     /// Whether its workers announce themselves, so that our SDK does not start them.
     fn announces(self) -> bool {
         match self {
-            Self::Stdio | Self::Http | Self::Grpc => true,
-            Self::Python | Self::Socket => false,
+            Self::Stdio | Self::Http => true,
+            // Those of gRPC announce themselves, too, but our SDK can do it.
+            Self::Python | Self::Socket | Self::Grpc => false,
         }
     }
 }
@@ -288,7 +289,7 @@ fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
         Some(AdapterName::Http) if !cfg!(feature = "http") => {
             Err("the adapter \"http\" is not in this build: turn on the feature `http` of the library")
         }
-        Some(AdapterName::Grpc) => {
+        Some(AdapterName::Grpc) if !cfg!(feature = "grpc") => {
             Err("the adapter \"grpc\" is not in this build: turn on the feature `grpc` of the library")
         }
         Some(AdapterName::Http) => Ok(()),
@@ -300,6 +301,24 @@ fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
 }
 
 impl PoolKeys {
+    /// A pool of workers with our SDK.
+    fn python_pool(&self, worker: PythonWorker) -> Pool {
+        match self.adapter {
+            #[cfg(feature = "grpc")]
+            Some(AdapterName::Grpc) => Pool::grpc(worker),
+            _ => Pool::python(worker),
+        }
+    }
+
+    /// A pool of programs that bring what they need.
+    fn command_pool(&self, program: Program) -> Pool {
+        match self.adapter {
+            #[cfg(feature = "grpc")]
+            Some(AdapterName::Grpc) => Pool::grpc(crate::GrpcWorker::command(program)),
+            _ => Pool::command(program),
+        }
+    }
+
     /// A pool of workers that announce themselves; its adapter was checked before.
     fn announcing_pool(&self, program: Program) -> Pool {
         match self.adapter {

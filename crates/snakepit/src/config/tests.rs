@@ -161,7 +161,12 @@ fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
 
 #[test]
 fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
-    for (name, is_there) in [("stdio", cfg!(feature = "stdio")), ("http", cfg!(feature = "http"))] {
+    let adapters = [
+        ("stdio", cfg!(feature = "stdio")),
+        ("http", cfg!(feature = "http")),
+        ("grpc", cfg!(feature = "grpc")),
+    ];
+    for (name, is_there) in adapters {
         for what in ["worker = \"w.py\"", "worker = \"package.worker\"", "command = [\"./w\", \"-x\"]"] {
             let parsed = parse(&format!("[pool.math]\n{what}\nadapter = \"{name}\"\n"));
             match parsed {

@@ -19,4 +19,8 @@ pub(crate) use beat::BeatPipe;
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
+#[cfg(feature = "grpc")]
+pub(crate) use spans::read as read_span;
 pub(crate) use stacks::{StackPipe, take_crash};
+#[cfg(feature = "grpc")]
+pub(crate) use tools::{Credit, Run as ToolRun, Tools as ToolRuns};

@@ -159,7 +159,10 @@ fn frame(
             let (id,): (u64,) = payload.decode().map_err(unreadable)?;
             state.tools.end(id);
         }
-        Kind::Telemetry => state.told.extend(spans::read(state.calls.get(&header.call), &payload)),
+        Kind::Telemetry => {
+            let held = state.calls.get(&header.call);
+            state.told.extend(held.and_then(|held| spans::read(&held.call, &payload)));
+        }
         // Nobody asks for these yet; they are known, so they are no fault.
         Kind::Pong | Kind::Bye => {}
         Kind::Fault => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::connection::Held;
+use crate::call::Call;
 use crate::telemetry::{Event, Level, is_heard};
 use crate::value::Encoded;
 
@@ -37,12 +37,11 @@ struct Part {
     attributes: Option<String>,
 }
 
-/// The span that a worker tells, if it is one, and of a call that it has.
-pub(super) fn read(held: Option<&Held>, payload: &Encoded) -> Option<Event> {
+/// The span that a worker tells of a call that it has, if it is one.
+pub(crate) fn read(call: &Call, payload: &Encoded) -> Option<Event> {
     if !is_heard(Level::Debug) {
         return None;
     }
-    let call = &held?.call;
     let berth = call.slot.as_ref()?.berth();
     let Told { name, value: span } = payload.decode().ok()?;
     let parent_is_one = span.parent_id.as_ref().is_none_or(|parent| is_hex(parent, 16));

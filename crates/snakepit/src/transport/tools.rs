@@ -26,22 +26,24 @@ const MOST_BYTES: usize = 16 << 20;
 const MOST_REFUSALS: usize = 16 * MOST;
 
 /// What a stream to the worker may still send.
-struct Credit(watch::Sender<Left>);
+#[derive(Debug)]
+pub(crate) struct Credit(watch::Sender<Left>);
 
 /// The last item may be larger than what is left.
+#[derive(Debug)]
 struct Left {
     items: i64,
     bytes: i64,
 }
 
 impl Credit {
-    fn new(first: Portion) -> Self {
+    pub(crate) fn new(first: Portion) -> Self {
         let credit = Self(watch::Sender::new(Left { items: 0, bytes: 0 }));
         credit.add(first);
         credit
     }
 
-    fn add(&self, more: Portion) {
+    pub(crate) fn add(&self, more: Portion) {
         self.0.send_modify(|left| {
             left.items = left.items.saturating_add(more.items.into());
             left.bytes = left.bytes.saturating_add(i64::try_from(more.bytes).unwrap_or(i64::MAX));
@@ -49,7 +51,7 @@ impl Credit {
     }
 
     /// Takes the credit for one item.
-    fn spend(&self, bytes: usize) {
+    pub(crate) fn spend(&self, bytes: usize) {
         self.0.send_modify(|left| {
             left.items -= 1;
             left.bytes = left.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -57,28 +59,28 @@ impl Credit {
     }
 
     /// Until there is credit for an item.
-    async fn some(&self) {
+    pub(crate) async fn some(&self) {
         // An error would say that the sender is gone, and it is here.
         let _ = self.0.subscribe().wait_for(|left| left.items > 0 && left.bytes > 0).await;
     }
 }
 
 /// A tool that runs for the worker.
-struct Run {
+pub(crate) struct Run {
     /// The call that asked for it.
-    call: u64,
+    pub(crate) call: u64,
     /// Tells it from a later one with the same id.
-    number: u64,
+    pub(crate) number: u64,
     /// What its frame brought.
-    bytes: usize,
-    task: AbortHandle,
+    pub(crate) bytes: usize,
+    pub(crate) task: AbortHandle,
     /// Of a stream.
-    credit: Option<Arc<Credit>>,
+    pub(crate) credit: Option<Arc<Credit>>,
 }
 
 /// All that run for one worker, by the ids that it chose.
 #[derive(Default)]
-pub(super) struct Tools {
+pub(crate) struct Tools {
     runs: ByNumber<Run>,
     bytes: usize,
     next_number: u64,
@@ -93,15 +95,41 @@ impl Tools {
         Some(run)
     }
 
+    /// Whether one with this id is under way.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.runs.contains_key(&id)
+    }
+
+    /// A number for one that is about to run.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// One more runs, for a call.
+    pub(crate) fn add(&mut self, id: u64, run: Run) {
+        self.bytes += run.bytes;
+        self.runs.insert(id, run);
+    }
+
+    /// One is over by itself.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn forget(&mut self, id: u64, number: u64) {
+        if self.runs.get(&id).is_some_and(|run| run.number == number) {
+            self.remove(id);
+        }
+    }
+
     /// The worker no longer wants it.
-    pub(super) fn end(&mut self, id: u64) {
+    pub(crate) fn end(&mut self, id: u64) {
         if let Some(run) = self.remove(id) {
             run.task.abort();
         }
     }
 
     /// A call was answered: nothing runs for it any more.
-    pub(super) fn end_of(&mut self, call: u64) {
+    pub(crate) fn end_of(&mut self, call: u64) {
         if self.runs.is_empty() {
             return;
         }
@@ -116,13 +144,13 @@ impl Tools {
         });
     }
 
-    pub(super) fn end_all(&mut self) {
+    pub(crate) fn end_all(&mut self) {
         self.runs.drain().for_each(|(_, run)| run.task.abort());
         self.bytes = 0;
     }
 
     /// Lets a stream send so much more.
-    pub(super) fn grant(&self, id: u64, more: Portion) {
+    pub(crate) fn grant(&self, id: u64, more: Portion) {
         if let Some(credit) = self.runs.get(&id).and_then(|run| run.credit.as_ref()) {
             credit.add(more);
         }
@@ -134,7 +162,7 @@ impl Tools {
     }
 
     /// Why no more may be under way, if so.
-    fn is_full(&self, bytes: usize, max_frame: usize) -> Option<String> {
+    pub(crate) fn is_full(&self, bytes: usize, max_frame: usize) -> Option<String> {
         let most_bytes = max_frame.max(MOST_BYTES);
         if self.runs.len() >= MOST {
             Some(format!("{MOST} tool calls of this worker are under way, and no more are allowed at a time"))
@@ -173,13 +201,11 @@ pub(super) fn host_call(
         return Ok(());
     }
     let answer = held.call.ask_within(&tool, args, options.trace());
-    state.tools.next_number += 1;
-    let number = state.tools.next_number;
+    let number = state.tools.number();
     let credit = options.stream.map(|(items, bytes)| Arc::new(Credit::new(Portion { items, bytes })));
     let asker = Asker { connection: Arc::clone(connection), call, id, number, credit: credit.clone() };
     let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
-    state.tools.bytes += bytes;
-    state.tools.runs.insert(id, Run { call, number, bytes, task, credit });
+    state.tools.add(id, Run { call, number, bytes, task, credit });
     Ok(())
 }
 

@@ -224,6 +224,30 @@ impl Encoded {
         Ok(builder.finish())
     }
 
+    /// Its bytes with everything in them: no bodies beside the head.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn inlined(&self) -> Result<Bytes, ValueError> {
+        self.verify_once()?;
+        if !self.has_bodies() {
+            return Ok(self.head.clone());
+        }
+        let mut inlined = Vec::with_capacity(self.payload_len());
+        let mut start: &[u8] = &self.head;
+        let mut reader = Reader::new(&self.head);
+        reader.skip_within(super::MAX_DEPTH, |token, rest| {
+            match token {
+                Token::Ext(super::read::Ext::Body { offset, len }) => {
+                    super::write::bin_header(&mut inlined, len);
+                    inlined.extend_from_slice(self.body_slice(offset, len)?);
+                }
+                _ => inlined.extend_from_slice(&start[..start.len() - rest.len()]),
+            }
+            start = rest;
+            Ok(())
+        })?;
+        Ok(inlined.into())
+    }
+
     /// The same value in memory of its own, to be kept: a few bytes of a frame would keep the whole frame.
     pub(crate) fn detached(&self) -> Self {
         let mut bodies = Vec::new();

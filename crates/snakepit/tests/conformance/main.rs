@@ -1,5 +1,7 @@
 //! One contract for all adapters: `snakepit::conformance` over each of them.
 
+#[cfg(feature = "grpc")]
+mod grpc;
 #[cfg(feature = "http")]
 mod http;
 mod mock {

@@ -26,11 +26,21 @@ pub(crate) enum Codec {
     Own,
 }
 
+/// How calls travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Frames over an inherited socket.
+    Socket,
+    /// The gRPC adapter, which is compiled in with its peer.
+    Grpc,
+}
+
 /// The pool that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) workers: usize,
     pub(crate) codec: Codec,
+    pub(crate) over: Over,
 }
 
 /// A pool that is ready: every worker has said so. Dropping it stops it and waits until all is gone.
@@ -61,7 +71,12 @@ struct Engine {
 /// Starts a pool and waits until all its workers are ready.
 pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours>>> {
     let home = tempfile::tempdir()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // Beside its peer, as its peer: what a second thread of the host costs a call is not what is compared there.
+    let threads = match shape.over {
+        Over::Socket => 2,
+        Over::Grpc => 1,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let codec = match shape.codec {
         Codec::Msgspec if python.has("msgspec").is_ok() => "msgspec",
         Codec::Auto | Codec::Msgspec => "auto",
@@ -70,10 +85,27 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let worker = PythonWorker::new(Python::script("worker.py"))
         .interpreter(python.path())
         .env("SNAKEPIT_CODEC", codec);
-    let pool = Pool::python(worker).workers(shape.workers).queue_limit(1 << 20);
+    let Some(pool) = pool(worker, shape.over) else {
+        return Ok(Start::Absent("not compiled in: --features peers".to_owned()));
+    };
+    let pool = pool.workers(shape.workers).queue_limit(1 << 20);
     let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
     Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, _home: home })))
+}
+
+#[cfg_attr(
+    feature = "peers",
+    expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
+)]
+fn pool(worker: PythonWorker, over: Over) -> Option<Pool> {
+    match over {
+        Over::Socket => Some(Pool::python(worker)),
+        #[cfg(feature = "peers")]
+        Over::Grpc => Some(Pool::grpc(worker).concurrency(crate::who::WINDOW)),
+        #[cfg(not(feature = "peers"))]
+        Over::Grpc => None,
+    }
 }
 
 impl Drop for Engine {

@@ -7,7 +7,7 @@ use crate::floor::awaited::AwaitedEcho;
 use crate::floor::msgspec::MsgspecEcho;
 use crate::floor::raw::RawWorker;
 use crate::grip::{self, WithPids};
-use crate::ours::{self, Codec, Shape};
+use crate::ours::{self, Codec, Over, Shape};
 use crate::peer::{grpc, mosec, pools};
 use crate::python::Python;
 use crate::turns::{Caller, Start};
@@ -22,6 +22,7 @@ pub(crate) enum Who {
     OursOwnCodec,
     OursOnOneCore,
     OursOnTwoCores,
+    OursOverGrpc,
     RawEcho,
     AwaitedEcho,
     RawEchoOnOneCore,
@@ -47,6 +48,7 @@ impl Who {
             Self::OursOwnCodec => "ours without msgspec",
             Self::OursOnOneCore => "ours on one core",
             Self::OursOnTwoCores => "ours on two cores",
+            Self::OursOverGrpc => "ours over gRPC",
             Self::RawEcho => "raw echo, blocking",
             Self::AwaitedEcho => "raw echo, awaited",
             Self::RawEchoOnOneCore => "raw echo, blocking, on one core",
@@ -64,13 +66,20 @@ impl Who {
 
     pub(crate) fn start(self, bench: &Bench, workers: usize) -> Outcome<Start<Box<dyn Caller>>> {
         let python = &bench.python;
-        let ours = |codec| ours_with_pids(python, Shape { workers, codec });
+        let ours = |codec| ours_with_pids(python, Shape { workers, codec, over: Over::Socket });
         let raw = || raw_with_pid(python);
         match self {
             Self::Ours => Ok(ours(Codec::Msgspec)?.map(|(caller, _)| caller)),
             Self::OursOwnCodec => Ok(ours(Codec::Own)?.map(|(caller, _)| caller)),
             Self::OursOnOneCore => grip::together(|| ours(Codec::Msgspec)),
             Self::OursOnTwoCores => grip::apart(|| ours(Codec::Msgspec)),
+            Self::OursOverGrpc => match grpc::installed(python) {
+                Ok(()) => {
+                    let shape = Shape { workers, codec: Codec::Msgspec, over: Over::Grpc };
+                    Ok(ours_with_pids(python, shape)?.map(|(caller, _)| caller))
+                }
+                Err(why) => Ok(Start::Absent(why)),
+            },
             Self::RawEcho => Ok(raw()?.map(|(caller, _)| caller)),
             Self::AwaitedEcho => Ok(Start::Here(Box::new(AwaitedEcho::start(python)?))),
             Self::RawEchoOnOneCore => grip::together(raw),

@@ -108,14 +108,8 @@ impl Pool {
     /// A pool of workers written in Python. Its name is that of the file or module.
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
         let worker = worker.into();
-        let name = worker
-            .worker
-            .file_stem()
-            .map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::new(
-            name,
-            SocketAdapter { launch: Launch::Python { worker: Box::new(worker), found: OnceLock::new() } },
-        )
+        let name = worker.name();
+        Self::new(name, SocketAdapter { launch: Launch::python(worker) })
     }
 
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
@@ -125,13 +119,14 @@ impl Pool {
     }
 }
 
-enum Launch {
+/// How the processes of a pool are started.
+pub(super) enum Launch {
     Python { worker: Box<PythonWorker>, found: OnceLock<Found> },
     Command(Program),
 }
 
 /// What all workers of a pool are started with.
-struct Found {
+pub(super) struct Found {
     interpreter: Interpreter,
     entry: PathBuf,
 }
@@ -142,38 +137,16 @@ struct SocketAdapter {
 
 impl Adapter for SocketAdapter {
     fn environment(&self) -> Option<&Environment> {
-        match &self.launch {
-            Launch::Python { worker, .. } => Some(&worker.environment),
-            Launch::Command(_) => None,
-        }
+        self.launch.environment()
     }
 
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
-        async move {
-            let Launch::Python { worker, found } = &self.launch else { return Ok(()) };
-            if let Some(path) = worker.file()
-                && !path.exists()
-            {
-                return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
-            }
-            let interpreter = interpreter::resolve(worker, spawner).await?;
-            let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
-            let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
-            let entry = match installed {
-                Ok(entry) => {
-                    entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?
-                }
-                Err(_) => return Err(StartError::Missing("the runtime is shutting down".into())),
-            };
-            let _ = found.set(Found { interpreter, entry });
-            Ok(())
-        }
-        .boxed()
+        self.launch.prepare(spawner).boxed()
     }
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
-            let command = self.command()?;
+            let command = self.launch.command()?;
             let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
             let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
             let slate_fd =
@@ -224,9 +197,39 @@ impl Adapter for SocketAdapter {
     }
 }
 
-impl SocketAdapter {
-    fn command(&self) -> Result<Command, StartError> {
-        match &self.launch {
+impl Launch {
+    pub(super) fn python(worker: PythonWorker) -> Self {
+        Self::Python { worker: Box::new(worker), found: OnceLock::new() }
+    }
+
+    pub(super) fn environment(&self) -> Option<&Environment> {
+        match self {
+            Launch::Python { worker, .. } => Some(&worker.environment),
+            Launch::Command(_) => None,
+        }
+    }
+
+    /// Finds what all workers of a pool need.
+    pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
+        let Launch::Python { worker, found } = self else { return Ok(()) };
+        if let Some(path) = worker.file()
+            && !path.exists()
+        {
+            return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
+        }
+        let interpreter = interpreter::resolve(worker, spawner).await?;
+        let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
+        let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
+        let entry = match installed {
+            Ok(entry) => entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?,
+            Err(_) => return Err(StartError::Missing("the runtime is shutting down".into())),
+        };
+        let _ = found.set(Found { interpreter, entry });
+        Ok(())
+    }
+
+    pub(super) fn command(&self) -> Result<Command, StartError> {
+        match self {
             Launch::Command(program) => program.command(),
             Launch::Python { worker, found } => {
                 let found =
@@ -240,6 +243,12 @@ impl SocketAdapter {
 }
 
 impl PythonWorker {
+    /// What a pool of it is called.
+    pub(super) fn name(&self) -> String {
+        let stem = self.worker.file_stem();
+        stem.map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned())
+    }
+
     /// The file, as the host sees it.
     fn resolved(&self) -> PathBuf {
         std::path::absolute(&self.worker).unwrap_or_else(|_| self.worker.clone())

@@ -26,7 +26,7 @@ const MOST_BYTES: usize = 2 << 20;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     for workers in [1, 2] {
-        let near = [Who::Ours, Who::MsgspecEcho];
+        let near = [Who::Ours, Who::MsgspecEcho, Who::OursOverGrpc];
         let mut cast = Cast::start(bench, workers, near.into_iter().chain(Who::PEERS))?;
         for size in &SIZES {
             let in_flight = (MOST_BYTES / size.bytes).clamp(1, WINDOW);
@@ -37,16 +37,22 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
                 };
                 caller.many(size.bytes, calls, in_flight)
             })?;
+            let s = if workers == 1 { "" } else { "s" };
+            let what =
+                format!("{}, {in_flight} in flight for each of {workers} worker{s}", show_bytes(size.bytes));
             for theirs in [Who::MsgspecEcho].into_iter().chain(Who::PEERS) {
-                let s = if workers == 1 { "" } else { "s" };
-                let what = format!(
-                    "{}, {in_flight} in flight for each of {workers} worker{s}",
-                    show_bytes(size.bytes)
-                );
                 let beside = (theirs.name(), scores.of(theirs));
                 let target = target(size.bytes, workers, theirs);
-                report.add(Headline::Throughput.row(what, scores.of(Who::Ours), beside, target));
+                report.add(Headline::Throughput.row(what.clone(), scores.of(Who::Ours), beside, target));
             }
+            // The same way, with all that a pool does besides.
+            let same_way = match size.bytes {
+                64 => Target::RatioAtLeast { full: 0.9, smoke: 0.3 },
+                _ => Target::None,
+            };
+            let beside = (Who::GrpcSync.name(), scores.of(Who::GrpcSync));
+            let over = scores.of(Who::OursOverGrpc);
+            report.add(Headline::Throughput.row(format!("{what}, both over gRPC"), over, beside, same_way));
         }
     }
     Ok(())

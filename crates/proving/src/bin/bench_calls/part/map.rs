@@ -5,7 +5,7 @@ use std::time::Instant;
 use snakepit_proving::bench::{Beside, Outcome, Report, Row, Target, Unit};
 
 use crate::Bench;
-use crate::ours::{self, Codec, Shape};
+use crate::ours::{self, Codec, Over, Shape};
 use crate::peer::pools::Host;
 use crate::turns::{Start, Turn, by_turns, plain};
 
@@ -14,7 +14,7 @@ const CHUNK: usize = 100;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: 2, codec: Codec::Msgspec })?;
+    let mut ours = ours::start(python, Shape { workers: 2, codec: Codec::Msgspec, over: Over::Socket })?;
     let mut executor = Host::start(python, "executor", 2)?;
     let mut pool = Host::start(python, "pool", 2)?;
     let rate = |seconds: f64| f64::from(CALLS as u32) / seconds;

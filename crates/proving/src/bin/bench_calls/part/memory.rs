@@ -5,7 +5,7 @@ use snakepit_proving::bench::{Beside, Outcome, Report, Row, Samples, Side, Targe
 
 use crate::Bench;
 use crate::floor::bare::{Bare, Interpreters};
-use crate::ours::{self, Codec, Shape};
+use crate::ours::{self, Codec, Over, Shape};
 use crate::peer::grpc::{self, Server, Servers};
 use crate::peer::pools::Host;
 use crate::turns::Start;
@@ -21,8 +21,9 @@ type Pick = fn(&Weight) -> f64;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: WORKERS, codec: Codec::Auto })?;
-    let mut with_msgspec = ours::start(python, Shape { workers: WORKERS, codec: Codec::Msgspec })?;
+    let mut ours = ours::start(python, Shape { workers: WORKERS, codec: Codec::Auto, over: Over::Socket })?;
+    let mut with_msgspec =
+        ours::start(python, Shape { workers: WORKERS, codec: Codec::Msgspec, over: Over::Socket })?;
     for pit in [&mut ours, &mut with_msgspec] {
         if let Start::Here(pit) = pit {
             pit.many(64, 64, WORKERS)?;

@@ -20,6 +20,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
         Who::RawEchoOnOneCore,
         Who::OursOnTwoCores,
         Who::RawEchoOnTwoCores,
+        Who::OursOverGrpc,
     ];
     let mut cast = Cast::start(bench, 1, near.into_iter().chain(Who::PEERS))?;
     for (bytes, calls, rounds) in SIZES {
@@ -52,6 +53,12 @@ fn rows(report: &mut Report, bytes: usize, scores: &Scores) {
         _ => Target::None,
     };
     add(", without msgspec", Who::OursOwnCodec, Who::Ours, own_codec);
+    // The same way, with all that a pool does besides.
+    let same_way = match bytes {
+        64 => Target::RatioAtMost { full: 1.1, smoke: 3.0 },
+        _ => Target::None,
+    };
+    add(", both over gRPC", Who::OursOverGrpc, Who::GrpcSync, same_way);
     for peer in Who::PEERS {
         let target = match (bytes, peer) {
             (64, Who::GrpcSync | Who::GrpcAio) => Target::RatioAtMost { full: 0.2, smoke: 0.8 },

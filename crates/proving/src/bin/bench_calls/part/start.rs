@@ -6,7 +6,7 @@ use snakepit_proving::bench::{Beside, Outcome, Report, Row, Target, Unit};
 
 use crate::Bench;
 use crate::floor::bare::{Bare, Interpreters};
-use crate::ours::{self, Codec, Shape};
+use crate::ours::{self, Codec, Over, Shape};
 use crate::peer::grpc::{self, Server, Servers};
 use crate::peer::pools::PoolStart;
 use crate::turns::{Start, Turn, by_turns, plain};
@@ -66,7 +66,7 @@ fn turn<'a>(mut start: impl FnMut() -> Outcome<Duration> + 'a) -> Turn<'a, f64> 
 /// Workers of an engine that runs, as when a pool grows; the SDK's compiled files are there from an earlier start.
 /// The end of the workers is waited for, but not measured.
 fn start_ours(bench: &Bench, workers: usize) -> Outcome<Turn<'_, f64>> {
-    let pit = ours::start(&bench.python, Shape { workers: 1, codec: Codec::Auto })?;
+    let pit = ours::start(&bench.python, Shape { workers: 1, codec: Codec::Auto, over: Over::Socket })?;
     Ok(pit.map(|mut pit| -> Box<dyn FnMut() -> Outcome<f64> + '_> {
         Box::new(move || {
             pit.scale(0)?;

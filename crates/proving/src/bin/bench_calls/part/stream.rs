@@ -6,7 +6,7 @@ use snakepit_proving::bench::{Beside, Outcome, Report, Row, Target, Unit};
 
 use crate::Bench;
 use crate::floor::msgspec::MsgspecEcho;
-use crate::ours::{self, Codec, Shape};
+use crate::ours::{self, Codec, Over, Shape};
 use crate::peer::grpc::{self, Server};
 use crate::turns::{by_turns, plain};
 
@@ -15,7 +15,7 @@ const FEW_ITEMS: usize = 2_000;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     let python = &bench.python;
-    let mut ours = ours::start(python, Shape { workers: 1, codec: Codec::Msgspec })?;
+    let mut ours = ours::start(python, Shape { workers: 1, codec: Codec::Msgspec, over: Over::Socket })?;
     let mut floor = MsgspecEcho::start(python, 1)?;
     let mut sync = grpc::counter(python, Server::Sync)?;
     let mut aio = grpc::counter(python, Server::Aio)?;

@@ -1,0 +1,279 @@
+//! Workers that are servers of gRPC, as `spec/snakepit.proto` has it: those in Python with the SDK that this library
+//! carries, whose files need not know it, and those of strangers that speak the same.
+//!
+//! ```
+//! use snakepit::{GrpcWorker, Pool};
+//!
+//! let ours = Pool::grpc(GrpcWorker::python("worker.py"));
+//! let theirs = Pool::grpc(GrpcWorker::command(["node", "worker.mjs"]).tcp());
+//! ```
+//!
+//! A worker listens on a Unix socket in a directory that only its user may enter. On TCP, which every user of the machine
+//! can reach, it is the loopback alone, and each call shows a secret of that worker. A stream is held back by the flow
+//! control of HTTP/2: what its caller has no room for is not read.
+
+mod calls;
+mod channel;
+mod driver;
+mod handle;
+mod home;
+mod link;
+mod messages;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tonic::Code;
+
+use super::announce::{self, Address, Announced, Listens};
+use super::pids::own_number;
+use super::python::{Launch, PythonWorker};
+use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
+use crate::Pool;
+use crate::custody::{self, Command};
+use crate::environment::Environment;
+use crate::transport::StackPipe;
+use calls::Calls;
+use channel::{Channel, Ended};
+use handle::GrpcHandle;
+use home::Home;
+use link::Link;
+use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL};
+
+/// Where a worker finds the pipe for its stacks.
+const STACK_FD: i32 = 3;
+const HELLO: &str = "/snakepit.v1.Worker/Hello";
+const LINK: &str = "/snakepit.v1.Worker/Link";
+
+/// A worker that is a server of gRPC.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct GrpcWorker {
+    kind: Kind,
+    over: Over,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Python(Box<PythonWorker>),
+    Command(Program),
+}
+
+/// What it listens on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Unix,
+    Tcp,
+}
+
+impl GrpcWorker {
+    /// A worker written in Python: a file or a module, as any other. Its environment has `grpcio` and `protobuf`
+    /// (`pip install 'snakepit[grpc]'`).
+    pub fn python(worker: impl Into<PythonWorker>) -> Self {
+        Self { kind: Kind::Python(Box::new(worker.into())), over: Over::Unix }
+    }
+
+    /// A program that speaks `spec/snakepit.proto`.
+    pub fn command(program: impl Into<Program>) -> Self {
+        Self { kind: Kind::Command(program.into()), over: Over::Unix }
+    }
+
+    /// Asks it to listen on a port of the loopback, and not on a Unix socket.
+    pub fn tcp(mut self) -> Self {
+        self.over = Over::Tcp;
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.kind = match self.kind {
+            Kind::Python(worker) => Kind::Python(Box::new(worker.env(key, value))),
+            Kind::Command(program) => Kind::Command(program.env(key, value)),
+        };
+        self
+    }
+
+    /// Its working directory.
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.kind = match self.kind {
+            Kind::Python(worker) => Kind::Python(Box::new(worker.current_dir(dir))),
+            Kind::Command(program) => Kind::Command(program.current_dir(dir)),
+        };
+        self
+    }
+}
+
+impl<W: Into<PythonWorker>> From<W> for GrpcWorker {
+    fn from(worker: W) -> Self {
+        Self::python(worker)
+    }
+}
+
+impl Pool {
+    /// A pool of workers that are servers of gRPC. Its name is that of the file, module or program.
+    pub fn grpc(worker: impl Into<GrpcWorker>) -> Self {
+        let GrpcWorker { kind, over } = worker.into();
+        let (name, launch) = match kind {
+            Kind::Python(worker) => (worker.name(), Launch::python(*worker)),
+            Kind::Command(program) => (program.name(), Launch::Command(program)),
+        };
+        Self::new(name, GrpcAdapter { launch, over })
+    }
+}
+
+struct GrpcAdapter {
+    launch: Launch,
+    over: Over,
+}
+
+impl Adapter for GrpcAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        self.launch.prepare(spawner).boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let secret = random().map_err(|error| spawner.system("a secret", error))?;
+            let (home, address) = match self.over {
+                Over::Tcp => (None, "127.0.0.1:0".into()),
+                Over::Unix => {
+                    let home = Home::new(spawner.run_dir());
+                    let home = home.map_err(|error| spawner.system("a directory for its socket", error))?;
+                    let mut address = OsString::from("unix:");
+                    address.push(home.socket());
+                    (Some(home), address)
+                }
+            };
+            let command = self
+                .launch
+                .command()?
+                .env("SNAKEPIT_GRPC", address)
+                .env("SNAKEPIT_SECRET", &secret)
+                .env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string())
+                .env("SNAKEPIT_MAX_FRAME", spawner.max_frame().to_string());
+            let (stacks, stack_fd) =
+                StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let command = command.fd(stack_fd, STACK_FD).env("SNAKEPIT_STACK_FD", STACK_FD.to_string());
+            let handle = greet(&spawner, command, &secret, (home, stacks)).await?;
+            Ok(Arc::new(handle) as Arc<dyn Handle>)
+        }
+        .boxed()
+    }
+}
+
+/// Starts a worker, and speaks to it once it says that it is ready.
+async fn greet(
+    spawner: &Spawner,
+    command: Command,
+    secret: &str,
+    (home, stacks): (Option<Home>, StackPipe),
+) -> Result<GrpcHandle, StartError> {
+    let Announced { process, announcement, .. } =
+        announce::start(spawner, command, Listens::Somewhere).await?;
+    let address = announcement.address.clone().unwrap_or(Address::Port(0));
+    let max_frame = spawner.max_frame();
+    let channel = match Channel::connect(&address, secret, max_frame).await {
+        Ok(channel) => channel,
+        Err(fault) => return Err(spawner.ended_early(&process, &fault).await),
+    };
+    let hello = say_hello(spawner, &process, &channel).await?;
+    let has = |feature: &str| hello.features.iter().any(|known| known == feature);
+    let encoding = Encoding::try_from(hello.encoding).map_err(|_| {
+        spawner.fault(format!("it wants values in the encoding {}, which is unknown", hello.encoding))
+    })?;
+    let calls = Arc::new(Calls::default());
+    let link = has("link").then(|| open_link(spawner, &channel, &calls, encoding));
+    // A signal that the process does not expect would end it, and what we started may be a script around it.
+    let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
+    let introduction = Introduction {
+        commands: if hello.commands.is_empty() {
+            announcement.commands.clone()
+        } else {
+            hello.commands.clone()
+        },
+        language: hello.language.clone(),
+        sdk: hello.sdk.clone(),
+        ..Introduction::default()
+    };
+    Ok(GrpcHandle {
+        process,
+        introduction,
+        concurrency: spawner.concurrency(),
+        channel,
+        calls,
+        link,
+        knows_engine: has("engine"),
+        encoding,
+        home,
+        stacks: (is_itself && hello.stack_signal > 0).then_some((stacks, hello.stack_signal)),
+    })
+}
+
+async fn say_hello(
+    spawner: &Spawner,
+    process: &custody::Worker,
+    channel: &Channel,
+) -> Result<HelloReply, StartError> {
+    let request = HelloRequest {
+        protocol: PROTOCOL,
+        engine: env!("CARGO_PKG_VERSION").into(),
+        pool: spawner.pool().into(),
+        worker: spawner.worker_id().to_string(),
+        concurrency: u32::try_from(spawner.concurrency()).unwrap_or(u32::MAX),
+        max_frame: spawner.max_frame() as u64,
+    };
+    let hello: HelloReply = match channel.unary(HELLO, request, None).await {
+        Ok(hello) => hello,
+        Err(status) if channel::ended(&status) == Ended::WithConnection => {
+            let reason = channel.closed().await;
+            return Err(spawner.ended_early(process, &reason).await);
+        }
+        Err(status) if status.code() == Code::Unimplemented => {
+            return Err(
+                spawner.fault("its server does not know snakepit.v1.Worker/Hello: see spec/snakepit.proto")
+            );
+        }
+        Err(status) => {
+            let (code, message) = (status.code(), status.message());
+            return Err(spawner.fault(format!("it does not answer Hello: {code:?}: {message}")));
+        }
+    };
+    if hello.protocol != PROTOCOL {
+        let fault = format!("it speaks protocol {}, and this engine speaks {PROTOCOL}", hello.protocol);
+        return Err(spawner.fault(fault));
+    }
+    Ok(hello)
+}
+
+/// Opens the link. Its end is the end of the worker.
+fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, encoding: Encoding) -> Arc<Link> {
+    let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), encoding);
+    let (heard, driver, channel) = (Arc::clone(&link), channel.driver(), channel.clone());
+    driver.spawn(async move {
+        let reason = match channel.both_ways::<_, FromWorker>(LINK, said).await {
+            Ok(messages) => heard.listen(messages).await,
+            Err(status) => format!("it does not answer Link: {:?}: {}", status.code(), status.message()),
+        };
+        channel.close(&reason);
+    });
+    link
+}
+
+/// What nobody can guess.
+fn random() -> io::Result<String> {
+    use std::fmt::Write as _;
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,217 @@
+"""A worker that is a gRPC server, from its start to its end: `spec/snakepit.proto`.
+
+Owns the server, its ready line, and who may call it. What a call is, `grpc_loop.py` knows. Needs `snakepit[grpc]`.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional
+
+    from .grpc_loop import Calls
+
+# What stands around a value in its message.
+AROUND = 1 << 20
+SECRET = "snakepit-secret"
+
+
+def serve(worker: str, address: str) -> "NoReturn":
+    """Runs the worker, and ends the process."""
+    try:
+        import grpc  # noqa: F401
+        from .grpc_loop import Calls, Inline, Post
+    except ImportError as error:
+        _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
+    from .life import Life
+    from .load import load
+    from .worker import show_stacks
+
+    secret = os.environ.pop("SNAKEPIT_SECRET", None)
+    post = Post(_number("SNAKEPIT_MAX_FRAME", 64 << 20))
+    os.register_at_fork(after_in_child=post.disown)
+    life = Life(post)
+    try:
+        codec = Inline(os.environ.get("SNAKEPIT_CODEC", "auto"))
+        load(worker)
+        codec.worker_is_loaded()
+        calls = Calls(post, codec, life, _number("SNAKEPIT_CONCURRENCY", 1), life.registry.has_async())
+        for hook in life.registry.start:
+            life.run_hook(hook)
+        show_stacks(life)
+        server = Server(calls, address, secret)
+    except BaseException as error:
+        if not isinstance(error, SystemExit):
+            sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+    try:
+        server.announce()
+        calls.run()
+        life.stop()
+        server.stop()
+        life.end()
+    except KeyboardInterrupt:
+        life.leave("interrupted")
+
+
+def _number(name: str, otherwise: int) -> int:
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else otherwise
+
+
+def _leave(reason: str) -> "NoReturn":
+    print(f"snakepit: {reason}", file=sys.stderr)
+    sys.exit(1)
+
+
+class Server:
+    """The gRPC server of a worker. It listens from its beginning on."""
+
+    def __init__(self, calls: "Calls", address: str, secret: "Optional[str]") -> None:
+        import grpc
+
+        from .grpc_threads import Threads
+
+        self.calls = calls
+        self.address = address
+        # A Unix socket is in a directory that nobody else may enter.
+        is_open = not address.startswith("unix:")
+        if is_open and not secret:
+            raise RuntimeError(f"a server on {address} can be reached by every user: SNAKEPIT_SECRET must be set")
+        limit = calls.connection.max_frame + AROUND
+        self.server = grpc.server(
+            Threads(),
+            handlers=(_methods(self, secret if is_open else None),),
+            options=(
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", limit),
+                # Two servers on one port would share its calls.
+                ("grpc.so_reuseport", 0),
+            ),
+        )
+        self.port = self.server.add_insecure_port(address)
+        self.server.start()
+
+    def announce(self) -> None:
+        """The ready line: one write, past what the worker's code may have made of `sys.stdout`."""
+        from json import dumps
+
+        where = {"port": self.port} if self.port > 1 else {"socket": self.address[len("unix:") :]}
+        line = dumps({"status": "ready", **where, "pid": os.getpid()})
+        try:
+            sys.stdout.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
+        # What was printed before may not have ended its line.
+        os.write(1, f"\n{line}\n".encode())
+
+    def stop(self) -> None:
+        self.calls.connection.link.put(None)
+        self.server.stop(1).wait()
+
+    # --- the methods ---
+
+    def hello(self, request: "Any", context: "Any") -> "Any":
+        from . import __version__
+        from .grpc_messages import HelloReply
+
+        version = sys.version_info
+        return HelloReply(
+            protocol=1,
+            sdk=__version__,
+            language=f"python {version[0]}.{version[1]}.{version[2]}",
+            commands=sorted(self.calls.life.registry.commands),
+            features=["link", "engine"],
+            stack_signal=self.calls.life.signals.get("stack", 0),
+        )
+
+    def link(self, requests: "Any", context: "Any") -> "Any":
+        from threading import Thread
+
+        context.send_initial_metadata(())
+        Thread(target=self._read_link, args=(requests,), name="snakepit-link", daemon=True).start()
+        return iter(self.calls.connection.link.get, None)
+
+    def _read_link(self, requests: "Any") -> None:
+        calls = self.calls
+        try:
+            for message in requests:
+                if message.HasField("cancel"):
+                    calls.cancel(message.call, message.cancel.stage)
+                elif message.HasField("tool_answer"):
+                    calls.tool_answered(message.tool_answer)
+        except Exception:  # the host is gone, or has hung up: grpc raises what says nothing else
+            calls.life.gone()
+        calls.drain()
+
+    def check(self, request: "Any", context: "Any") -> "Any":
+        """`grpc.health.v1.Health/Check`: whether this worker would answer, as its own hook says."""
+        import grpc
+
+        from .grpc_messages import HealthCheckResponse
+
+        if request.service not in ("", "snakepit.v1.Worker"):
+            context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service!r}")
+        status = "SERVING"
+        try:
+            self.calls.life.engine_command("snakepit.health").run({})
+        except Exception as error:
+            status = "NOT_SERVING"
+            context.set_trailing_metadata((("snakepit-reason", ascii(str(error))[:1000]),))
+        return HealthCheckResponse(status="NOT_SERVING" if self.calls.draining else status)
+
+    def watch(self, request: "Any", context: "Any") -> "Any":
+        """The state now, and no news until the end."""
+        yield self.check(request, context)
+        if context.is_active():
+            from threading import Event
+
+            over = Event()
+            if context.add_callback(over.set):
+                over.wait()
+
+
+def _methods(server: Server, secret: "Optional[str]") -> "Any":
+    """The methods by their paths, for those who know the secret."""
+    import grpc
+
+    from . import grpc_messages as messages
+
+    def unary(method: "Any", request: "Any", reply: "Any") -> "Any":
+        return grpc.unary_unary_rpc_method_handler(method, request.FromString, reply.SerializeToString)
+
+    def stream(method: "Any", request: "Any", reply: "Any") -> "Any":
+        return grpc.unary_stream_rpc_method_handler(method, request.FromString, reply.SerializeToString)
+
+    def refuse(request: "Any", context: "Any") -> "NoReturn":
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, f"the metadata {SECRET} is not this worker's secret")
+        raise AssertionError  # abort has raised
+
+    request, reply = messages.CallRequest, messages.CallReply
+    health, status = messages.HealthCheckRequest, messages.HealthCheckResponse
+    methods: "Dict[str, Any]" = {
+        "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest, messages.HelloReply),
+        "/snakepit.v1.Worker/Call": unary(server.calls.call, request, reply),
+        "/snakepit.v1.Worker/Stream": stream(server.calls.stream, request, reply),
+        # What it says is serialized where it is said.
+        "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(server.link, messages.FromHost.FromString),
+        "/grpc.health.v1.Health/Check": unary(server.check, health, status),
+        "/grpc.health.v1.Health/Watch": stream(server.watch, health, status),
+    }
+    refused = grpc.unary_unary_rpc_method_handler(refuse)
+
+    class Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, details: "Any") -> "Any":
+            if secret is not None and not _knows(details.invocation_metadata, secret):
+                return refused
+            return methods.get(details.method)
+
+    return Methods()
+
+
+def _knows(metadata: "Any", secret: str) -> bool:
+    from hmac import compare_digest
+
+    given = [value for key, value in metadata if key == SECRET]
+    return len(given) == 1 and compare_digest(str(given[0]).encode(), secret.encode())
