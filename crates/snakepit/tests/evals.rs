@@ -414,12 +414,15 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     sender.run(&mut Journal::in_memory(), |_| {}).await.expect("a report");
     let told = async {
         loop {
-            if let Event::LoopStuck { name, message, .. } = events.next().await {
-                return (name.to_string(), message.is_some());
+            if let Event::LoopStuck { name, message, stack, .. } = events.next().await {
+                return (name.to_string(), message.is_some(), stack);
             }
         }
     };
-    assert_eq!(soon("it is told", told).await, ("evals".to_owned(), true));
+    let (name, has_message, stack) = soon("it is told", told).await;
+    assert_eq!((&*name, has_message), ("evals", true));
+    // Where its worker is, too.
+    assert!(stack.as_deref().is_some_and(|stack| stack.contains("double")), "{stack:?}");
     assert!(!group.is_alive());
     // It turns, whatever its handlers do.
     assert!(idle < SOON && evals.heartbeat().age() < SOON);

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// A Python worker: its file (worker.py), or its module. With --adapter: a program, or a Python file without the SDK.
     #[arg(short, long, value_name = "WORKER", conflicts_with = "config")]
     worker: Option<PathBuf>,
-    /// How the worker is spoken to, if not by the SDK: lines of JSON on its standard streams, or HTTP.
+    /// How the worker is spoken to, if not over the SDK's own socket: lines of JSON on its standard streams, HTTP, or gRPC.
     #[arg(long, value_name = "ADAPTER", requires = "worker")]
     adapter: Option<AdapterName>,
     /// A configuration that says what the pools are.

@@ -14,13 +14,16 @@ pub(crate) const HOME: &str = "snakepit.toml";
 /// Names of workers are bounded; a pool's name is a part of them.
 const LONGEST_NAME: usize = 32;
 
-/// How a worker without our SDK is spoken to.
+/// How a worker is spoken to, if not over the SDK's own socket.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum AdapterName {
     /// Lines of JSON on its standard streams (spec/stdio.md).
     Stdio,
     /// Routes on a port or socket that it announces.
     Http,
+    /// spec/snakepit.proto, on a socket that it announces; a Python file may use our SDK.
+    #[cfg(feature = "grpc")]
+    Grpc,
 }
 
 /// What a worker's pool is called.
@@ -74,7 +77,7 @@ impl Target {
         Ok(Self { pool, custody: custody::Config::default() })
     }
 
-    /// A worker that does not have our SDK.
+    /// A worker that is spoken to in another way.
     fn program(worker: &Path, adapter: AdapterName) -> Result<Self, Failure> {
         let file = std::path::absolute(worker).unwrap_or_else(|_| worker.to_owned());
         if !file.is_file() {
@@ -91,6 +94,10 @@ impl Target {
         let pool = match adapter {
             AdapterName::Stdio => Pool::stdio(argv),
             AdapterName::Http => Pool::http(argv),
+            #[cfg(feature = "grpc")]
+            AdapterName::Grpc if is_python => Pool::grpc(PythonWorker::new(worker)),
+            #[cfg(feature = "grpc")]
+            AdapterName::Grpc => Pool::grpc(snakepit::GrpcWorker::command(argv)),
         };
         Ok(Self { pool: pool.name(name_of(worker)), custody: custody::Config::default() })
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use snakepit::evals::{Dataset, Evaluator, Experiment, Journal, Plan, Record};
 use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::{random, rounds};
+use snakepit_proving::private_mount::{mount_tmpfs, remount, with_private_mounts};
+use snakepit_proving::{is_root, random, rounds};
 use tempfile::TempDir;
 
 use super::{Looper, assert_no_runs, dir, worker};
@@ -123,4 +125,35 @@ fn rounds_of_kills_of_an_evaluation_change_nothing_in_its_report() {
 #[test]
 fn rounds_of_kills_of_an_evaluation_through_mailboxes_change_nothing_in_its_report() {
     kill_rounds("letters", &BY_LETTERS, rounds(72, 12));
+}
+
+#[test]
+fn a_full_disk_fails_a_record_and_leaves_nothing_of_it() {
+    if !is_root() {
+        return println!("not proven: only root can mount");
+    }
+    with_private_mounts(|| {
+        let dir = dir();
+        mount_tmpfs(dir.path(), "size=64k");
+        let samples: Vec<String> = (0..60).map(|id| format!("{{\"id\": \"{id}\", \"input\": 1}}")).collect();
+        let dataset = Dataset::parse(&samples.join("\n")).expect("a data set");
+        let plan =
+            Plan::new(dataset, Evaluator::Exact, vec![Experiment::new("it", "answer")]).expect("a plan");
+        let record = |id: usize| -> Record {
+            let outcome = json!({ "kind": "error", "stage": "answer", "message": "x".repeat(3_000) });
+            let record =
+                json!({ "experiment": "it", "sample": id.to_string(), "outcome": outcome, "latency_ms": 0 });
+            serde_json::from_value(record).expect("a record")
+        };
+        let path = dir.path().join("checkpoint.jsonl");
+        let mut journal = Journal::create(&path, &plan).expect("a journal");
+        let full = (0..60).find(|id| journal.add(record(*id)).is_err()).expect("a full disk");
+        remount(dir.path(), "size=1m");
+        for id in full..60 {
+            assert!(journal.add(record(id)).expect("there is room"));
+        }
+        drop(journal);
+        let found = Journal::resume(&path, &plan).expect("all lines are whole").found();
+        assert_eq!((found.records, found.torn, found.duplicates), (60, 0, 0));
+    });
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use serde::{Deserialize, Serialize};
 
 use super::asking::Asker;
@@ -75,6 +75,11 @@ impl EvalLoop {
             }
         };
         let inner = MainLoop::new(name, mailbox, handler);
+        let pit = pit.clone();
+        inner.control().tell_stacks(move || {
+            let pit = pit.clone();
+            Box::pin(async move { stacks_of(&pit).await })
+        });
         Self { inner }.policy(DeadLetterPolicy::new())
     }
 
@@ -89,6 +94,13 @@ impl EvalLoop {
         self.inner = self.inner.policy(policy.include(NO_REPLY));
         self
     }
+}
+
+/// Where the workers are that answer or judge.
+async fn stacks_of(pit: &Snakepit) -> Option<String> {
+    let stacks = join_all(pit.pools().iter().map(|pool| pool.stacks_at(None))).await;
+    let told: Vec<String> = stacks.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("\n"))
 }
 
 impl Runnable for EvalLoop {

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ impl Journal {
         }
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         journal.found.torn = text.len() - whole;
-        let written = file.set_len(whole as u64).and_then(|()| file.seek(std::io::SeekFrom::End(0)));
+        let written = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         written.map_err(|error| EvalError::file("write", path, error))?;
         journal.file = Some((file, path.to_owned()));
         if head.experiments.len() < ours.experiments.len() {
@@ -290,7 +290,13 @@ fn write_line(file: &mut File, line: &str, torn: Step) -> std::io::Result<()> {
         file.write_all(&line.as_bytes()[..line.len() / 2])?;
         failpoint::end();
     }
-    file.write_all(line.as_bytes())
+    let before = file.stream_position()?;
+    let written = file.write_all(line.as_bytes());
+    if written.is_err() {
+        // What fitted would be the beginning of the next line. If it cannot be removed, whoever resumes does it.
+        let _ = file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before)));
+    }
+    written
 }
 
 fn line(value: &impl Serialize) -> String {

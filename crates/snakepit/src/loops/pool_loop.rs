@@ -145,7 +145,7 @@ impl PoolLoop {
         let (stuck_pool, stuck_command) = (pool.clone(), options.command.clone());
         control.tell_stacks(move || {
             let (pool, command) = (stuck_pool.clone(), stuck_command.clone());
-            Box::pin(async move { pool.stacks_at(&command).await })
+            Box::pin(async move { pool.stacks_at(Some(&command)).await })
         });
         let policy = DeadLetterPolicy::default();
         let deliveries = options.max_deliveries.unwrap_or(policy.max_deliveries);

@@ -258,13 +258,16 @@ impl PoolRef {
         Some(berth.output.lines())
     }
 
-    /// Where the workers are that are at this command, the one first that has been at it for longest.
+    /// Where the workers are that are at this command, or at any, the one first that has been at it for longest.
     #[cfg(feature = "loops")]
-    pub(crate) async fn stacks_at(&self, command: &str) -> Option<String> {
+    pub(crate) async fn stacks_at(&self, command: Option<&str>) -> Option<String> {
         let berths: Vec<_> = self.shared.scheduler().berths().cloned().collect();
         let since = |berth: &crate::worker::Berth| {
             let at_work = berth.handle.at_work().into_iter();
-            at_work.filter(|call| &*call.command == command).map(|call| call.since).min()
+            at_work
+                .filter(|call| command.is_none_or(|command| &*call.command == command))
+                .map(|call| call.since)
+                .min()
         };
         let mut busy: Vec<_> = berths.into_iter().filter_map(|berth| Some((since(&berth)?, berth))).collect();
         busy.sort_by_key(|(since, _)| *since);

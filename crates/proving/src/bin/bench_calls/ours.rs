@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use snakepit::custody::Config;
 use snakepit::value::Blob;
 use snakepit::{Pool, PythonWorker, Snakepit, args};
@@ -33,6 +35,17 @@ pub(crate) enum Over {
     Socket,
     /// The gRPC adapter, which is compiled in with its peer.
     Grpc,
+    /// Lines of JSON, to a worker without the SDK.
+    Stdio,
+    /// HTTP, to a worker of the standard library alone.
+    Http,
+}
+
+impl Over {
+    /// JSON has no bytes: the same number of letters travels instead.
+    fn has_bytes(self) -> bool {
+        matches!(self, Self::Socket | Self::Grpc)
+    }
 }
 
 /// The pool that is wanted.
@@ -65,6 +78,7 @@ struct Engine {
     runtime: Runtime,
     pit: Snakepit,
     workers: usize,
+    over: Over,
     _home: TempDir,
 }
 
@@ -73,8 +87,8 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let home = tempfile::tempdir()?;
     // Beside its peer, as its peer: what a second thread of the host costs a call is not what is compared there.
     let threads = match shape.over {
-        Over::Socket => 2,
         Over::Grpc => 1,
+        Over::Socket | Over::Stdio | Over::Http => 2,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let codec = match shape.codec {
@@ -85,22 +99,25 @@ pub(crate) fn start(python: &Python, shape: Shape) -> Outcome<Start<Box<dyn Ours
     let worker = PythonWorker::new(Python::script("worker.py"))
         .interpreter(python.path())
         .env("SNAKEPIT_CODEC", codec);
-    let Some(pool) = pool(worker, shape.over) else {
+    let Some(pool) = pool(python, worker, shape.over) else {
         return Ok(Start::Absent("not compiled in: --features peers".to_owned()));
     };
     let pool = pool.workers(shape.workers).queue_limit(1 << 20);
     let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
     let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
-    Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, _home: home })))
+    Ok(Start::Here(Box::new(Engine { runtime, pit, workers: shape.workers, over: shape.over, _home: home })))
 }
 
 #[cfg_attr(
     feature = "peers",
     expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
 )]
-fn pool(worker: PythonWorker, over: Over) -> Option<Pool> {
+fn pool(python: &Python, worker: PythonWorker, over: Over) -> Option<Pool> {
+    let plain = |script| [python.path().to_owned(), Python::script(script)];
     match over {
         Over::Socket => Some(Pool::python(worker)),
+        Over::Stdio => Some(Pool::stdio(plain("stdio_echo.py")).concurrency(crate::who::WINDOW)),
+        Over::Http => Some(Pool::http(plain("http_echo.py")).concurrency(crate::who::WINDOW)),
         #[cfg(feature = "peers")]
         Over::Grpc => Some(Pool::grpc(worker).concurrency(crate::who::WINDOW)),
         #[cfg(not(feature = "peers"))]
@@ -118,14 +135,26 @@ impl Drop for Engine {
 type Sent<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// So many echoes, one after another, in a task of its own.
-async fn echoes(pit: Snakepit, bytes: usize, calls: usize) -> Sent<Vec<Duration>> {
-    let data = Blob::from(vec![b'x'; bytes]);
+async fn echoes(pit: Snakepit, over: Over, bytes: usize, calls: usize) -> Sent<Vec<Duration>> {
+    if over.has_bytes() {
+        echoes_of(pit, Blob::from(vec![b'x'; bytes]), |echoed| echoed.len() == bytes, calls).await
+    } else {
+        echoes_of(pit, "x".repeat(bytes), |echoed| echoed.len() == bytes, calls).await
+    }
+}
+
+async fn echoes_of<T: Serialize + DeserializeOwned + Send + 'static>(
+    pit: Snakepit,
+    data: T,
+    is_whole: impl Fn(&T) -> bool,
+    calls: usize,
+) -> Sent<Vec<Duration>> {
     let mut times = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
-        let echoed: Blob = pit.call("echo", args! { data: data }).await?;
+        let echoed: T = pit.call("echo", args! { data: data }).await?;
         times.push(began.elapsed());
-        if echoed.len() != bytes {
+        if !is_whole(&echoed) {
             return Err("an echo has another length".into());
         }
     }
@@ -139,11 +168,12 @@ impl Caller for Engine {
 
     fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> Outcome<Laps> {
         let callers = (in_flight * self.workers).max(1);
-        let pit = self.pit.clone();
+        let (pit, over) = (self.pit.clone(), self.over);
         self.runtime.block_on(async move {
             let began = Instant::now();
-            let tasks: Vec<_> =
-                (0..callers).map(|_| tokio::spawn(echoes(pit.clone(), bytes, calls / callers))).collect();
+            let tasks: Vec<_> = (0..callers)
+                .map(|_| tokio::spawn(echoes(pit.clone(), over, bytes, calls / callers)))
+                .collect();
             let mut times = Vec::with_capacity(calls);
             for task in tasks {
                 times.extend(task.await?.map_err(|error| error.to_string())?);
@@ -153,7 +183,10 @@ impl Caller for Engine {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Fast
+        match self.over {
+            Over::Socket | Over::Stdio => Pace::Fast,
+            Over::Grpc | Over::Http => Pace::Slow,
+        }
     }
 }
 

@@ -26,6 +26,8 @@ result, so with many in flight p50 is mostly waiting.\n\
 channel each; tonic on a runtime with one thread and grpcio sync with four, which was the fastest of what was tried; messages with one field.\n\
 - **both over gRPC**: our gRPC adapter beside that, also on a runtime with one thread, over a Unix socket, as it comes; with `concurrency = 64`, so \
 that as many calls are in flight.\n\
+- **over stdio, over HTTP**: workers without the SDK, in the fewest lines of Python that their ways take (lines of JSON; `http.server`), which echo a \
+text, since JSON has no bytes; also with `concurrency = 64`.\n\
 - **mp.Pool, ProcessPoolExecutor, Ray**: timed inside their Python host, with the same number of calls in flight.\n\
 - **mosec**: HTTP/1.1 over kept connections, at most 32, from blocking Rust threads.\n\
 - **start until ready**: from the call until every worker has said that it is ready; for a bare python3 until its \

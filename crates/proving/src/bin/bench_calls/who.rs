@@ -23,6 +23,8 @@ pub(crate) enum Who {
     OursOnOneCore,
     OursOnTwoCores,
     OursOverGrpc,
+    OursOverStdio,
+    OursOverHttp,
     RawEcho,
     AwaitedEcho,
     RawEchoOnOneCore,
@@ -49,6 +51,8 @@ impl Who {
             Self::OursOnOneCore => "ours on one core",
             Self::OursOnTwoCores => "ours on two cores",
             Self::OursOverGrpc => "ours over gRPC",
+            Self::OursOverStdio => "ours over stdio",
+            Self::OursOverHttp => "ours over HTTP",
             Self::RawEcho => "raw echo, blocking",
             Self::AwaitedEcho => "raw echo, awaited",
             Self::RawEchoOnOneCore => "raw echo, blocking, on one core",
@@ -67,6 +71,10 @@ impl Who {
     pub(crate) fn start(self, bench: &Bench, workers: usize) -> Outcome<Start<Box<dyn Caller>>> {
         let python = &bench.python;
         let ours = |codec| ours_with_pids(python, Shape { workers, codec, over: Over::Socket });
+        let ours_over = |over| {
+            let shape = Shape { workers, codec: Codec::Msgspec, over };
+            Outcome::Ok(ours_with_pids(python, shape)?.map(|(caller, _)| caller))
+        };
         let raw = || raw_with_pid(python);
         match self {
             Self::Ours => Ok(ours(Codec::Msgspec)?.map(|(caller, _)| caller)),
@@ -74,12 +82,11 @@ impl Who {
             Self::OursOnOneCore => grip::together(|| ours(Codec::Msgspec)),
             Self::OursOnTwoCores => grip::apart(|| ours(Codec::Msgspec)),
             Self::OursOverGrpc => match grpc::installed(python) {
-                Ok(()) => {
-                    let shape = Shape { workers, codec: Codec::Msgspec, over: Over::Grpc };
-                    Ok(ours_with_pids(python, shape)?.map(|(caller, _)| caller))
-                }
+                Ok(()) => ours_over(Over::Grpc),
                 Err(why) => Ok(Start::Absent(why)),
             },
+            Self::OursOverStdio => ours_over(Over::Stdio),
+            Self::OursOverHttp => ours_over(Over::Http),
             Self::RawEcho => Ok(raw()?.map(|(caller, _)| caller)),
             Self::AwaitedEcho => Ok(Start::Here(Box::new(AwaitedEcho::start(python)?))),
             Self::RawEchoOnOneCore => grip::together(raw),

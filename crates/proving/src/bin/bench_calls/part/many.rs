@@ -26,7 +26,7 @@ const MOST_BYTES: usize = 2 << 20;
 
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
     for workers in [1, 2] {
-        let near = [Who::Ours, Who::MsgspecEcho, Who::OursOverGrpc];
+        let near = [Who::Ours, Who::MsgspecEcho, Who::OursOverGrpc, Who::OursOverStdio, Who::OursOverHttp];
         let mut cast = Cast::start(bench, workers, near.into_iter().chain(Who::PEERS))?;
         for size in &SIZES {
             let in_flight = (MOST_BYTES / size.bytes).clamp(1, WINDOW);
@@ -50,9 +50,14 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
                 64 => Target::RatioAtLeast { full: 0.9, smoke: 0.3 },
                 _ => Target::None,
             };
-            let beside = (Who::GrpcSync.name(), scores.of(Who::GrpcSync));
-            let over = scores.of(Who::OursOverGrpc);
-            report.add(Headline::Throughput.row(format!("{what}, both over gRPC"), over, beside, same_way));
+            for (way, ours, theirs, target) in [
+                ("both over gRPC", Who::OursOverGrpc, Who::GrpcSync, same_way),
+                ("over stdio", Who::OursOverStdio, Who::MsgspecEcho, Target::None),
+                ("both over HTTP", Who::OursOverHttp, Who::Mosec, Target::None),
+            ] {
+                let (what, beside) = (format!("{what}, {way}"), (theirs.name(), scores.of(theirs)));
+                report.add(Headline::Throughput.row(what, scores.of(ours), beside, target));
+            }
         }
     }
     Ok(())

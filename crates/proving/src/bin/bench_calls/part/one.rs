@@ -21,6 +21,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Outcome<()> {
         Who::OursOnTwoCores,
         Who::RawEchoOnTwoCores,
         Who::OursOverGrpc,
+        Who::OursOverStdio,
+        Who::OursOverHttp,
     ];
     let mut cast = Cast::start(bench, 1, near.into_iter().chain(Who::PEERS))?;
     for (bytes, calls, rounds) in SIZES {
@@ -59,6 +61,8 @@ fn rows(report: &mut Report, bytes: usize, scores: &Scores) {
         _ => Target::None,
     };
     add(", both over gRPC", Who::OursOverGrpc, Who::GrpcSync, same_way);
+    add(", over stdio", Who::OursOverStdio, Who::RawEcho, Target::None);
+    add(", both over HTTP", Who::OursOverHttp, Who::Mosec, Target::None);
     for peer in Who::PEERS {
         let target = match (bytes, peer) {
             (64, Who::GrpcSync | Who::GrpcAio) => Target::RatioAtMost { full: 0.2, smoke: 0.8 },

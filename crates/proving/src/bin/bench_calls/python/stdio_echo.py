@@ -1,0 +1,12 @@
+"""A worker over lines of JSON (spec/stdio.md), without the SDK: it echoes."""
+
+import json
+import os
+import sys
+
+print(json.dumps({"status": "ready", "pid": os.getpid(), "commands": ["echo"]}), flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    if "id" in call:
+        sys.stdout.write(json.dumps({"id": call["id"], "result": call["args"]["data"]}) + "\n")
+        sys.stdout.flush()
