@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::Read as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,6 +75,9 @@ impl Desk {
         let time = Timespec::try_from(PATIENCE).expect("a short time");
         let ready = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&time)).expect("poll");
         assert!(ready > 0, "it does not come to sample {sample}: {:?}", running.finish());
+        // All that it says is heard: a gate that closes before would be an error of the sample.
+        let (mut worker, _) = listener.accept().expect("the worker");
+        worker.read_exact(&mut [0; 4]).expect("its word");
         running
     }
 

@@ -168,7 +168,7 @@ fn plots(report: &Report) -> String {
     format!(
         "<h2>Side by side</h2><div class=\"plots\"><figure><figcaption><b>Pass rate</b>, with its 95 % interval</figcaption>{}\
          </figure><figure><figcaption><b>Mean score</b>, with its 95 % interval</figcaption>{}</figure>\
-         <figure><figcaption><b>Scores</b>: how many judged samples have which</figcaption>{}</figure>\
+         <figure><figcaption><b>Distribution of scores</b>: how many judged samples have which</figcaption>{}</figure>\
          <figure><figcaption><b>Latency</b>: each answer, the middle half as a box with its median, a dot for the 99th percentile; \
          logarithmic</figcaption>{}</figure></div>",
         plot::dots(&rates, percent),
