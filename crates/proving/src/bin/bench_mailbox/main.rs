@@ -45,7 +45,8 @@ fn run(words: &[String]) -> Outcome<bool> {
     if let Some(unknown) = words.iter().find(|word| !["--quick", "--write"].contains(&word.as_str())) {
         return Err(format!("unknown option {unknown}; usage: bench-mailbox [--quick] [--write]").into());
     }
-    let effort = if words.iter().any(|word| word == "--quick") {
+    let is_quick = words.iter().any(|word| word == "--quick");
+    let effort = if is_quick {
         Effort { rounds: 2, messages: 20_000 }
     } else {
         Effort { rounds: 9, messages: 200_000 }
@@ -59,7 +60,8 @@ fn run(words: &[String]) -> Outcome<bool> {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bench/mailboxes.md");
         std::fs::write(page, format!("{HEAD}\n{table}"))?;
     }
-    Ok(rows.iter().all(|row| row.met))
+    // Few rounds, perhaps of a build that is not optimized, say nothing of a target.
+    Ok(is_quick || rows.iter().all(|row| row.met))
 }
 
 const HEAD: &str = "\

@@ -23,7 +23,12 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+class Server(ThreadingHTTPServer):
+    # As many as connect at once; it would refuse the sixth.
+    request_queue_size = 128
+
+
+server = Server(("127.0.0.1", 0), Echo)
 ready = {"status": "ready", "port": server.server_address[1], "pid": os.getpid(), "commands": ["echo"]}
 print(json.dumps(ready), flush=True)
 server.serve_forever()
