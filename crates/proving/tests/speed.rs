@@ -3,48 +3,38 @@
 
 use std::process::Command;
 
-#[test]
-fn speed_is_of_the_right_order_and_keeper_and_shims_are_small() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_bench")).arg("--smoke").output().expect("the benchmark starts");
+/// What a benchmark prints that must succeed.
+#[track_caller]
+fn printed(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).output().expect("the benchmark starts");
     let [stdout, stderr] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    stdout
+}
+
+#[test]
+fn speed_is_of_the_right_order_and_keeper_and_shims_are_small() {
+    printed(env!("CARGO_BIN_EXE_bench"), &["--smoke"]);
 }
 
 #[test]
 fn speed_of_calls_can_be_measured_with_python3_alone() {
-    let output = Command::new(env!("CARGO_BIN_EXE_bench-calls"))
-        .args(["--quick", "one", "many", "stream", "map", "memory"])
-        .output()
-        .expect("the benchmark starts");
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
-    assert!(stdout.contains("raw echo"), "{stdout}");
+    let words = ["--quick", "one", "many", "stream", "map", "memory"];
+    let table = printed(env!("CARGO_BIN_EXE_bench-calls"), &words);
+    assert!(table.contains("raw echo"), "{table}");
 }
 
 #[test]
 fn speed_of_mailboxes_can_be_measured() {
-    let output = Command::new(env!("CARGO_BIN_EXE_bench-mailbox"))
-        .arg("--quick")
-        .output()
-        .expect("the benchmark starts");
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    let table = printed(env!("CARGO_BIN_EXE_bench-mailbox"), &["--quick"]);
+    assert!(table.contains("durable sends"), "{table}");
 }
 
 #[test]
 fn speed_of_loops_can_be_measured() {
-    let output = Command::new(env!("CARGO_BIN_EXE_bench-loops"))
-        .arg("--quick")
-        .output()
-        .expect("the benchmark starts");
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    let table = printed(env!("CARGO_BIN_EXE_bench-loops"), &["--quick"]);
     for what in ["through a loop", "idle loops", "drain of"] {
-        assert!(stdout.contains(what), "{stdout}");
+        assert!(table.contains(what), "{table}");
     }
 }

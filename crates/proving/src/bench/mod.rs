@@ -4,6 +4,7 @@
 
 pub mod line;
 pub mod machine;
+pub mod redis;
 pub mod report;
 pub mod sample;
 

@@ -19,3 +19,19 @@ fn plain(file: &str, way: snakepit::conformance::Way) -> snakepit::adapter::Prog
     snakepit::adapter::Program::new(["python3".into(), file.into_os_string()])
         .env("CONFORMANCE_WAY", way.word())
 }
+
+/// What a protocol can do whose values are JSON's, and in which only the host asks.
+#[cfg(any(feature = "http", feature = "stdio"))]
+fn of_json(feature: snakepit::conformance::Feature) -> snakepit::conformance::Capability {
+    use snakepit::conformance::{Capability, Feature};
+    match feature {
+        Feature::Bytes => Capability::Absent("JSON has no byte strings"),
+        Feature::DateTimes => Capability::Absent("JSON has no date-times"),
+        Feature::BigIntegers => Capability::Absent("the readers of JSON make other numbers of them"),
+        Feature::NonFiniteFloats => Capability::Absent("JSON has finite numbers only"),
+        Feature::AnyKeys => Capability::Absent("the keys of JSON are text"),
+        Feature::RefusedResults => Capability::Absent("what a worker sends is its own matter"),
+        Feature::Tools => Capability::Absent("the protocol has no way to ask the host"),
+        _ => Capability::Present,
+    }
+}

@@ -1,9 +1,9 @@
 //! The loops of weakincentives, if it is there.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use snakepit_proving::bench::redis::Redis;
 use snakepit_proving::bench::{Outcome, Samples};
 
 use crate::post::Kind;
@@ -54,16 +54,6 @@ impl Peer {
     }
 }
 
-/// A server that ends with its owner.
-struct Redis(Child);
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Messages per second, or why they are not measured.
 fn measure(kind: Kind, word: &str, messages: usize) -> Outcome<Result<f64, String>> {
     let Some(python) = std::env::var_os("SNAKEPIT_BENCH_WEAKINCENTIVES") else {
@@ -75,10 +65,10 @@ fn measure(kind: Kind, word: &str, messages: usize) -> Outcome<Result<f64, Strin
     let dir = tempfile::tempdir()?;
     let mut _server = None;
     if kind == Kind::Sqlite {
-        match redis(dir.path()) {
-            Ok((server, socket)) => {
-                command.arg(socket);
-                _server = Some(server);
+        match Redis::start(dir.path()) {
+            Ok(redis) => {
+                command.arg(redis.socket());
+                _server = Some(redis);
             }
             Err(why) => return Ok(Err(format!("redis-server: {why}"))),
         }
@@ -88,26 +78,4 @@ fn measure(kind: Kind, word: &str, messages: usize) -> Outcome<Result<f64, Strin
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
     Ok(Ok(String::from_utf8_lossy(&output.stdout).trim().parse()?))
-}
-
-/// A server that syncs each write, as SQLite does.
-fn redis(dir: &Path) -> Outcome<(Redis, std::path::PathBuf)> {
-    let socket = dir.join("redis.sock");
-    let server = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(dir)
-        .stdout(Stdio::null())
-        .spawn()
-        .map(Redis)?;
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        if Instant::now() > deadline {
-            return Err("it does not listen".into());
-        }
-        std::thread::yield_now();
-    }
-    Ok((server, socket))
 }

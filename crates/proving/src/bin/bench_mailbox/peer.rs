@@ -1,10 +1,10 @@
 //! The Redis mailbox of weakincentives, if it is there.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use snakepit_proving::bench::Outcome;
+use snakepit_proving::bench::redis::Redis;
 
 const PROGRAM: &str = "\
 import sys, time, redis
@@ -19,43 +19,17 @@ print(count / (time.perf_counter() - began))
 box.close()
 ";
 
-/// A server that ends with its owner.
-struct Redis(Child);
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Sends per second, or why they are not measured.
 pub(crate) fn sends(dir: &Path, messages: usize) -> Outcome<Result<f64, String>> {
     let Some(python) = std::env::var_os("SNAKEPIT_BENCH_WEAKINCENTIVES") else {
         return Ok(Err("weakincentives is not installed".to_owned()));
     };
-    let socket = dir.join("redis.sock");
-    let server = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(dir)
-        .stdout(Stdio::null())
-        .spawn();
-    let _server = match server {
-        Ok(server) => Redis(server),
-        Err(error) => return Ok(Err(format!("redis-server: {error}"))),
+    let redis = match Redis::start(dir) {
+        Ok(redis) => redis,
+        Err(why) => return Ok(Err(format!("redis-server: {why}"))),
     };
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        if Instant::now() > deadline {
-            return Err("redis-server does not listen".into());
-        }
-        std::thread::yield_now();
-    }
     let output =
-        Command::new(python).args(["-c", PROGRAM]).arg(&socket).arg(messages.to_string()).output()?;
+        Command::new(python).args(["-c", PROGRAM]).arg(redis.socket()).arg(messages.to_string()).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
