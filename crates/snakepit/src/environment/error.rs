@@ -116,7 +116,7 @@ pub enum EnvironmentError {
         why: &'static str,
     },
     /// The place cannot be used.
-    #[error("cannot {what} {path}")]
+    #[error("cannot {what} {path}{}", advice(.source))]
     Place {
         /// What was tried.
         what: &'static str,
@@ -144,6 +144,19 @@ pub(super) fn place(
 ) -> impl FnOnce(io::Error) -> EnvironmentError {
     let path = path.into();
     move |source| EnvironmentError::Place { what, path, source }
+}
+
+/// What to do about a place that refuses.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": run `snakepit env prune`, or choose another place with `cache_dir` or SNAKEPIT_CACHE_DIR"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            ": choose another place with `cache_dir` or SNAKEPIT_CACHE_DIR, or make it where that can be written to"
+        }
+        _ => "",
+    }
 }
 
 fn shown(output: &[String]) -> String {

@@ -74,7 +74,7 @@ impl Making<'_> {
                 Some((project.join("uv.lock"), "uv export --no-emit-project --no-dev -o requirements.txt"))
             }
             Source::Pylock(path) => Some((path.clone(), "uv pip compile pyproject.toml -o requirements.txt")),
-            Source::List(_) | Source::File(_) | Source::Pyproject(_) => None,
+            Source::List(..) | Source::File(_) | Source::Pyproject(_) => None,
         };
         if let (None, Some((path, instead))) = (&uv, needs_uv) {
             return Err(EnvironmentError::NeedsUv { path, instead });
@@ -112,10 +112,11 @@ impl Making<'_> {
                 list
             }
             Source::Pyproject(path) | Source::Pylock(path) | Source::File(path) => path.clone(),
-            Source::List(text) => self.write_list(text)?,
+            Source::List(text, _) => self.write_list(text)?,
         };
         let install = uv().args(["pip", "install", "--python"]).arg(self.python()).arg("-r").arg(source);
-        self.step(3, "uv pip install", install.args(&self.environment.args)).await?;
+        let install = self.with_files(install).args(&self.environment.args);
+        self.step(3, "uv pip install", install).await?;
         Ok(version.last().map_or_else(|| "uv".into(), |line| first_words(line)))
     }
 
@@ -144,12 +145,12 @@ impl Making<'_> {
                 list
             }
             Source::File(path) | Source::Pylock(path) | Source::UvLock(path) => path.clone(),
-            Source::List(text) => self.write_list(text)?,
+            Source::List(text, _) => self.write_list(text)?,
         };
         let install = pip()
             .args(["install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "-r"])
-            .arg(source)
-            .args(&self.environment.args);
+            .arg(source);
+        let install = self.with_files(install).args(&self.environment.args);
         self.step(3, "pip install", install).await?;
         let version = self.step(3, "pip --version", pip().arg("--version")).await?;
         Ok(version.last().map_or_else(|| "pip".into(), |line| first_words(line)))
@@ -179,6 +180,12 @@ impl Making<'_> {
         }
         let hint = hint(&done.lines);
         Err(EnvironmentError::Failed { step: name.to_owned(), status: done.status, hint, output: done.lines })
+    }
+
+    /// The files that a list of requirements names.
+    fn with_files(&self, install: Command) -> Command {
+        let Source::List(_, files) = &self.recipe.source else { return install };
+        files.iter().fold(install, |install, (option, file)| install.arg(option).arg(file))
     }
 
     fn python(&self) -> PathBuf {

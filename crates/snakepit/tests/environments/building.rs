@@ -10,12 +10,12 @@ use snakepit::{EngineError, Pool, Snakepit, Value, args};
 use crate::packages::{Shop, pool, teller};
 use crate::support::{Pit, chain, config, lines, runs_in, soon};
 
-async fn version_of(pit: &Pit, package: &str) -> String {
+pub(crate) async fn version_of(pit: &Pit, package: &str) -> String {
     soon("the call", pit.call("version_of", args! { package: package })).await.expect("its version")
 }
 
 /// Why a pool does not start. Nothing of the attempt may be left.
-async fn refused(pool: Pool) -> String {
+pub(crate) async fn refused(pool: Pool) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
     let error: EngineError = started.expect_err("a start that fails");

@@ -3,6 +3,7 @@
 mod building;
 mod hardware;
 mod interpreters;
+mod keeping;
 mod launchers;
 mod packages;
 #[path = "../support/mod.rs"]
