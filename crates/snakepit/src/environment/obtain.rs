@@ -42,7 +42,7 @@ impl Environment {
     /// Finds the environment, or makes it; the processes that are needed belong to the run, and `owner` is for whom it is, as
     /// events tell. `None` if it installs nothing.
     pub async fn build(&self, run: &Run, owner: &str) -> Result<Option<Built>, EnvironmentError> {
-        let errands = Errands::new(run.clone(), owner, self.base());
+        let errands = Errands::new(run.clone(), owner, self.base()).env(&self.variables);
         self.obtain(&errands).await
     }
 
