@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 # What stands around a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
+# The oldest that serve: grpcio is the first for Python 3.9, and protobuf the first that knows `optional` in proto3.
+OLDEST = {"grpcio": (1, 33), "protobuf": (3, 12)}
 
 
 def serve(worker: str, address: str) -> "NoReturn":
     """Runs the worker, and ends the process."""
     try:
-        import grpc  # noqa: F401
+        import grpc
+        from google import protobuf
+
+        check_version("grpcio", grpc.__version__)
+        check_version("protobuf", protobuf.__version__)
         from .grpc_loop import Calls, Inline, Post
     except ImportError as error:
         _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
@@ -53,6 +59,14 @@ def serve(worker: str, address: str) -> "NoReturn":
         life.end()
     except KeyboardInterrupt:
         life.leave("interrupted")
+
+
+def check_version(package: str, version: str) -> None:
+    """An older one may be there, and would fail in ways that nobody understands."""
+    parts = [int(part) if part.isdigit() else 0 for part in version.split(".")[:2]]
+    oldest = OLDEST[package]
+    if tuple(parts) < oldest:
+        raise ImportError(f"{package} {version} is too old, {oldest[0]}.{oldest[1]} is the oldest that works")
 
 
 def _number(name: str, otherwise: int) -> int:

@@ -38,6 +38,7 @@ impl Shop {
         let mut command = self.env("build");
         command.args([
             "--install-arg=--no-index",
+            "--install-arg=--no-cache-dir",
             "--install-arg=--find-links",
             "--install-arg=packages",
             package,

@@ -67,12 +67,13 @@ pub enum EnvironmentError {
     UnknownProject(PathBuf),
     /// A lock file that only `uv` reads.
     #[error(
-        "{path} can only be installed by uv, which is not in PATH: install uv, or run `{instead}` where it is and \
-         name requirements.txt"
+        "{path} can only be installed by uv, which {why}, or run `{instead}` where it is and name requirements.txt"
     )]
     NeedsUv {
         /// The file.
         path: PathBuf,
+        /// Why it is not, and what to do about that.
+        why: &'static str,
         /// What makes a file of it that `pip` can install.
         instead: &'static str,
     },
@@ -215,7 +216,7 @@ const MEANINGS: [(&[&str], &str); 7] = [
             "invalid requirement",
         ],
         "a package, or the version that is asked for, does not exist where it was looked for: see how it is spelled, and \
-         where pip looks",
+         which index is asked",
     ),
 ];
 

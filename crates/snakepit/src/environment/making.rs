@@ -77,7 +77,11 @@ impl Making<'_> {
             Source::List(..) | Source::File(_) | Source::Pyproject(_) => None,
         };
         if let (None, Some((path, instead))) = (&uv, needs_uv) {
-            return Err(EnvironmentError::NeedsUv { path, instead });
+            let why = match self.environment.installer {
+                Installer::Pip => "is not to be used here: let it make this environment (`tool = \"auto\"`)",
+                Installer::Auto | Installer::Uv => "is not in PATH: install uv",
+            };
+            return Err(EnvironmentError::NeedsUv { path, why, instead });
         }
         let tool = if uv.is_some() { "uv" } else { "pip" };
         emit_with(Level::Info, || Event::EnvironmentBuilding {
@@ -109,7 +113,8 @@ impl Making<'_> {
                     .arg("--project")
                     .arg(project);
                 self.step(2, "uv export", export).await?;
-                list
+                let text = std::fs::read_to_string(&list).map_err(place("read", &list))?;
+                self.write_list(&with_places_from(&text, project))?
             }
             Source::Pyproject(path) | Source::Pylock(path) | Source::File(path) => path.clone(),
             Source::List(text, _) => self.write_list(text)?,
@@ -201,6 +206,16 @@ impl Making<'_> {
         std::fs::write(&path, text).map_err(place("write", &path))?;
         Ok(path)
     }
+}
+
+/// What `uv export` lists, with the paths of what is installed from disk: they are from the project, and the tool runs elsewhere.
+fn with_places_from(list: &str, project: &Path) -> String {
+    let from = |line: &str| {
+        let (option, rest) = line.strip_prefix("-e ").map_or(("", line), |rest| ("-e ", rest));
+        let is_place = rest.starts_with("./") || rest.starts_with("../");
+        if is_place { format!("{option}{}/{rest}\n", project.display()) } else { format!("{line}\n") }
+    };
+    list.lines().map(from).collect()
 }
 
 /// `pip 24.0 from /usr/lib/…` without the rest.

@@ -128,14 +128,27 @@ impl Reading {
         let is_list = has_ending("txt") || has_ending("in");
         match name.as_str() {
             "uv.lock" | "pyproject.toml" if beside("uv.lock").is_file() => {
-                self.note("uv.lock", &beside("uv.lock"))?;
+                let lock = self.note("uv.lock", &beside("uv.lock"))?;
                 self.note("pyproject", &beside("pyproject.toml"))?;
+                self.locked(&lock, &home);
                 Ok(Source::UvLock(home))
             }
             "pyproject.toml" => self.note("pyproject", &path).map(|_| Source::Pyproject(path)),
             _ if is_pylock => self.note("pylock", &path).map(|_| Source::Pylock(path)),
             _ if is_list => self.file(path),
             _ => Err(EnvironmentError::UnknownProject(path)),
+        }
+    }
+
+    /// Takes in what a `uv.lock` has from disk: `source = { directory = "libs/mine" }`. It tells where, and not which.
+    fn locked(&mut self, lock: &str, home: &Path) {
+        for source in lock.lines().filter_map(|line| line.trim().strip_prefix("source = { ")) {
+            let place = |kind: &str| source.strip_prefix(kind)?.strip_prefix(" = \"")?.split('"').next();
+            if let Some(place) = place("directory").or_else(|| place("path")) {
+                self.stamp(&home.join(place), 0);
+            } else if let Some(place) = place("editable").filter(|place| *place != ".") {
+                PROJECT_FILES.iter().for_each(|name| self.stamp(&home.join(place).join(name), 0));
+            }
         }
     }
 

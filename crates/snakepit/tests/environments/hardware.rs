@@ -1,13 +1,12 @@
 //! What workers are told of cores and GPUs.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use snakepit::environment::Environment;
 use snakepit::hardware::Cpu;
 use snakepit::{Gpus, Pool, Sizing, Snakepit, Threads, Value, args};
 
-use crate::packages::{pool, teller};
+use crate::packages::{again, pool, teller};
 use crate::support::{Pit, chain, config, soon, until};
 
 const LIMITS: [&str; 5] = [
@@ -22,21 +21,6 @@ async fn variables(pit: &Snakepit, names: &[&str]) -> Vec<Option<String>> {
     let map: Value =
         soon("the call", pit.call("variables", args! { names: names })).await.expect("variables");
     names.iter().map(|name| map.get(name).and_then(Value::as_str).map(str::to_owned)).collect()
-}
-
-/// Runs a test of this file again, in a process with other variables: those of this one belong to all its tests.
-#[expect(clippy::disallowed_methods, reason = "the tests of a host need a host of their own")]
-fn again(test: &str, variables: &[(&str, &str)]) {
-    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
-    for name in LIMITS.iter().chain(&["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
-    {
-        command.env_remove(name);
-    }
-    command.envs(variables.iter().copied()).args(["--exact", "--ignored", "--nocapture", test]);
-    let output = command.output().expect("the test again");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod launchers;
 mod packages;
 #[path = "../support/mod.rs"]
 mod support;
+mod uv;
