@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use support::pty::Pty;
 use support::{Done, MOMENT, PATIENCE, Running, Scene, ends_until, finish};
 
 /// A scene with packages that exist nowhere else, and a place for environments.
@@ -174,6 +175,35 @@ fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
         told += 1;
     }
     assert!(told > 0, "nothing was too small");
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn a_terminal_shows_a_bar_that_fits_it() {
+    let shop = Shop::new();
+    let mut pty = Pty::bash(&shop.scene);
+    let build = |columns: u32, package: &str| {
+        let words: Vec<_> = shop.build(package).get_args().map(|word| word.display().to_string()).collect();
+        let (home, state) = (shop.home.path().display(), shop.scene.state_dir().display());
+        let program = env!("CARGO_BIN_EXE_snakepit");
+        format!(
+            "cd {home} && stty cols {columns} && SNAKEPIT_STATE_DIR={state} {program} {}",
+            words.join(" ")
+        )
+    };
+    pty.type_line(&build(100, "slow-package"));
+    pty.expect("\r\x1b[Kenvironment ");
+    pty.expect(" [########--------] ");
+    pty.expect("pip install");
+    pty.expect(" [############----] looking at the environment\r\x1b[K");
+    pty.expect("(made)\r\n");
+    pty.prompt();
+    // Wider than the terminal, it would go on in the next line, and stay there when it is written anew.
+    pty.type_line(&build(12, "tiny-package"));
+    pty.expect("\r\x1b[K[####----] \r\x1b[K");
+    pty.expect("(made)");
+    pty.prompt();
+    assert!(pty.leave().success());
     shop.scene.assert_clean();
 }
 

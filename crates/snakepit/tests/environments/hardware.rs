@@ -68,6 +68,47 @@ fn each_worker_sees_one_of_the_gpus_that_the_host_may_use() {
     again("hardware::inside_one_gpu_of_amd_each", &[("HIP_VISIBLE_DEVICES", "1,3")]);
 }
 
+#[test]
+fn more_workers_than_gpus_share_them_evenly_also_after_a_death() {
+    again("hardware::inside_more_workers_than_gpus", &[("CUDA_VISIBLE_DEVICES", "0,1")]);
+}
+
+/// How many workers have each device.
+async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
+    let mut shares = std::collections::BTreeMap::new();
+    for worker in pit.pools()[0].stats().await.workers {
+        *shares
+            .entry(worker.device.map_or_else(|| "none".into(), |device| device.to_string()))
+            .or_default() += 1;
+    }
+    shares.into_iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_more_workers_than_gpus() {
+    let share = |device: &str, workers| (device.to_owned(), workers);
+    let pit = Pit::start(Pool::python(teller()).workers(4).gpus(Gpus::OnePerWorker)).await;
+    assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
+    let dead = crate::support::pids(&pit.pools()[0])[0];
+    crate::support::kill(dead);
+    until("another one serves", || {
+        let pids = crate::support::pids(&pit.pools()[0]);
+        pids.len() == 4 && !pids.contains(&dead)
+    })
+    .await;
+    assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
+    pit.end().await;
+    let pit = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::OnePerWorker)).await;
+    assert_eq!(shares(&pit).await.len(), 1, "one worker sees one of them");
+    pit.end().await;
+    let growing = Pool::python(teller()).sizing(Sizing::between(3, 3)).gpus(Gpus::OnePerWorker);
+    let pit = Pit::start(growing).await;
+    let shares = shares(&pit).await;
+    assert!(shares.len() == 2 && shares.iter().all(|(_, workers)| (1..=2).contains(workers)), "{shares:?}");
+    pit.end().await;
+}
+
 const SEEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SNAKEPIT_DEVICE", "CUDA_DEVICE_ORDER"];
 
 #[tokio::test(flavor = "multi_thread")]
