@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 # What stands around a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
+FORKS = "GRPC_ENABLE_FORK_SUPPORT"
 # The oldest that serve: grpcio is the first for Python 3.9, and protobuf the first that knows `optional` in proto3.
 OLDEST = {"grpcio": (1, 33), "protobuf": (3, 12)}
 
 
 def serve(worker: str, address: str) -> "NoReturn":
     """Runs the worker, and ends the process."""
+    # What grpcio does in a forked child, so that it could use gRPC, ends or blocks many a child of a server.
+    is_unsaid = FORKS not in os.environ
+    os.environ.setdefault(FORKS, "0")
     try:
         import grpc
         from google import protobuf
@@ -47,6 +51,8 @@ def serve(worker: str, address: str) -> "NoReturn":
             life.run_hook(hook)
         show_stacks(life)
         server = Server(calls, address, secret)
+        if is_unsaid:
+            os.environ.pop(FORKS, None)  # programs that the worker starts are others
     except BaseException as error:
         if not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
