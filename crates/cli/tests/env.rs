@@ -164,8 +164,8 @@ fn a_cache_that_is_only_read_serves_what_it_has_and_refuses_the_rest_with_what_t
 fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
     let shop = Shop::new();
     let mut told = 0;
-    // From one that holds no directory to one that holds all but the last file.
-    for pages in [1, 2, 3, 4, 8, 16, 32, 64, 128] {
+    // From one that holds no directory to one that holds most of the package.
+    for pages in [1, 4, 16, 64] {
         let mount = format!("mount -t tmpfs -o size={}k,mode=700 none envs", pages * 4);
         let Some(done) = build_in(&shop, &mount, "slow-package") else { return };
         if done.status.success() {
