@@ -147,7 +147,7 @@ impl Reading {
             if let Some(place) = place("directory").or_else(|| place("path")) {
                 self.stamp(&home.join(place), 0);
             } else if let Some(place) = place("editable").filter(|place| *place != ".") {
-                PROJECT_FILES.iter().for_each(|name| self.stamp(&home.join(place).join(name), 0));
+                self.stamp_project(&home.join(place));
             }
         }
     }
@@ -176,7 +176,7 @@ impl Reading {
                 Mention::Editable(place) => {
                     let path = self.dir.join(place);
                     let _ = writeln!(self.text, "local {}", path.display());
-                    PROJECT_FILES.iter().for_each(|name| self.stamp(&path.join(name), 0));
+                    self.stamp_project(&path);
                 }
                 Mention::Package(place) => {
                     let path = self.dir.join(&place);
@@ -188,6 +188,13 @@ impl Reading {
             }
         }
         Ok(())
+    }
+
+    /// What an editable project needs is said by these files; its code is found where it is.
+    fn stamp_project(&mut self, path: &Path) {
+        for name in PROJECT_FILES {
+            self.stamp(&path.join(name), 0);
+        }
     }
 
     /// Sizes and times of a file, or of all files of a directory but what tools leave there.

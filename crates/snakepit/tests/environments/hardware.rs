@@ -77,9 +77,7 @@ fn more_workers_than_gpus_share_them_evenly_also_after_a_death() {
 async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
     let mut shares = std::collections::BTreeMap::new();
     for worker in pit.pools()[0].stats().await.workers {
-        *shares
-            .entry(worker.device.map_or_else(|| "none".into(), |device| device.to_string()))
-            .or_default() += 1;
+        *shares.entry(worker.device.unwrap_or_else(|| "none".into())).or_default() += 1;
     }
     shares.into_iter().collect()
 }

@@ -50,7 +50,8 @@ fn project(dir: &Path, packages: &Path, dependencies: &str, further: &str) -> Pa
     std::fs::create_dir_all(dir).expect("a directory");
     let text = format!(
         "[project]\nname = \"mine\"\nversion = \"1\"\nrequires-python = \">=3.9\"\ndependencies = [{dependencies}]\n\
-         [tool.uv]\nno-index = true\nfind-links = [{packages:?}]\n{further}"
+         [tool.uv]\nno-index = true\nfind-links = [\"{}\"]\n{further}",
+        packages.display()
     );
     std::fs::write(dir.join("pyproject.toml"), text).expect("written");
     dir.to_owned()
