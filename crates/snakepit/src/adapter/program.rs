@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::StartError;
 use crate::custody::Command;
+use crate::environment::Environment;
 
 /// A program in any language, with its arguments. A list of words is one: `["node", "worker.mjs"]`.
 ///
@@ -16,15 +17,21 @@ use crate::custody::Command;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Program {
-    argv: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-    dir: Option<PathBuf>,
+    pub(super) argv: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) dir: Option<PathBuf>,
+    pub(super) environment: Option<Box<Environment>>,
 }
 
 impl Program {
     /// A program by its path, or by its name in `PATH`, and its arguments.
     pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), env: Vec::new(), dir: None }
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            dir: None,
+            environment: None,
+        }
     }
 
     /// A variable of its environment.
@@ -39,19 +46,35 @@ impl Program {
         self
     }
 
+    /// A Python and what is installed beside it, made once and kept. The program is started as in a shell after `activate`: what
+    /// was installed is found by its name, and `python` is the one that was asked for.
+    ///
+    /// ```
+    /// use snakepit::adapter::Program;
+    /// use snakepit::environment::Environment;
+    ///
+    /// let server = Program::new(["python", "server.py"]).environment(Environment::new().requirements(["fastapi", "uvicorn"]));
+    /// ```
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = Some(Box::new(environment));
+        self
+    }
+
     /// What a pool of it is called: the program, without its folder and its ending.
     pub(super) fn name(&self) -> String {
         let stem = self.argv.first().map(Path::new).and_then(Path::file_stem);
         stem.map_or_else(|| "command".into(), |stem| OsStr::to_string_lossy(stem).into_owned())
     }
 
-    /// What is started.
+    /// What is started, if nothing is to be made for it before.
     pub fn command(&self) -> Result<Command, StartError> {
-        let (program, args) = self
-            .argv
-            .split_first()
-            .ok_or_else(|| StartError::Missing("the pool's command is empty".into()))?;
+        let (program, args) = self.words()?;
         Ok(placed(Command::new(program).args(args), &self.env, self.dir.as_deref()))
+    }
+
+    /// The program, and its arguments.
+    pub(super) fn words(&self) -> Result<(&OsString, &[OsString]), StartError> {
+        self.argv.split_first().ok_or_else(|| StartError::Missing("the pool's command is empty".into()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::supervision::set;
-use super::tables::PoolKeys;
+use super::tables::{PoolKeys, from};
 use super::units::Time;
 use crate::environment::{Environment, Installer, Python};
 use crate::{Gpus, Pool, Threads};
@@ -75,10 +75,10 @@ pub(super) enum ThreadWord {
 impl PoolKeys {
     /// What is wrong with what is said about Python, if something is.
     pub(super) fn check_python(&self, is_command: bool) -> Result<(), &'static str> {
-        let asks = self.requirements.is_some() || self.project.is_some() || self.install.is_some();
-        if is_command && (asks || self.python.is_some()) {
+        if is_command && !self.installs() && (self.python.is_some() || self.install.is_some()) {
             return Err(
-                "`python`, `requirements`, `project` and `install` are for a `worker` of the adapter \"python\"",
+                "`python` and `install` are for a `worker` in Python, or for a `command` with `requirements` or a \
+                 `project`",
             );
         }
         if self.interpreter.is_some() && self.python.is_some() {
@@ -95,10 +95,16 @@ impl PoolKeys {
         Ok(())
     }
 
+    /// Whether something is to be installed for it.
+    pub(super) fn installs(&self) -> bool {
+        self.requirements.is_some() || self.project.is_some()
+    }
+
     pub(super) fn environment(&mut self, dir: &Path) -> Environment {
         let environment = Environment::new().relative_to(dir);
         let python = self.python.take().map(|python| Python::read(&python, dir));
-        let environment = set(environment, python, Environment::python);
+        let interpreter = self.interpreter.take().map(|python| Python::interpreter(from(dir, &python)));
+        let environment = set(environment, python.or(interpreter), Environment::python);
         let environment = match self.requirements.take() {
             Some(RequirementKeys::List(list)) => environment.requirements(list),
             Some(RequirementKeys::File(file)) => environment.requirements_file(dir.join(file)),

@@ -182,8 +182,7 @@ impl TryFrom<PoolKeys> for PoolTable {
             (None, Some(argv), _) => Launch::Command(argv),
         };
         check_adapter(&keys)?;
-        let announces = keys.adapter.is_some_and(AdapterName::announces);
-        keys.check_python(announces || matches!(launch, Launch::Command(_)))?;
+        keys.check_python(matches!(launch, Launch::Command(_)))?;
         match (keys.workers, keys.min_workers, keys.max_workers) {
             (Some(_), _, Some(_)) => {
                 return Err(
@@ -222,7 +221,7 @@ impl PoolTable {
         let current_dir = keys.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
         let pool = match (keys.adapter, launch) {
             (Some(adapter), launch) if adapter.announces() => {
-                let program = launch.program(&keys, dir).current_dir(current_dir);
+                let program = launch.program(&mut keys, dir).current_dir(current_dir);
                 keys.announcing_pool(program)
             }
             (_, Launch::Python(worker)) => {
@@ -232,13 +231,11 @@ impl PoolTable {
                 for (key, value) in &keys.env {
                     python = python.env(key, value);
                 }
-                keys.python_pool(match &keys.interpreter {
-                    Some(interpreter) => python.interpreter(from(dir, interpreter)),
-                    None => python,
-                })
+                keys.python_pool(python)
             }
             (_, launch @ Launch::Command(_)) => {
-                keys.command_pool(launch.program(&keys, dir).current_dir(current_dir))
+                let program = launch.program(&mut keys, dir).current_dir(current_dir);
+                keys.command_pool(program)
             }
         };
         let pool = keys.equip(pool.name(name));
@@ -248,24 +245,24 @@ impl PoolTable {
 
 impl Launch {
     /// What is started, without our SDK.
-    fn program(self, keys: &PoolKeys, dir: &Path) -> Program {
+    fn program(self, keys: &mut PoolKeys, dir: &Path) -> Program {
+        let has_python = matches!(self, Self::Python(_)) || keys.installs();
         let argv: Vec<OsString> = match self {
             Self::Command(mut argv) => {
                 let program = from(dir, Path::new(&argv.remove(0)));
                 std::iter::once(program.into()).chain(argv.into_iter().map(Into::into)).collect()
             }
             Self::Python(worker) => {
-                let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
-                let usual = || environment.map_or_else(|| "python3".into(), |home| home.join("bin/python"));
-                let python = keys.interpreter.as_ref().map_or_else(usual, |python| from(dir, python));
                 if is_file(&worker) {
-                    vec![python.into(), dir.join(worker).into()]
+                    vec!["python".into(), dir.join(worker).into()]
                 } else {
-                    vec![python.into(), "-m".into(), worker.into()]
+                    vec!["python".into(), "-m".into(), worker.into()]
                 }
             }
         };
-        keys.env.iter().fold(Program::new(argv), |program, (key, value)| program.env(key, value))
+        let program =
+            keys.env.iter().fold(Program::new(argv), |program, (key, value)| program.env(key, value));
+        if has_python { program.environment(keys.environment(dir)) } else { program }
     }
 }
 
@@ -347,7 +344,7 @@ struct HttpKeys {
 type HttpMethod = String;
 
 /// A program: a path is relative to the file, a bare name is looked for in `PATH`.
-fn from(dir: &Path, program: &Path) -> PathBuf {
+pub(super) fn from(dir: &Path, program: &Path) -> PathBuf {
     if program.components().count() > 1 { dir.join(program) } else { program.to_owned() }
 }
 

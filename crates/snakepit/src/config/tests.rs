@@ -301,11 +301,33 @@ fn every_key_about_python_and_hardware_is_heard() {
 }
 
 #[test]
+fn what_is_installed_is_heard_for_every_kind_of_worker() {
+    let keys = "python = \"3.12\"\nrequirements = [\"fastapi\"]";
+    for launch in ["command = [\"uvicorn\", \"app:app\"]", "worker = \"w.py\"", "worker = \"package.worker\""]
+    {
+        for adapter in ["", "adapter = \"stdio\"", "adapter = \"http\""] {
+            if adapter.contains("stdio") && !cfg!(feature = "stdio")
+                || adapter.contains("http") && !cfg!(feature = "http")
+            {
+                continue;
+            }
+            let config = parse(&format!("[pool.a]\n{launch}\n{adapter}\n{keys}\n")).expect("a configuration");
+            let environment = config.pools()[0].environment().expect("an environment");
+            assert!(environment.installs());
+            assert!(format!("{environment:?}").contains("Version(\"3.12\")"), "{environment:?}");
+        }
+    }
+    let plain = parse("[pool.a]\ncommand = [\"w\"]\n").expect("a configuration");
+    assert!(plain.pools()[0].environment().is_none());
+}
+
+#[test]
 fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
     let cases = [
         ("worker = \"w.py\"\ninterpreter = \"a\"\npython = \"3.12\"", "keep `python`"),
         ("worker = \"w.py\"\nrequirements = [\"a\"]\nproject = \"b\"", "both `requirements` and `project`"),
-        ("command = [\"w\"]\nrequirements = [\"a\"]", "for a `worker` of the adapter"),
+        ("command = [\"w\"]\npython = \"3.12\"", "or for a `command` with `requirements`"),
+        ("command = [\"w\"]\ninstall = { tool = \"uv\" }", "or for a `command` with `requirements`"),
         ("worker = \"w.py\"\nrequirements = 3", "a list of requirements"),
         ("worker = \"w.py\"\ngpus = \"some\"", "one-per-worker"),
         ("worker = \"w.py\"\ngpus = \"all\"\ndevices = [\"a\"]", "both `gpus` and `devices`"),

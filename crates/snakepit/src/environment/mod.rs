@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_mins(30);
 ///
 /// let environment = Environment::new().python("3.12").requirements(["numpy>=2", "msgspec"]);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Environment {
     pub(crate) python: Option<Python>,

@@ -40,6 +40,14 @@ impl Python {
             Self::Name(text.to_owned())
         }
     }
+
+    /// An interpreter by its path, or by its name in `PATH`.
+    pub(crate) fn interpreter(python: PathBuf) -> Self {
+        match python.to_str() {
+            Some(name) if python.components().count() == 1 => Self::Name(name.to_owned()),
+            _ => Self::Path(python),
+        }
+    }
 }
 
 impl From<&str> for Python {

@@ -6,6 +6,7 @@ mod interpreters;
 mod keeping;
 mod launchers;
 mod packages;
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 mod uv;

@@ -120,7 +120,7 @@ impl Pool {
         let GrpcWorker { kind, over } = worker.into();
         let (name, launch) = match kind {
             Kind::Python(worker) => (worker.name(), Launch::python(*worker)),
-            Kind::Command(program) => (program.name(), Launch::Command(program)),
+            Kind::Command(program) => (program.name(), Launch::command(program)),
         };
         Self::new(name, GrpcAdapter { launch, over })
     }
@@ -155,7 +155,7 @@ impl Adapter for GrpcAdapter {
             };
             let command = self
                 .launch
-                .command()?
+                .start()?
                 .env("SNAKEPIT_GRPC", address)
                 .env("SNAKEPIT_SECRET", &secret)
                 .env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string())

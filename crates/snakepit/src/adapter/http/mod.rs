@@ -13,13 +13,15 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::sync::Arc;
 
-use futures_util::future::{self, BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt};
 use hyper::Method;
 use serde::Deserialize;
 
 use super::announce::{self, Listens};
+use super::python::Launch;
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::Pool;
+use crate::environment::Environment;
 use client::Client;
 use handle::{HttpHandle, Route};
 
@@ -90,33 +92,43 @@ impl<P: Into<Program>> From<P> for HttpWorker {
 impl Pool {
     /// A pool of workers that serve HTTP. Its name is that of the program.
     pub fn http(worker: impl Into<HttpWorker>) -> Self {
-        let worker = worker.into();
-        Self::new(worker.program.name(), HttpAdapter { worker })
+        let HttpWorker { program, prefix, method } = worker.into();
+        Self::new(program.name(), HttpAdapter { launch: Launch::command(program), prefix, method })
     }
 }
 
 struct HttpAdapter {
-    worker: HttpWorker,
+    launch: Launch,
+    prefix: String,
+    method: Method,
 }
 
 impl Adapter for HttpAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
-        future::ready(spawner.refuse_debug()).boxed()
+        async {
+            spawner.refuse_debug()?;
+            self.launch.prepare(spawner).await
+        }
+        .boxed()
     }
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
-            let HttpWorker { program, prefix, method } = &self.worker;
             let secret = secret().map_err(|error| spawner.system("a secret", error))?;
-            let command = program
-                .command()?
+            let command = self
+                .launch
+                .start()?
                 .env(SECRET, &secret)
                 .env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
             let announced = announce::start(&spawner, command, Listens::Somewhere).await?;
             let said = announced.announcement;
             let introduction = said.introduction();
             let address = said.address.ok_or_else(|| spawner.fault("it does not say where it listens"))?;
-            let route = Route { method: method.clone(), prefix: path(prefix), secret };
+            let route = Route { method: self.method.clone(), prefix: path(&self.prefix), secret };
             let client = Client::new(address);
             let worker = HttpHandle::new(announced.process, client, route, spawner.max_frame(), introduction);
             Ok(Arc::new(worker) as Arc<dyn Handle>)

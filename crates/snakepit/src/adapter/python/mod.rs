@@ -59,11 +59,7 @@ impl PythonWorker {
 
     /// The interpreter, by its path or by its name in `PATH`. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
     pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
-        let python = python.into();
-        self.environment.python = Some(match python.to_str() {
-            Some(name) if python.components().count() == 1 => Python::Name(name.to_owned()),
-            _ => Python::Path(python),
-        });
+        self.environment.python = Some(Python::interpreter(python.into()));
         self
     }
 
@@ -115,14 +111,14 @@ impl Pool {
     /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
     pub fn command(program: impl Into<Program>) -> Self {
         let program = program.into();
-        Self::new(program.name(), SocketAdapter { launch: Launch::Command(program) })
+        Self::new(program.name(), SocketAdapter { launch: Launch::command(program) })
     }
 }
 
 /// How the processes of a pool are started.
 pub(super) enum Launch {
     Python { worker: Box<PythonWorker>, found: OnceLock<Found> },
-    Command(Program),
+    Command { program: Program, found: OnceLock<Interpreter> },
 }
 
 /// What all workers of a pool are started with.
@@ -146,7 +142,7 @@ impl Adapter for SocketAdapter {
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
-            let command = self.launch.command()?;
+            let command = self.launch.start()?;
             let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
             let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
             let slate_fd =
@@ -204,22 +200,38 @@ impl Launch {
         Self::Python { worker: Box::new(worker), found: OnceLock::new() }
     }
 
+    pub(super) fn command(mut program: Program) -> Self {
+        if let Some(environment) = &mut program.environment {
+            environment.variables.clone_from(&program.env);
+        }
+        Self::Command { program, found: OnceLock::new() }
+    }
+
     pub(super) fn environment(&self) -> Option<&Environment> {
         match self {
             Launch::Python { worker, .. } => Some(&worker.environment),
-            Launch::Command(_) => None,
+            Launch::Command { program, .. } => program.environment.as_deref(),
         }
     }
 
     /// Finds what all workers of a pool need.
     pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
-        let Launch::Python { worker, found } = self else { return Ok(()) };
+        let (worker, found) = match self {
+            Launch::Python { worker, found } => (worker, found),
+            Launch::Command { program, found } => {
+                if let Some(environment) = &program.environment {
+                    let dir = program.dir.as_deref();
+                    let _ = found.set(interpreter::resolve(environment, dir, spawner).await?);
+                }
+                return Ok(());
+            }
+        };
         if let Some(path) = worker.file()
             && !path.exists()
         {
             return Err(StartError::Missing(format!("the worker {} does not exist", path.display())));
         }
-        let interpreter = interpreter::resolve(worker, spawner).await?;
+        let interpreter = interpreter::resolve(&worker.environment, worker.dir.as_deref(), spawner).await?;
         let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
         let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
         let entry = match installed {
@@ -230,12 +242,20 @@ impl Launch {
         Ok(())
     }
 
-    pub(super) fn command(&self) -> Result<Command, StartError> {
+    /// What is started.
+    pub(super) fn start(&self) -> Result<Command, StartError> {
+        let unprepared = || StartError::Missing("the pool was not prepared".into());
         match self {
-            Launch::Command(program) => program.command(),
+            Launch::Command { program, .. } if program.environment.is_none() => program.command(),
+            Launch::Command { program, found } => {
+                let found = found.get().ok_or_else(unprepared)?;
+                let (name, args) = program.words()?;
+                let command = Command::new(found.program(name)).args(args);
+                let command = placed(command, &found.variables(), None);
+                Ok(placed(command, &program.env, program.dir.as_deref()))
+            }
             Launch::Python { worker, found } => {
-                let found =
-                    found.get().ok_or_else(|| StartError::Missing("the pool was not prepared".into()))?;
+                let found = found.get().ok_or_else(unprepared)?;
                 let command = Command::new(&found.interpreter.path).arg(&found.entry).arg(worker.argument());
                 let command = placed(command, &found.interpreter.variables(), None);
                 Ok(placed(command, &worker.env, worker.dir.as_deref()))

@@ -8,14 +8,16 @@ mod reader;
 
 use std::sync::Arc;
 
-use futures_util::future::{self, BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 
 use super::announce::{self, Listens};
 use super::lines::LineReader;
+use super::python::Launch;
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::Pool;
+use crate::environment::Environment;
 use dialogue::Dialogue;
 use handle::StdioHandle;
 
@@ -32,17 +34,25 @@ impl Pool {
     /// ```
     pub fn stdio(program: impl Into<Program>) -> Self {
         let program = program.into();
-        Self::new(program.name(), StdioAdapter { program })
+        Self::new(program.name(), StdioAdapter { launch: Launch::command(program) })
     }
 }
 
 struct StdioAdapter {
-    program: Program,
+    launch: Launch,
 }
 
 impl Adapter for StdioAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
     fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
-        future::ready(spawner.refuse_debug()).boxed()
+        async {
+            spawner.refuse_debug()?;
+            self.launch.prepare(spawner).await
+        }
+        .boxed()
     }
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
@@ -50,8 +60,7 @@ impl Adapter for StdioAdapter {
             let system = |error| spawner.system("pipes for its streams", error);
             let (stdin, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| system(error.into()))?;
             let writer = pipe::Sender::from_owned_fd(writer).map_err(system)?;
-            let command =
-                self.program.command()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
+            let command = self.launch.start()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
             let (process, stdout) = spawner.spawn_tapped(command, stdin.into()).await?;
             let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
             let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere).await?;
