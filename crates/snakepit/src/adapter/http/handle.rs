@@ -8,17 +8,19 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::answer::{self, Body, BodyError};
 use super::client::{Client, Connected, SendError};
 use super::pieces::{Form, Piece, Pieces};
+use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
+use crate::transport::Closed;
 use crate::value::{Encoded, ValueError};
 
 /// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
@@ -39,11 +41,10 @@ pub(super) struct HttpHandle {
     max_body: usize,
     introduction: Introduction,
     running: Mutex<HashMap<CallId, Running>>,
-    /// Calls that are lost with the worker. Kept until its end: a place that is free again would be given to the next call.
-    lost: Mutex<Vec<Call>>,
+    lost: LostCalls,
     /// A call is not under way any more.
     concluded: Notify,
-    broken: watch::Sender<Option<String>>,
+    closed: Closed,
 }
 
 /// A call that is under way.
@@ -92,9 +93,9 @@ impl HttpHandle {
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
-        let (running, lost) = (Mutex::default(), Mutex::default());
-        let (concluded, broken) = (Notify::new(), watch::Sender::new(None));
-        Self { process, client, route, max_body, introduction, running, lost, concluded, broken }
+        let (running, lost) = (Mutex::default(), LostCalls::new());
+        let (concluded, closed) = (Notify::new(), Closed::default());
+        Self { process, client, route, max_body, introduction, running, lost, concluded, closed }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
@@ -159,6 +160,8 @@ impl HttpHandle {
             (Body::Stream(form), Some(credit)) => {
                 self.stream(response, connected, form, (call, credit), flow).await
             }
+            // Not read first: it may have no end.
+            (Body::Stream(_), None) => Ok(body.value(Vec::new())),
             (body, asked) => {
                 let said = self.collect(response, connected).await?;
                 let value = said.and_then(|said| body.value(said));
@@ -210,7 +213,7 @@ impl HttpHandle {
             while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
                 let item = match piece {
                     Piece::Item(item) => answer::item(&item),
-                    Piece::Error(said) => Err(answer::error(StatusCode::INTERNAL_SERVER_ERROR, &said)),
+                    Piece::Error(said) => Err(answer::event_error(&said)),
                     Piece::End => return Ok(Ok(Encoded::nil())),
                 };
                 match item {
@@ -236,25 +239,19 @@ impl HttpHandle {
         };
         if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
             // It fails with the end of its worker, which is looked into.
-            return self.lose(call);
+            return self.lost.keep(call);
         }
         match lost {
             Lost::Unreachable(why) => {
                 // Lost, too: the worker is about to be replaced.
-                self.lose(call);
-                self.broken.send_replace(Some(why));
+                self.lost.keep(call);
+                self.closed.close(&why);
             }
             Lost::Broken(why) => {
                 let message = format!("the worker's connection broke before it had answered: {why}");
                 call.finish(Err(RemoteError::new("exception", message)));
             }
         }
-    }
-}
-
-impl HttpHandle {
-    fn lose(&self, call: Call) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 }
 
@@ -310,6 +307,11 @@ impl Handle for HttpHandle {
         let (worker, its_flow) = (Arc::clone(&self), Arc::clone(&flow));
         // Locked until the task is noted, so that it cannot end before.
         let mut running = self.running();
+        if self.lost.is_over() {
+            // It was chosen for this worker before the worker's end was known.
+            drop(running);
+            return call.give_back();
+        }
         let task = tokio::spawn(async move {
             let outcome = tokio::select! {
                 biased;
@@ -350,12 +352,7 @@ impl Handle for HttpHandle {
     }
 
     fn broken(&self) -> BoxFuture<'_, String> {
-        let mut broken = self.broken.subscribe();
-        async move {
-            let why = broken.wait_for(Option::is_some).await;
-            why.ok().and_then(|why| why.clone()).unwrap_or_default()
-        }
-        .boxed()
+        async { self.closed.reason().await.to_string() }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
@@ -389,10 +386,10 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
+        // First: whoever is noted among the running ones afterwards sees that it is over.
+        self.0.lost.end();
         for running in std::mem::take(&mut *self.0.running()).into_values() {
             running.task.abort();
         }
-        let lost = std::mem::take(&mut *self.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(lost);
     }
 }
