@@ -227,7 +227,9 @@ impl Handle for Counted {
         async move {
             self.inner.terminate(reason).await;
             let withheld = std::mem::take(&mut self.book.entries()[self.number].withheld);
-            withheld.into_iter().for_each(|call| Arc::clone(&self.inner).execute(call));
+            for call in withheld {
+                Arc::clone(&self.inner).execute(call);
+            }
             if self.book.clinging.load(Ordering::SeqCst) {
                 future::pending::<()>().await;
             }

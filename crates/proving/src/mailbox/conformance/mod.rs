@@ -14,7 +14,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
-use snakepit::conformance::Verdict;
+pub use snakepit::conformance::Verdict;
 
 use super::Fixture;
 use Verdict::Held;
