@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use rustix::process::Signal;
 use snakepit::custody::{Config, Containment, ExitStatus};
 use snakepit::value::{Blob, Map};
 use snakepit::{CallError, CancelGrace, Pool, Snakepit, Value, args};
-use support::{Pit, chain, config, fault_of, lines, pids, runs, soon, until};
+use support::{Pit, chain, config, fault_of, lines, pids, runs, signal, soon, until};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -259,6 +260,25 @@ async fn a_crash_in_a_call_has_its_autopsy() {
         };
         soon("another worker", after).await;
     }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_death_that_is_told_late_is_a_death_all_the_same() {
+    let pit = start().await;
+    let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let shim = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
+    let shim: u32 = shim.trim().parse().expect("a pid");
+    let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1000 }).into_future());
+    until("it is with its worker", || pit.pools()[0].status().in_flight == 1).await;
+    // Nobody tells of the death: only the end of its output is seen.
+    signal(shim, Signal::STOP);
+    signal(pid, Signal::KILL);
+    let error = soon("the call", call).await.expect("a task").expect_err("a death");
+    signal(shim, Signal::CONT);
+    let autopsy = error.autopsy().unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(autopsy.fault, None, "{autopsy}");
     pit.end().await;
 }
 
