@@ -74,6 +74,7 @@ class Server:
         from .grpc_threads import Threads
 
         self.calls = calls
+        self.threads = Threads()
         self.address = address
         # A Unix socket is in a directory that nobody else may enter.
         is_open = not address.startswith("unix:")
@@ -81,7 +82,7 @@ class Server:
             raise RuntimeError(f"a server on {address} can be reached by every user: SNAKEPIT_SECRET must be set")
         limit = calls.connection.max_frame + AROUND
         self.server = grpc.server(
-            Threads(),
+            self.threads,
             handlers=(_methods(self, secret if is_open else None),),
             options=(
                 ("grpc.max_receive_message_length", limit),
@@ -189,15 +190,18 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
         raise AssertionError  # abort has raised
 
     request, reply = messages.CallRequest, messages.CallReply
+    threads = server.threads
     health, status = messages.HealthCheckRequest, messages.HealthCheckResponse
     methods: "Dict[str, Any]" = {
         "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest, messages.HelloReply),
-        "/snakepit.v1.Worker/Call": unary(server.calls.call, request, reply),
-        "/snakepit.v1.Worker/Stream": stream(server.calls.stream, request, reply),
+        "/snakepit.v1.Worker/Call": unary(threads.holding(server.calls.call), request, reply),
+        "/snakepit.v1.Worker/Stream": stream(threads.holding_on(server.calls.stream), request, reply),
         # What it says is serialized where it is said.
-        "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(server.link, messages.FromHost.FromString),
-        "/grpc.health.v1.Health/Check": unary(server.check, health, status),
-        "/grpc.health.v1.Health/Watch": stream(server.watch, health, status),
+        "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(
+            threads.holding_on(server.link), messages.FromHost.FromString
+        ),
+        "/grpc.health.v1.Health/Check": unary(threads.holding(server.check), health, status),
+        "/grpc.health.v1.Health/Watch": stream(threads.holding_on(server.watch), health, status),
     }
     refused = grpc.unary_unary_rpc_method_handler(refuse)
 
