@@ -223,6 +223,40 @@ async fn one_that_no_longer_listens_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_where_others_wait_is_waited_for() {
+    // It takes one connection at a time, and lets hardly any wait.
+    let script = r#"
+import json, os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(0)
+print(json.dumps({"status": "ready", "socket": sys.argv[1]}), flush=True)
+while True:
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rb") as reader:
+        length = 0
+        while (line := reader.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        body = reader.read(length)
+        head = f"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+"#;
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join("s").to_string_lossy().into_owned();
+    let pool = Pool::http(["python3", "-c", script, &path]).workers(1).concurrency(32);
+    let pit = Pit::start(pool).await;
+    let before = pids(&pit.pools()[0]);
+    let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
+    let answers = soon("the calls", futures_util::future::join_all(calls)).await;
+    for (answer, n) in answers.into_iter().zip(0..) {
+        assert_eq!(answer.expect("an answer"), [n]);
+    }
+    assert_eq!(pids(&pit.pools()[0]), before);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_a_time_have_their_own_answers() {
     let pit = Pit::start(server().concurrency(8)).await;
     let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());

@@ -68,6 +68,8 @@ struct Flow {
 enum Lost {
     /// The worker cannot be reached at all.
     Unreachable(String),
+    /// There is no connection for this call.
+    NoConnection(String),
     /// The connection of this call broke.
     Broken(String),
 }
@@ -78,6 +80,7 @@ impl From<SendError> for Lost {
             SendError::Unreachable(error) => {
                 Self::Unreachable(format!("it does not listen where it said: {error}"))
             }
+            SendError::NoConnection(error) => Self::NoConnection(error.to_string()),
             SendError::Broken(error) => Self::Broken(error.to_string()),
         }
     }
@@ -246,6 +249,10 @@ impl HttpHandle {
                 // Lost, too: the worker is about to be replaced.
                 self.lost.keep(call);
                 self.closed.close(&why);
+            }
+            Lost::NoConnection(why) => {
+                let message = format!("there is no connection to the worker to be had: {why}");
+                call.finish(Err(RemoteError::new("exception", message)));
             }
             Lost::Broken(why) => {
                 let message = format!("the worker's connection broke before it had answered: {why}");
