@@ -467,7 +467,7 @@ async fn one_that_never_reads_costs_its_call_and_not_the_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_before_the_question_and_a_second_ready_line_are_nobodys() {
     let program = "say(status='ready')
-for id in range(100): say(id=id, result='guessed')
+for id in range(1_000_000, 1_000_100): say(id=id, result='guessed')
 say(status='ready'); say(status='ready', port=1, pid=1)
 for line in sys.stdin: say(id=json.loads(line)['id'], result='asked'); say(id=json.loads(line)['id'], result='twice')";
     let pit = Pit::start(script(program)).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use snakepit::{CallError, CancelGrace, GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
 
-use super::support::{Pit, SOON, chain, config, lines, pids, runs_in, soon, until};
+use super::support::{Pit, SOON, chain, config, lines, pids, runs, runs_in, soon, until};
 use super::{file, python};
 
 /// What a script of Python prints, in a process that is none of a pool.
@@ -159,6 +159,22 @@ async fn what_a_stranger_answers_badly_fails_its_call_alone() {
     let stream = pit.stream::<Value>("count", args! { n: 5, path: &path }).open().expect("a stream");
     let items = soon("the stream", stream.collect::<Vec<_>>()).await;
     assert!(matches!(items.as_slice(), [Err(_)]), "{items:?}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_serves_no_more_is_ended_and_replaced() {
+    let pit = Pit::start(plain("well")).await;
+    let before = pids(&pit.pools()[0]);
+    let answer = soon("a call", pit.call::<Value>("stop_serving", args! {})).await;
+    assert!(answer.is_err(), "{answer:?}");
+    let served = async {
+        // The next one may be on its way when the connection breaks.
+        while pit.call::<Value>("echo", args! { a: 1 }).await.is_err() {}
+    };
+    soon("another one serves", served).await;
+    assert_ne!(pids(&pit.pools()[0]), before);
+    until("it is gone", || !runs(before[0])).await;
     pit.end().await;
 }
 

@@ -6,6 +6,7 @@ Of the SDK it has the messages only, which others compile from spec/snakepit.pro
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,9 @@ def call(request, context):
         return value(None)
     if request.command == "status":
         context.abort(grpc.StatusCode[args["code"]], "in gRPC's own way")
+    if request.command == "stop_serving":
+        server.stop(None)
+        return value(None)
     if request.command == "empty":
         return messages.CallReply()
     if request.command == "no_json":
@@ -92,3 +96,5 @@ where = {"socket": address[len("unix:"):]} if address.startswith("unix:") else {
 print(json.dumps({"status": "ready", **where, "pid": os.getpid()}), flush=True)
 print(json.dumps({"status": "ready", **where, "pid": 1}), flush=True)
 server.wait_for_termination()
+# It serves no more, and does not go.
+signal.pause()

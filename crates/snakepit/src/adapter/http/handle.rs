@@ -125,10 +125,10 @@ impl HttpHandle {
             request = request.header("snakepit-timeout-ms", remaining.as_millis().to_string());
         }
         if let Some(session) = call.session() {
-            request = request.header("snakepit-session", session);
+            request = request.header("snakepit-session", as_it_is(session)?);
         }
         for (key, value) in call.metadata() {
-            request = request.header(format!("snakepit-metadata-{key}"), value);
+            request = request.header(format!("snakepit-metadata-{key}"), as_it_is(value)?);
         }
         if let Some(trace) = call.trace() {
             request = request.header("traceparent", trace.traceparent());
@@ -259,6 +259,16 @@ impl HttpHandle {
                 call.finish(Err(RemoteError::new("exception", message)));
             }
         }
+    }
+}
+
+/// The value of a header, which would come without the spaces around it.
+fn as_it_is(value: &str) -> Result<&str, ValueError> {
+    if value.trim_matches([' ', '\t']) == value {
+        Ok(value)
+    } else {
+        let message = format!("session or metadata have no form in HTTP with spaces around them: {value:?}");
+        Err(ValueError::unsendable(message))
     }
 }
 
