@@ -15,12 +15,22 @@ if TYPE_CHECKING:
 # What stands around a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
+FORKS = "GRPC_ENABLE_FORK_SUPPORT"
+# The oldest that serve: grpcio is the first for Python 3.9, and protobuf the first that knows `optional` in proto3.
+OLDEST = {"grpcio": (1, 33), "protobuf": (3, 12)}
 
 
 def serve(worker: str, address: str) -> "NoReturn":
     """Runs the worker, and ends the process."""
+    # What grpcio does in a forked child, so that it could use gRPC, ends or blocks many a child of a server.
+    is_unsaid = FORKS not in os.environ
+    os.environ.setdefault(FORKS, "0")
     try:
-        import grpc  # noqa: F401
+        import grpc
+        from google import protobuf
+
+        check_version("grpcio", grpc.__version__)
+        check_version("protobuf", protobuf.__version__)
         from .grpc_loop import Calls, Inline, Post
     except ImportError as error:
         _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
@@ -41,6 +51,8 @@ def serve(worker: str, address: str) -> "NoReturn":
             life.run_hook(hook)
         show_stacks(life)
         server = Server(calls, address, secret)
+        if is_unsaid:
+            os.environ.pop(FORKS, None)  # programs that the worker starts are others
     except BaseException as error:
         if not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
@@ -53,6 +65,14 @@ def serve(worker: str, address: str) -> "NoReturn":
         life.end()
     except KeyboardInterrupt:
         life.leave("interrupted")
+
+
+def check_version(package: str, version: str) -> None:
+    """An older one may be there, and would fail in ways that nobody understands."""
+    parts = [int(part) if part.isdigit() else 0 for part in version.split(".")[:2]]
+    oldest = OLDEST[package]
+    if tuple(parts) < oldest:
+        raise ImportError(f"{package} {version} is too old, {oldest[0]}.{oldest[1]} is the oldest that works")
 
 
 def _number(name: str, otherwise: int) -> int:
