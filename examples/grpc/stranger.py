@@ -3,6 +3,7 @@
 It serves Hello and Call, and the health service of gRPC. That is enough to be called, with arguments and answers in JSON.
 """
 
+import hmac
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,8 @@ HelloRequest, HelloReply, Value, CallRequest, Error, CallReply, Health = (
     for name in ("HelloRequest", "HelloReply", "Value", "CallRequest", "Error", "CallReply", "Health")
 )
 JSON = 1
+ADDRESS = os.environ["SNAKEPIT_GRPC"]
+SECRET = os.environ["SNAKEPIT_SECRET"]
 COMMANDS = {
     "greet": lambda name: f"Hello, {name}, from a stranger!",
     "total": lambda rows: sum(row["price"] for row in rows),
@@ -62,7 +65,14 @@ def call(request, context):
 
 
 def method(function, request, reply):
-    return grpc.unary_unary_rpc_method_handler(function, request.FromString, reply.SerializeToString)
+    def checked(message, context):
+        # Everybody on the machine can reach a port, and only the host knows the secret. A socket is the host's own.
+        shown = dict(context.invocation_metadata()).get("snakepit-secret", "")
+        if not ADDRESS.startswith("unix:") and not hmac.compare_digest(shown, SECRET):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret is missing or wrong")
+        return function(message, context)
+
+    return grpc.unary_unary_rpc_method_handler(checked, request.FromString, reply.SerializeToString)
 
 
 server = grpc.server(ThreadPoolExecutor(4))
@@ -72,9 +82,8 @@ server.add_generic_rpc_handlers((
     grpc.method_handlers_generic_handler("snakepit.v1.Worker", methods),
     grpc.method_handlers_generic_handler("grpc.health.v1.Health", health),
 ))
-address = os.environ["SNAKEPIT_GRPC"]
-port = server.add_insecure_port(address)
+port = server.add_insecure_port(ADDRESS)
 server.start()
-where = {"socket": address[len("unix:"):]} if address.startswith("unix:") else {"port": port}
+where = {"socket": ADDRESS[len("unix:"):]} if ADDRESS.startswith("unix:") else {"port": port}
 print(json.dumps({"status": "ready", **where, "pid": os.getpid()}), flush=True)
 server.wait_for_termination()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A worker in plain Bash that speaks spec/stdio.md: one call at a time, until its standard input is closed.
-number='(-?[0-9]+)'
+number='(-?[0-9]+)[,}]'
 text='"(([^"\\]|\\.)*)"'
 
 # The argument $1 of the form $2, as it stands in the JSON: escapes in a text stay as they are, and can be sent back.

@@ -130,6 +130,8 @@ async fn a_line_that_is_almost_ready_fails_at_once_and_says_why() {
     let began = Instant::now();
     for (line, said) in [
         (r#"{"status": "ready", "port": 1"#, "it is not JSON"),
+        (r#"{"port": 1, "status": "ready",}"#, "it is not JSON"),
+        (r#"{"state":"ready","port":1}"#, "it has no `status`"),
         (r#"{"status":"redy","port":1}"#, r#"its status is "redy", and must be "ready""#),
         (r#"{"status":"ready"}"#, "add `port` or `socket`"),
         (r#"{"status":"ready","port":"http"}"#, "its port is \"http\""),
@@ -251,4 +253,20 @@ async fn a_ready_line_in_pieces_is_one_line() {
     let (pit, ()) = tokio::join!(Pit::start(pool(program)), opener);
     assert_eq!(ask(&pit).await.0, "port 9");
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_waits_for_its_end_is_shown_when_the_time_is_over() {
+    for (said, shown) in [
+        (r#"{"status":"ready","port":1}"#, r#"{"status":"ready","port":1} (without the end of its line)"#),
+        ("loading 10 %", "loading 10 %"),
+    ] {
+        let program = format!("printf '%s' '{said}'; exec sleep 1000");
+        let late = pool(program).worker_start_timeout(Duration::from_secs(1));
+        let error = refused_by(late).await;
+        let EngineError::Start { source: StartError::Timeout { output, .. }, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(output, &[shown]);
+    }
 }

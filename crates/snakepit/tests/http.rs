@@ -223,6 +223,40 @@ async fn one_that_no_longer_listens_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_where_others_wait_is_waited_for() {
+    // It takes one connection at a time, and lets hardly any wait.
+    let script = r#"
+import json, os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(0)
+print(json.dumps({"status": "ready", "socket": sys.argv[1]}), flush=True)
+while True:
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rb") as reader:
+        length = 0
+        while (line := reader.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        body = reader.read(length)
+        head = f"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+"#;
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join("s").to_string_lossy().into_owned();
+    let pool = Pool::http(["python3", "-c", script, &path]).workers(1).concurrency(32);
+    let pit = Pit::start(pool).await;
+    let before = pids(&pit.pools()[0]);
+    let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
+    let answers = soon("the calls", futures_util::future::join_all(calls)).await;
+    for (answer, n) in answers.into_iter().zip(0..) {
+        assert_eq!(answer.expect("an answer"), [n]);
+    }
+    assert_eq!(pids(&pit.pools()[0]), before);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_a_time_have_their_own_answers() {
     let pit = Pit::start(server().concurrency(8)).await;
     let calls = (0..200).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
@@ -230,5 +264,109 @@ async fn many_calls_at_a_time_have_their_own_answers() {
     for (answer, n) in answers.into_iter().zip(0..) {
         assert_eq!(answer.expect("an answer"), [n]);
     }
+    pit.end().await;
+}
+
+/// What a worker answers that sends these bytes in these pieces.
+fn raw(head: &str, pieces: &[&str]) -> Args {
+    let pieces: Vec<String> = std::iter::once(head).chain(pieces.iter().copied()).map(latin1).collect();
+    args! { pieces: pieces, close: true }
+}
+
+/// The bytes of a text, each as a character of its own: what the worker sends is any bytes.
+fn latin1(text: &str) -> String {
+    text.bytes().map(char::from).collect()
+}
+
+const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+const LINES: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n";
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n";
+
+async fn streamed(pit: &Pit, args: Args) -> Vec<Result<Value, CallError>> {
+    let stream = pit.stream::<Value>("raw", args).open().expect("a stream");
+    soon("the stream", stream.collect::<Vec<_>>()).await
+}
+
+async fn items(pit: &Pit, args: Args) -> Vec<String> {
+    let items = streamed(pit, args).await;
+    items
+        .into_iter()
+        .map(|item| item.map_or_else(|error| format!("error: {error}"), |item| item.to_string()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_read_as_the_standard_has_them() {
+    let pit = Pit::start(server()).await;
+    let text = ": a comment\r\n\r\nretry: 10\nid: 7\ndata: [1,\ndata: 2]\n\ndata:3\r\n\r\ndata\n\nevent: ping\ndata:\n\ndata: \"ü\"\r\rdata: 5\n\ndata: never";
+    let whole = items(&pit, raw(EVENTS, &[&format!("\u{feff}{text}")])).await;
+    assert_eq!(whole, ["[1,2]", "3", "\"ü\"", "5"]);
+    let bytes: Vec<String> = text.bytes().map(|byte| char::from(byte).to_string()).collect();
+    let pieces: Vec<String> = std::iter::once(EVENTS.to_owned()).chain(bytes).collect();
+    let cut = items(&pit, args! { pieces: pieces, close: true }).await;
+    assert_eq!(cut, whole);
+    let failed = items(&pit, raw(EVENTS, &["data: 1\n\nevent: error\n\ndata: 2\n\n"])).await;
+    assert_eq!(failed, ["1", "error: the worker ended its stream with an error, and did not say which"]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_put_together_from_any_pieces_and_one_that_is_cut_off_fails() {
+    let pit = Pit::start(server()).await;
+    let text = "\"€\"\n{\"ü\": 1}\n\n\"last\"";
+    let bytes: Vec<String> = text.bytes().map(|byte| char::from(byte).to_string()).collect();
+    let pieces: Vec<String> = std::iter::once(LINES.to_owned()).chain(bytes).collect();
+    let cut = items(&pit, args! { pieces: pieces, close: true }).await;
+    assert_eq!(cut, ["\"€\"", "{\"ü\":1}", "\"last\""]);
+    for rest in ["2\r\n1\n\r\n", "2\r\n1\n\r\n5\r\n2", "2\r\n1\n\r\n0\r\n"] {
+        let cut = items(&pit, raw(CHUNKED, &[rest])).await;
+        assert!(cut.len() == 2 && cut[0] == "1" && cut[1].contains("broke before"), "{rest:?}: {cut:?}");
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_says_around_its_answer_harms_nobody() {
+    let pit = Pit::start(server()).await;
+    let ok = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1\r\n\r\n7";
+    for before in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"] {
+        let answer = soon("the call", pit.call::<i64>("raw", args! { pieces: [before, ok] })).await;
+        assert_eq!(answer.expect("an answer"), 7, "{before}");
+    }
+    // A second answer that nobody asked for is nobody's.
+    for _ in 0..5 {
+        let args = args! { pieces: vec![format!("{ok}{}", ok.replace("\r\n\r\n7", "\r\n\r\n8"))] };
+        assert_eq!(soon("the call", pit.call::<i64>("raw", args)).await.expect("an answer"), 7);
+        assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("its own"), [1]);
+    }
+    // Closed after the answer.
+    for _ in 0..20 {
+        let args =
+            args! { pieces: [ok.replace("content-type", "connection: close\r\ncontent-type")], close: true };
+        assert_eq!(soon("the call", pit.call::<i64>("raw", args)).await.expect("an answer"), 7);
+    }
+    let huge = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(2_000_000));
+    for odd in [
+        huge.as_str(),
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+        "\u{16}\u{3}\u{1}garbage",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n12",
+        "HTTP/1.1 999 Odd\r\n\r\n",
+    ] {
+        let error = failure(&pit, "raw", raw(odd, &[])).await;
+
+        assert!(error.remote().is_some(), "{error}");
+    }
+    assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("it serves on"), [1]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_for_a_call_that_wants_a_value_is_told_at_once() {
+    let pit = Pit::start(server()).await;
+    let args = args! { pieces: vec![EVENTS, "data: 1\n\n"], hold: true };
+    let error = failure(&pit, "raw", args).await;
+    assert!(error.to_string().contains("the call must ask for one"), "{error}");
     pit.end().await;
 }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use rustix::process::Signal;
 use snakepit::custody::{Config, Containment, ExitStatus};
 use snakepit::value::{Blob, Map};
 use snakepit::{CallError, CancelGrace, Pool, Snakepit, Value, args};
-use support::{Pit, chain, config, fault_of, lines, pids, runs, soon, until};
+use support::{Pit, chain, config, fault_of, lines, pids, runs, signal, soon, until};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -263,6 +264,25 @@ async fn a_crash_in_a_call_has_its_autopsy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_death_that_is_told_late_is_a_death_all_the_same() {
+    let pit = start().await;
+    let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let shim = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
+    let shim: u32 = shim.trim().parse().expect("a pid");
+    let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1000 }).into_future());
+    until("it is with its worker", || pit.pools()[0].status().in_flight == 1).await;
+    // Nobody tells of the death: only the end of its output is seen.
+    signal(shim, Signal::STOP);
+    signal(pid, Signal::KILL);
+    let error = soon("the call", call).await.expect("a task").expect_err("a death");
+    signal(shim, Signal::CONT);
+    let autopsy = error.autopsy().unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(autopsy.fault, None, "{autopsy}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_out_of_time_is_cancelled_in_stages() {
     let home = tempfile::tempdir().expect("a directory");
     let path = home.path().join("said").to_string_lossy().into_owned();
@@ -335,9 +355,11 @@ async fn the_worker_in_bash_serves() {
         .await;
     assert_eq!(items, (0..100).collect::<Vec<_>>());
     assert_eq!(failure(&pit, "fail", args! { message: "no" }).await.to_string(), "Failure: no");
-    for (command, args, kind) in
-        [("nothing", args! {}, "unknown_command"), ("add", args! { a: "x", b: 1 }, "bad_argument")]
-    {
+    for (command, args, kind) in [
+        ("nothing", args! {}, "unknown_command"),
+        ("add", args! { a: "x", b: 1 }, "bad_argument"),
+        ("add", args! { a: 1.5, b: 1 }, "bad_argument"),
+    ] {
         assert_eq!(
             failure(&pit, command, args).await.remote().map(|remote| remote.kind.as_str()),
             Some(kind)
@@ -377,4 +399,89 @@ async fn the_worker_in_node_serves_many_at_a_time_and_cancels() {
         Some("unknown_command")
     );
     pit.end().await;
+}
+
+/// A worker of one script of Python, which has `say` and `calls` and its calls by their lines.
+fn script(program: &str) -> Pool {
+    let before = "import json, os, signal, sys, threading, time\n\
+                  def say(**message): print(json.dumps(message), flush=True)\n";
+    Pool::stdio(["python3", "-c", &format!("{before}{program}")]).name("script").workers(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_of_a_hundred_megabytes_is_an_answer() {
+    let program = "say(status='ready')
+for line in sys.stdin: say(id=json.loads(line)['id'], result='x' * 100_000_000)";
+    let pit = Pit::start(script(program)).await;
+    let answer = soon("the call", pit.call::<String>("long", args! {})).await.expect("an answer");
+    assert_eq!(answer.len(), 100_000_000);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_the_end_of_its_line_is_none() {
+    let program = "say(status='ready')
+line = sys.stdin.readline()
+sys.stdout.write('{\"id\":%d,\"result\":12' % json.loads(line)['id']); sys.stdout.flush()
+os._exit(4)";
+    let pit = Pit::start(script(program)).await;
+    let error = failure(&pit, "half", args! {}).await;
+    let autopsy = error.autopsy().unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(autopsy.exit.map(|exit| exit.status), Some(ExitStatus::Code(4)));
+    assert!(autopsy.output.iter().any(|line| line.ends_with("\"result\":12")), "{autopsy}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_are_mixed_keep_their_items_and_their_order() {
+    let program = "say(status='ready')
+calls = [json.loads(sys.stdin.readline())['id'] for _ in range(3)]
+for n in range(500):
+    for call in calls: say(id=call, item=n)
+for call in reversed(calls): say(id=call, end=True)
+sys.stdin.read()";
+    let pit = Pit::start(script(program).concurrency(3)).await;
+    let streams = (0..3).map(|_| pit.stream::<u32>("count", args! {}).open().expect("a stream"));
+    let all = futures_util::future::join_all(
+        streams.map(|stream| stream.map(|item| item.expect("an item")).collect::<Vec<u32>>()),
+    );
+    for items in soon("the streams", all).await {
+        assert_eq!(items, (0..500).collect::<Vec<_>>());
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_never_reads_costs_its_call_and_not_the_host() {
+    let grace = CancelGrace { ask: Duration::from_millis(50), ..CancelGrace::default() };
+    let pit = Pit::start(script("say(status='ready'); time.sleep(1000)").cancel_grace(grace)).await;
+    let before = pids(&pit.pools()[0]);
+    let large = "x".repeat(3_000_000);
+    let call = pit.call::<Value>("deaf", args! { large: &large }).timeout(Duration::from_millis(300));
+    let error = soon("the call", call).await.expect_err("nobody reads");
+    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    until("it is replaced", || pids(&pit.pools()[0]).iter().all(|pid| !before.contains(pid))).await;
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_before_the_question_and_a_second_ready_line_are_nobodys() {
+    let program = "say(status='ready')
+for id in range(1_000_000, 1_000_100): say(id=id, result='guessed')
+say(status='ready'); say(status='ready', port=1, pid=1)
+for line in sys.stdin: say(id=json.loads(line)['id'], result='asked'); say(id=json.loads(line)['id'], result='twice')";
+    let pit = Pit::start(script(program)).await;
+    for _ in 0..20 {
+        let answer = soon("the call", pit.call::<String>("x", args! {})).await.expect("an answer");
+        assert_eq!(answer, "asked");
+    }
+    pit.end().await;
+}
+
+#[test]
+fn the_examples_have_fewer_than_forty_lines() {
+    for name in ["worker.sh", "worker.mjs"] {
+        let text = std::fs::read_to_string(file("../../examples/stdio").join(name)).expect("an example");
+        assert!(text.lines().count() < 40, "{name} has {} lines", text.lines().count());
+    }
 }

@@ -69,6 +69,9 @@ const TAKEN: [&str; 60] = [
 /// Names of crates that the new one stands on.
 const NEEDED: [&str; 4] = ["snakepit", "futures-util", "serde-json", "tokio"];
 
+/// What names the type beside others.
+const CODE: [&str; 2] = [include_str!("template/lib.rs.txt"), include_str!("template/conformance.rs.txt")];
+
 /// The name of a crate.
 #[derive(Debug)]
 pub(super) struct Name(String);
@@ -108,24 +111,16 @@ impl Name {
         &self.0
     }
 
-    /// The type that the crate is about: `my-lines` has `MyLines`.
+    /// The type that the crate is about: `my-lines` has `MyLines`. A word that its code uses for something else gets an
+    /// ending.
     fn type_name(&self) -> String {
-        let mut words = self.0.split(['-', '_']).map(|word| {
+        let words = self.0.split(['-', '_']).map(|word| {
             let (first, rest) = word.split_at(word.len().min(1));
             first.to_ascii_uppercase() + rest
         });
-        // The template has a type of this name besides.
-        let name: String = words.by_ref().collect();
-        if [
-            "Lines", "Link", "Adapter", "Handle", "Worker", "Call", "Pool", "Value", "Json", "Command",
-            "Input",
-        ]
-        .contains(&name.as_str())
-        {
-            format!("{name}Adapter")
-        } else {
-            name
-        }
+        let name: String = words.collect();
+        let in_use = |code: &&str| code.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
+        if CODE.iter().any(in_use) { format!("{name}Adapter") } else { name }
     }
 
     pub(super) fn fill(&self, text: &str) -> String {
@@ -169,6 +164,19 @@ mod tests {
         let filled = |name: &str| name.parse::<Name>().expect("a name").fill("@name@ @crate@ @Type@");
         assert_eq!(filled("my-lines"), "my-lines my_lines MyLines");
         assert_eq!(filled("a__b2"), "a__b2 a__b2 AB2");
-        assert_eq!(filled("lines"), "lines lines LinesAdapter");
+        for taken in [
+            "lines",
+            "arc",
+            "string",
+            "result",
+            "some",
+            "hash-map",
+            "remote-error",
+            "box-future",
+            "mine",
+            "clone",
+        ] {
+            assert!(filled(taken).ends_with("Adapter"), "{}", filled(taken));
+        }
     }
 }

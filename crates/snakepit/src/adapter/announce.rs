@@ -92,8 +92,9 @@ pub(super) async fn ready(
     lines: &mut LineReader,
     listens: Listens,
 ) -> Result<Announcement, StartError> {
+    let mut listening = Listening { lines, is_over: false };
     let announcement = loop {
-        let line = match lines.next().await {
+        let line = match listening.lines.next().await {
             Ok(Line::Object(line)) => line,
             Ok(Line::TooLong) => continue,
             Ok(Line::End) => {
@@ -103,13 +104,14 @@ pub(super) async fn ready(
         };
         match Announcement::read(&line, listens) {
             Heard::Ready(announcement) => break announcement,
-            Heard::Log => lines.log_line(&line),
+            Heard::Log => listening.lines.log_line(&line),
             Heard::Wrong(fault) => {
                 let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
                 return Err(spawner.fault(format!("its ready line is wrong: {fault}: {shown}")));
             }
         }
     };
+    listening.is_over = true;
     if let Some(number) = announcement.pid {
         let worker = process.clone();
         let looked = tokio::task::spawn_blocking(move || pids::is_in_custody(&worker, number)).await;
@@ -118,6 +120,21 @@ pub(super) async fn ready(
         }
     }
     Ok(announcement)
+}
+
+/// Until the line has come. If that takes too long, this is dropped, and what has no end of line yet is shown with the error: a
+/// ready line that waits for its newline would be seen by nobody.
+struct Listening<'a> {
+    lines: &'a mut LineReader,
+    is_over: bool,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.lines.break_off();
+        }
+    }
 }
 
 /// The announced pid is nobody's here: of a process that has ended already, or of a stranger.
@@ -147,7 +164,7 @@ impl Announcement {
         let parsed: Result<Map<String, Json>, _> = serde_json::from_slice(line);
         let line = match parsed {
             Ok(line) if is_meant(&line) => line,
-            Err(error) if begins_alike(line) => {
+            Err(error) if is_alike(line) => {
                 let quotes = line.contains(&b'\'');
                 let hint = if quotes { ", which has double quotes (json.dumps prints it)" } else { "" };
                 return Heard::Wrong(format!("it is not JSON{hint}: {error}"));
@@ -158,9 +175,10 @@ impl Announcement {
     }
 
     fn check(line: Map<String, Json>, listens: Listens) -> Result<Self, String> {
-        match &line["status"] {
-            Json::String(status) if status == "ready" => {}
-            status => return Err(format!("its status is {status}, and must be \"ready\"")),
+        match line.get("status") {
+            Some(Json::String(status)) if status == "ready" => {}
+            Some(status) => return Err(format!("its status is {status}, and must be \"ready\"")),
+            None => return Err("it has no `status`, which must be \"ready\"".into()),
         }
         let address = match (listens, line.get("port"), line.get("socket")) {
             (_, Some(_), Some(_)) => return Err("it has both `port` and `socket`: keep one".into()),
@@ -196,17 +214,23 @@ impl Announcement {
 
 /// Whether an object can be nothing but the ready line, or an attempt at it. A log line may have a status, too.
 fn is_meant(line: &Map<String, Json>) -> bool {
-    let Some(status) = line.get("status") else { return false };
+    let is_ready = |value: &Json| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("ready"));
     let has_address = ["port", "socket", "pid"].iter().any(|key| line.contains_key(*key));
-    status.as_str().is_some_and(|status| status.eq_ignore_ascii_case("ready"))
-        || status.is_string() && (has_address || line.len() == 1)
+    match line.get("status") {
+        Some(status) => is_ready(status) || status.is_string() && (has_address || line.len() == 1),
+        // Under another name: `state`, `Status`.
+        None => has_address && line.values().any(is_ready),
+    }
 }
 
-/// Whether what is no JSON begins like the ready line, if with the quotes of another language.
-fn begins_alike(line: &[u8]) -> bool {
-    let text: String =
-        String::from_utf8_lossy(line).chars().filter(|c| !c.is_whitespace()).take(SHOWN).collect();
-    ["{\"status\":", "{'status':", "{status:"].iter().any(|beginning| text.starts_with(beginning))
+/// Whether what is no JSON begins like the ready line or says the same, if with the quotes of another language.
+fn is_alike(line: &[u8]) -> bool {
+    let text: String = String::from_utf8_lossy(line)
+        .chars()
+        .filter(|c| !c.is_whitespace() && !matches!(c, '"' | '\''))
+        .take(SHOWN)
+        .collect();
+    text.starts_with("{status:") || text.contains("status:ready")
 }
 
 fn read_port(port: &Json) -> Result<u16, String> {
@@ -277,6 +301,12 @@ mod tests {
             (r#"{"status": "ready", "port": 1"#, "not JSON: EOF"),
             ("{'status': 'ready', 'port': 1}", "double quotes (json.dumps prints it)"),
             ("{status: 'ready', port: 1}", "double quotes"),
+            (r#"{"port": 1, "status": "ready""#, "not JSON: EOF"),
+            ("{'port': 1, 'status': 'ready'}", "double quotes (json.dumps prints it)"),
+            (r#"{"port": 1, "status": "ready",}"#, "not JSON: trailing comma"),
+            (r#"{"pid": 1, "status": ready}"#, "not JSON"),
+            (r#"{"state":"ready","port":1}"#, "it has no `status`"),
+            (r#"{"Status":"READY","pid":1}"#, "it has no `status`"),
             (r#"{"status":"started","port":1}"#, r#"its status is "started", and must be "ready""#),
             (r#"{"status":"starting"}"#, r#"its status is "starting""#),
             (r#"{"status":"Ready","port":1}"#, r#"its status is "Ready""#),
@@ -306,6 +336,7 @@ mod tests {
             r#"{"status":200,"path":"/"}"#,
             r#"{"status":"ok","path":"/"}"#,
             r#"{"port":1,"pid":2}"#,
+            r#"{"event":"ready","model":"small"}"#,
             "{not json at all",
         ] {
             assert_eq!(heard(line), Heard::Log, "{line}");

@@ -5,11 +5,14 @@
 
 use std::io::Write as _;
 
+#[cfg(feature = "stdio")]
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
 use crate::call::{Call, Input, RemoteError};
-use crate::value::{Encoded, Value, ValueError};
+#[cfg(any(feature = "grpc", feature = "http", test))]
+use crate::value::Encoded;
+use crate::value::{Value, ValueError};
 
 /// Writes a value.
 pub(super) fn write(out: &mut Vec<u8>, value: &Value) -> Result<(), ValueError> {
@@ -127,6 +130,7 @@ fn end_of_string(text: &[u8], mut at: usize) -> usize {
 }
 
 /// A field that may be null and still be there.
+#[cfg(feature = "stdio")]
 pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -147,6 +147,13 @@ impl LineReader {
         self.output.feed(STDOUT, &mut self.logs, bytes);
     }
 
+    /// Nobody reads on: what has no end of line yet is a log, too.
+    pub(super) fn break_off(&mut self) {
+        let rest = self.cutter.buffer.split();
+        self.log(&rest);
+        self.log(if rest.is_empty() { b"\n" } else { b" (without the end of its line)\n" });
+    }
+
     /// From here on, all of it is logs.
     pub(super) fn leave_to_output(mut self) {
         let rest = self.cutter.buffer.split();

@@ -24,6 +24,7 @@ use futures_util::stream::BoxStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::lost::LostCalls;
 use super::{Adapter, CancelStage, Handle, Introduction, Reason, Spawner, StartError};
 use crate::call::{Call, CallId, Input, Portion, RemoteError};
 use crate::value::{Encoded, Value};
@@ -99,7 +100,7 @@ impl Adapter for MockAdapter {
             commands: Arc::clone(&self.commands),
             introduction,
             running: Mutex::default(),
-            lost: Mutex::default(),
+            lost: LostCalls::new(),
             crash: watch::Sender::new(None),
         };
         futures_util::future::ready(Ok(Arc::new(worker) as Arc<dyn Handle>)).boxed()
@@ -114,8 +115,7 @@ struct MockWorker {
     commands: Arc<Commands>,
     introduction: Introduction,
     running: Mutex<HashMap<CallId, Running>>,
-    /// Calls that it took to its grave: they fail when it is buried.
-    lost: Mutex<Vec<Call>>,
+    lost: LostCalls,
     crash: watch::Sender<Option<String>>,
 }
 
@@ -185,7 +185,7 @@ impl MockWorker {
 
     /// It ends as a process would that dies in this call.
     fn crash(&self, call: Call, why: String) {
-        locked(&self.lost).push(call);
+        self.lost.keep(call);
         self.crash.send_replace(Some(why));
     }
 }
@@ -228,7 +228,7 @@ impl Handle for MockWorker {
 
     fn execute(self: Arc<Self>, call: Call) {
         if self.crash.borrow().is_some() {
-            return locked(&self.lost).push(call);
+            return self.lost.keep(call);
         }
         let id = call.id();
         let answer = match self.answer(&call) {
@@ -238,6 +238,11 @@ impl Handle for MockWorker {
         let credit = Arc::new(Credit::default());
         credit.add(call.stream_credit().unwrap_or_default());
         let mut running = locked(&self.running);
+        if self.lost.is_over() {
+            // It was chosen for this worker before the worker's end was known.
+            drop(running);
+            return call.give_back();
+        }
         let worker = Arc::clone(&self);
         let task = tokio::spawn({
             let credit = Arc::clone(&credit);
@@ -287,12 +292,12 @@ impl Handle for MockWorker {
     }
 
     fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
+        // First: whoever is noted among the running ones afterwards sees that it is over.
+        self.lost.end();
         let running = std::mem::take(&mut *locked(&self.running));
         for running in running.into_values() {
             running.task.abort();
         }
-        let lost = std::mem::take(&mut *locked(&self.lost));
-        drop(lost);
         futures_util::future::ready(()).boxed()
     }
 }

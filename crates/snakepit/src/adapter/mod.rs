@@ -18,10 +18,13 @@ pub mod http;
 mod json;
 #[cfg(feature = "announce")]
 mod lines;
+mod lost;
 pub mod mock;
 mod pids;
 mod program;
 pub mod python;
+#[cfg(any(feature = "grpc", feature = "http"))]
+mod secret;
 mod spawner;
 #[cfg(feature = "stdio")]
 pub mod stdio;

@@ -102,6 +102,11 @@ pub(super) async fn a_worker_knows_the_session(subject: &dyn Subject) -> Verdict
         Ok(session) => assert_eq!(session.as_deref(), Some("mine")),
         Err(error) => panic!("session fails: {}", chain(&error)),
     }
+    let odd = soon("session", scene.call::<Option<String>>("session", args! {}).session("mine ")).await;
+    assert!(
+        odd.as_ref().map_or(true, |session| session.as_deref() == Some("mine ")),
+        "a session of another name comes, or an error: {odd:?}"
+    );
     let none: Option<String> = scene.get("session", args! {}).await;
     assert_eq!(none, None, "a call without a session has one");
     scene.close().await;
@@ -111,8 +116,10 @@ pub(super) async fn a_worker_knows_the_session(subject: &dyn Subject) -> Verdict
 pub(super) async fn a_worker_knows_what_the_caller_sent_along(subject: &dyn Subject) -> Verdict {
     needs!(subject, Metadata);
     let scene = Scene::open(subject).await;
-    // What is not ASCII comes as it is, or is refused.
-    for (tenant, may_fail) in [("acme & sons", false), ("Jörg & Söhne", true)] {
+    // What is not plain comes as it is, or is refused.
+    for (tenant, may_fail) in
+        [("acme & sons", false), ("Jörg & Söhne", true), (" acme ", true), ("a\nb", true)]
+    {
         match soon("metadata", scene.call::<Value>("metadata", args! {}).metadata("tenant", tenant)).await {
             Ok(metadata) => assert_eq!(metadata.get("tenant").and_then(Value::as_str), Some(tenant)),
             Err(error) => assert!(may_fail, "metadata fails: {}", chain(&error)),

@@ -23,6 +23,8 @@ pub(super) struct Book {
     pub(super) frozen: AtomicBool,
     /// The end of a worker never comes to an end.
     pub(super) clinging: AtomicBool,
+    /// Calls are late: they come to their worker after its end.
+    pub(super) late: AtomicBool,
     changed: watch::Sender<()>,
 }
 
@@ -31,6 +33,8 @@ struct Entry {
     worker: String,
     handle: Arc<dyn Handle>,
     reasons: Vec<Reason>,
+    /// Those that are late.
+    withheld: Vec<Call>,
     breaks: watch::Sender<Option<String>>,
 }
 
@@ -52,6 +56,11 @@ impl Book {
     /// Why each worker was terminated, in the order in which they got ready.
     pub(super) fn reasons(&self) -> Vec<Vec<Reason>> {
         self.entries().iter().map(|entry| entry.reasons.clone()).collect()
+    }
+
+    /// How many calls are late.
+    pub(super) fn withheld(&self) -> usize {
+        self.entries().iter().map(|entry| entry.withheld.len()).sum()
     }
 
     /// Makes a worker's connection break, as far as the engine can see.
@@ -115,7 +124,7 @@ impl Adapter for Counting {
                 breaks: breaks.subscribe(),
                 at_work: Mutex::default(),
             };
-            entries.push(Entry { worker, handle: inner, reasons: Vec::new(), breaks });
+            entries.push(Entry { worker, handle: inner, reasons: Vec::new(), withheld: Vec::new(), breaks });
             drop(entries);
             self.book.changed.send_replace(());
             Ok(Arc::new(handle) as Arc<dyn Handle>)
@@ -147,6 +156,11 @@ impl Handle for Counted {
     }
 
     fn execute(self: Arc<Self>, call: Call) {
+        if self.book.late.load(Ordering::SeqCst) {
+            self.book.entries()[self.number].withheld.push(call);
+            self.book.changed.send_replace(());
+            return;
+        }
         let at_work = AtWork { call: call.id(), command: call.command().into(), since: Instant::now() };
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_work);
         Arc::clone(&self.inner).execute(call);
@@ -212,6 +226,10 @@ impl Handle for Counted {
         self.book.changed.send_replace(());
         async move {
             self.inner.terminate(reason).await;
+            let withheld = std::mem::take(&mut self.book.entries()[self.number].withheld);
+            for call in withheld {
+                Arc::clone(&self.inner).execute(call);
+            }
             if self.book.clinging.load(Ordering::SeqCst) {
                 future::pending::<()>().await;
             }

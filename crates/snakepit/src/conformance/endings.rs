@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::scene::{SOON, Scene, noted, soon};
 use super::{Held, Subject, Verdict, needs};
 use crate::adapter::Reason;
-use crate::{CancelGrace, Stuck, Value, WhenStuck, args};
+use crate::{CallError, CancelGrace, Stuck, Value, WhenStuck, args};
 
 pub(super) async fn a_stopped_worker_is_terminated_once(subject: &dyn Subject) -> Verdict {
     let scene = Scene::with(subject, |pool| pool.workers(2)).await;
@@ -108,5 +108,23 @@ pub(super) async fn a_terminate_that_does_not_end_is_not_waited_for(subject: &dy
     soon("the stop", scene.stop()).await;
     assert!(began.elapsed() < SOON / 2, "the stop took {:?}", began.elapsed());
     scene.assert_is_over();
+    Held
+}
+
+pub(super) async fn a_call_that_comes_after_the_end_is_answered(subject: &dyn Subject) -> Verdict {
+    let scene = Scene::open(subject).await;
+    scene.book.late.store(true, Ordering::SeqCst);
+    let call = tokio::spawn(scene.call::<i64>("add", args! { a: 1, b: 2 }).into_future());
+    noted(&scene.book, "the call is on its way", |book| book.withheld() == 1).await;
+    scene.book.late.store(false, Ordering::SeqCst);
+    scene.book.break_worker(0, "the check says so");
+    // Another worker does it, or it fails with its own.
+    match soon("the answer of a call that came after the end of its worker", call).await {
+        Ok(Ok(sum)) => assert_eq!(sum, 3, "add answers something else"),
+        Ok(Err(CallError::WorkerDied { .. })) => {}
+        other => panic!("a call that came after the end of its worker comes to {other:?}"),
+    }
+    scene.assert_serves().await;
+    scene.close().await;
     Held
 }

@@ -140,6 +140,7 @@ checks! { $
         a_worker_that_is_killed_fails_its_call_and_is_replaced
         init_runs_once_and_each_worker_is_started_once
         a_stopped_worker_is_terminated_once
+        a_call_that_comes_after_the_end_is_answered
     ]
     start: [
         a_worker_that_is_ready_answers
@@ -223,5 +224,6 @@ checks! { $
         a_stubborn_worker_is_terminated_once
         a_stuck_worker_is_terminated_once
         a_terminate_that_does_not_end_is_not_waited_for
+        a_call_that_comes_after_the_end_is_answered
     ]
 }

@@ -1,6 +1,7 @@
 //! The suite itself is tested: it passes a mock, and catches mocks that are broken on purpose, each with its own words.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
@@ -40,6 +41,7 @@ enum Fault {
     HidesDeaths,
     DiesTogether,
     KeepsItsCalls,
+    KeepsLateCalls,
 }
 
 /// A mock with a fault: in its commands, or in the adapter around it.
@@ -121,7 +123,8 @@ fn commands(fault: Fault) -> Mock {
         | Fault::IgnoresCancels
         | Fault::HidesDeaths
         | Fault::DiesTogether
-        | Fault::KeepsItsCalls => sound,
+        | Fault::KeepsItsCalls
+        | Fault::KeepsLateCalls => sound,
     }
 }
 
@@ -141,6 +144,7 @@ impl Adapter for BrokenAdapter {
                 fault: self.fault,
                 given: Mutex::new(0),
                 kept: Mutex::default(),
+                is_over: AtomicBool::new(false),
                 dead: self.dead.clone(),
             };
             Ok(Arc::new(worker) as Arc<dyn Handle>)
@@ -158,6 +162,7 @@ struct BrokenWorker {
     fault: Fault,
     given: Mutex<usize>,
     kept: Mutex<Vec<Call>>,
+    is_over: AtomicBool,
     dead: watch::Sender<bool>,
 }
 
@@ -189,6 +194,7 @@ impl Handle for BrokenWorker {
                 call_started(&call);
                 self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             }
+            Fault::KeepsLateCalls if self.is_over.load(Ordering::SeqCst) => std::mem::forget(call),
             Fault::IgnoresCredit => {
                 Arc::clone(&inner).execute(call);
                 inner.grant(id, Portion { items: 600, bytes: 1 << 40 });
@@ -228,6 +234,7 @@ impl Handle for BrokenWorker {
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        self.is_over.store(true, Ordering::SeqCst);
         if self.fault == Fault::KeepsItsCalls {
             std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
                 .into_iter()
@@ -277,6 +284,11 @@ const CAUGHT: &[(Fault, &str, &str)] = &[
     (Fault::HidesDeaths, "a_worker_that_exits_fails_its_call_with_an_autopsy", "exit: not within"),
     (Fault::DiesTogether, "a_death_harms_no_neighbour", "the neighbour's call has ended"),
     (Fault::KeepsItsCalls, "a_broken_worker_is_terminated_once", "the answer of wait: not within"),
+    (
+        Fault::KeepsLateCalls,
+        "a_call_that_comes_after_the_end_is_answered",
+        "after the end of its worker: not within",
+    ),
 ];
 
 #[test]

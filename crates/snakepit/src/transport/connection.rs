@@ -11,9 +11,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::closed::Closed;
 use super::frame::Kind;
 use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
@@ -133,7 +134,7 @@ pub(crate) struct Connection {
     wake_writer: Notify,
     /// The outbox was taken, and somebody waited for it.
     room: Notify,
-    closed: watch::Sender<Option<Arc<str>>>,
+    closed: Closed,
     slate: Slate,
     /// How many calls the worker does at the same time.
     concurrency: usize,
@@ -160,7 +161,7 @@ impl Connection {
             state: Mutex::new(state),
             wake_writer: Notify::new(),
             room: Notify::new(),
-            closed: watch::Sender::new(None),
+            closed: Closed::default(),
             slate,
             concurrency: hello.concurrency,
             output,
@@ -389,20 +390,12 @@ impl Connection {
     /// The worker can no longer be spoken to.
     fn close(&self, reason: &str) {
         self.state().closed = true;
-        self.closed.send_if_modified(|closed| {
-            let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.into());
-            first
-        });
+        self.closed.close(reason);
     }
 
     /// Until it can no longer be spoken to; why.
     pub(crate) async fn closed(&self) -> Arc<str> {
-        let mut closed = self.closed.subscribe();
-        match closed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_else(|| "".into()),
-            Err(_) => "".into(),
-        }
+        self.closed.reason().await
     }
 
     /// Asks the worker to finish and to go. It is given no more calls.

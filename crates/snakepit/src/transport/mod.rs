@@ -5,6 +5,7 @@
 //! [`stacks`] asks a busy worker where it is, [`beat`] whether its code can run.
 
 mod beat;
+mod closed;
 mod connection;
 mod frame;
 mod messages;
@@ -16,6 +17,8 @@ mod stacks;
 mod tools;
 
 pub(crate) use beat::BeatPipe;
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use closed::Closed;
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;

@@ -29,7 +29,7 @@ pub(crate) use tend::{Ending, GOODBYE, process_ended, tend};
 pub use vitals::Verdict;
 #[cfg(feature = "announce")]
 pub(crate) use vitals::family_of;
-pub(crate) use vitals::{OomTeller, Pss};
+pub(crate) use vitals::{OomTeller, Pss, has_ended};
 pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::{Autopsy, Berth, Order, Verdict, locked};
+use super::{Autopsy, Berth, Order, Verdict, has_ended, locked};
 use crate::adapter::Reason;
 use crate::custody::{self, ExitStatus};
 use crate::lifecycle::orchestrator::undisturbed;
@@ -174,8 +174,10 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
         }
         None => false,
     };
+    // On a machine that has much to do, it may be dead for longer before the keeper has told.
+    let has_died = ended || berth.handle.process().is_some_and(|process| has_ended(process.pid()));
     let reason = match reason {
-        Reason::Broken(_) if ended => &Reason::Died,
+        Reason::Broken(_) if has_died => &Reason::Died,
         other => other,
     };
     if let Some(process) = berth.handle.process().filter(|_| !ended) {

@@ -284,6 +284,7 @@ async fn health_is_what_the_hook_says() {
     assert_eq!(said, "well");
     let [home] = &sockets(pit.home())[..] else { panic!("one worker") };
     assert_eq!(odd::check_health(&python(), &home.join("s")), "1", "SERVING");
+    assert_eq!(odd::watch_health(&python(), &home.join("s")), "1\nNOT_FOUND");
     std::fs::create_dir_all(&ill).expect("ill");
     assert_eq!(odd::check_health(&python(), &home.join("s")), "2", "NOT_SERVING");
     pit.end().await;

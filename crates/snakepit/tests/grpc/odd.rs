@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use snakepit::{GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
+use futures_util::StreamExt;
+use snakepit::{CallError, CancelGrace, GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
 
-use super::support::{Pit, chain, config, runs_in, soon};
+use super::support::{Pit, SOON, chain, config, lines, pids, runs, runs_in, soon, until};
 use super::{file, python};
 
 /// What a script of Python prints, in a process that is none of a pool.
@@ -24,6 +26,22 @@ import sys, grpc
 channel = grpc.insecure_channel("unix:" + sys.argv[1])
 answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
 print(answer[1])
+"#;
+    printed(python, script, socket.as_os_str())
+}
+
+/// The first word of the health service to one that goes on listening, and its word on a service that there is not.
+pub(super) fn watch_health(python: &Path, socket: &Path) -> String {
+    let script = r#"
+import sys, grpc
+channel = grpc.insecure_channel("unix:" + sys.argv[1])
+watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=20)
+print(next(watch)[1])
+watch.cancel()
+try:
+    channel.unary_unary("/grpc.health.v1.Health/Check")(b"\n\x05other", timeout=20)
+except grpc.RpcError as error:
+    print(error.code().name)
 "#;
     printed(python, script, socket.as_os_str())
 }
@@ -65,6 +83,114 @@ async fn a_worker_of_a_stranger_is_called_in_json() {
     }
 }
 
+/// One that has nothing of the SDK but the messages.
+fn plain(how: &str) -> Pool {
+    Pool::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deadline_and_cancel_are_those_of_grpc() {
+    let patient = CancelGrace { ask: SOON, ..CancelGrace::default() };
+    let pit = Pit::start(plain("well").cancel_grace(patient)).await;
+    let worker = pit.pools()[0].status().workers[0].id.clone();
+    let left: f64 = pit.call("remaining", args! {}).timeout(Duration::from_secs(100)).await.expect("a time");
+    assert!((50.0..=100.0).contains(&left), "{left}");
+    let path = pit.file("late");
+    let call = pit.call::<Value>("wait", args! { path: &path }).timeout(Duration::from_millis(300));
+    let error = soon("the end of its time", call).await.expect_err("too late");
+    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    until("it sees the end of its time", || lines(&path) == ["started", "cancelled"]).await;
+    let path = pit.file("dropped");
+    let call = tokio::spawn(pit.call::<Value>("wait", args! { path: &path }).into_future());
+    until("it has begun", || lines(&path) == ["started"]).await;
+    call.abort();
+    until("it sees the cancel", || lines(&path) == ["started", "cancelled"]).await;
+    let path = pit.file("stream");
+    let args = args! { n: 1_000_000, size: 1000, path: &path };
+    let mut stream = pit.stream::<(u32, String)>("count", args).credit(4).open().expect("a stream");
+    for number in 0..10 {
+        let item = soon("an item", stream.next()).await.expect("an item").expect("an item");
+        assert_eq!(item.0, number);
+    }
+    drop(stream);
+    until("it sees that nobody reads", || lines(&path).iter().any(|line| line == "over")).await;
+    let echoed: Value = soon("a call", pit.call("echo", args! { a: 1 })).await.expect("it serves on");
+    assert_eq!(echoed["a"].as_i64(), Some(1));
+    assert_eq!(pit.pools()[0].status().workers[0].id, worker, "nobody had to die for it");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stranger_answers_badly_fails_its_call_alone() {
+    let pit = Pit::start(plain("well")).await;
+    let worker = pit.pools()[0].status().workers[0].id.clone();
+    for (code, kind) in [
+        ("INVALID_ARGUMENT", "bad_argument"),
+        ("NOT_FOUND", "unknown_command"),
+        ("UNIMPLEMENTED", "refused"),
+        ("UNAVAILABLE", "exception"),
+        ("INTERNAL", "exception"),
+        ("CANCELLED", "cancelled"),
+        ("DEADLINE_EXCEEDED", "deadline"),
+    ] {
+        let error = soon(code, pit.call::<Value>("status", args! { code: code })).await.expect_err(code);
+        let remote = error.remote().unwrap_or_else(|| panic!("{code}: {error}"));
+        assert_eq!((remote.kind.as_str(), remote.message.as_str()), (kind, "in gRPC's own way"), "{code}");
+    }
+    for (command, said) in [
+        ("empty", "neither a value nor an error"),
+        ("no_json", "cannot be read"),
+        ("no_encoding", "its encoding 9 is unknown"),
+    ] {
+        let error = soon(command, pit.call::<Value>(command, args! {})).await.expect_err(command);
+        assert!(error.to_string().contains(said), "{command}: {error}");
+    }
+    let path = pit.file("stream");
+    let stream = pit.stream::<Value>("count", args! { n: 5, fails_at: 2, path: &path }).open();
+    let items = soon("the stream", stream.expect("a stream").collect::<Vec<_>>()).await;
+    let error = items.last().and_then(|item| item.as_ref().err()).expect("an error");
+    assert!(items.len() == 3 && error.to_string().contains("no more"), "{items:?}");
+    assert_eq!(pit.pools()[0].status().workers[0].id, worker, "nobody had to die for it");
+    pit.end().await;
+    let pit = Pit::start(plain("garbage")).await;
+    let error = soon("a call", pit.call::<Value>("echo", args! {})).await.expect_err("no message");
+    assert!(error.remote().is_some(), "{error}");
+    let path = pit.file("stream");
+    let stream = pit.stream::<Value>("count", args! { n: 5, path: &path }).open().expect("a stream");
+    let items = soon("the stream", stream.collect::<Vec<_>>()).await;
+    assert!(matches!(items.as_slice(), [Err(_)]), "{items:?}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_serves_no_more_is_ended_and_replaced() {
+    let pit = Pit::start(plain("well")).await;
+    let before = pids(&pit.pools()[0]);
+    let answer = soon("a call", pit.call::<Value>("stop_serving", args! {})).await;
+    assert!(answer.is_err(), "{answer:?}");
+    let served = async {
+        // The next one may be on its way when the connection breaks.
+        while pit.call::<Value>("echo", args! { a: 1 }).await.is_err() {}
+    };
+    soon("another one serves", served).await;
+    assert_ne!(pids(&pit.pools()[0]), before);
+    until("it is gone", || !runs(before[0])).await;
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_does_not_fit_is_told() {
+    for (how, said) in [
+        ("newer", "it speaks protocol 2, and this engine speaks 1"),
+        ("refuses", "it does not answer Hello: FailedPrecondition: I do not serve protocol 1"),
+        ("encoding", "the encoding 7, which is unknown"),
+        ("nothing", "does not know snakepit.v1.Worker/Hello"),
+    ] {
+        let error = does_not_start(plain(how)).await;
+        assert!(error.contains(said), "{how}: {error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_server_of_grpc_is_told_and_ended() {
     for (mode, said) in [
@@ -80,9 +206,18 @@ async fn what_is_no_server_of_grpc_is_told_and_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_know_the_secret_is_refused() {
-    let worker = GrpcWorker::python(PythonWorker::new(file("over_grpc.py")).interpreter(python())).tcp();
-    let pit = Pit::start(Pool::grpc(worker).workers(1)).await;
-    let pid: u32 = pit.call("pid", args! {}).await.expect("a pid");
+    let ours = GrpcWorker::python(PythonWorker::new(file("over_grpc.py")).interpreter(python()));
+    for worker in [ours, stranger()] {
+        let pit = Pit::start(Pool::grpc(worker.tcp()).workers(1)).await;
+        let pid = pids(&pit.pools()[0])[0];
+        assert_eq!(without_the_secret(pid), "UNAUTHENTICATED\nUNAUTHENTICATED");
+        assert_eq!(pids(&pit.pools()[0]), [pid]);
+        pit.end().await;
+    }
+}
+
+/// What the worker with this pid, which listens on a port, says to calls without its secret and with a wrong one.
+fn without_the_secret(pid: u32) -> String {
     let script = r#"
 import os, sys, grpc
 listening = {}
@@ -101,11 +236,7 @@ for metadata in ((), (("snakepit-secret", "guessed"),)):
     except grpc.RpcError as error:
         print(error.code().name)
 "#;
-    let said = printed(&python(), script, pid.to_string().as_ref());
-    assert_eq!(said, "UNAUTHENTICATED\nUNAUTHENTICATED");
-    let still: u32 = pit.call("pid", args! {}).await.expect("a pid");
-    assert_eq!(still, pid);
-    pit.end().await;
+    printed(&python(), script, pid.to_string().as_ref())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -116,6 +116,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = True
 
+    def command_raw(self, args):
+        # What stands in `pieces` as latin-1, each for itself.
+        for piece in args["pieces"]:
+            self.wfile.write(piece.encode("latin-1"))
+            self.wfile.flush()
+        self.close_connection = args.get("close", False)
+        if args.get("hold"):
+            self.connection.recv(1)
+
     def command_hang(self, args):
         # Until the other side closes the request.
         with open(args["path"], "a") as file:

@@ -14,17 +14,10 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
+pub use snakepit::conformance::Verdict;
+
 use super::Fixture;
 use Verdict::Held;
-
-/// How a check ended that did not fail.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It holds.
-    Held,
-    /// The backend cannot do it, for this reason.
-    Skipped(String),
-}
 
 /// One thing that must hold.
 #[derive(Clone, Copy)]

@@ -6,6 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::adapter::secret::secret;
+
 /// The longest path of a socket, its final zero not counted.
 const LONGEST: usize = 107;
 const NAME: &str = "s";
@@ -27,7 +29,7 @@ impl Home {
             return Self::make(run.join(name));
         }
         // A directory that is there already is not taken, and others can make one of a name that they can guess.
-        let name = format!("snakepit-{}", super::random()?);
+        let name = format!("snakepit-{}", secret()?);
         Self::make(std::env::temp_dir().join(name))
     }
 

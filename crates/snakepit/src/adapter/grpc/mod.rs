@@ -22,8 +22,6 @@ mod messages;
 mod outbox;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,6 +31,7 @@ use tonic::Code;
 use super::announce::{self, Address, Announced, Listens};
 use super::pids::own_number;
 use super::python::{Launch, PythonWorker};
+use super::secret::secret;
 use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::Pool;
 use crate::custody::{self, Command};
@@ -142,7 +141,7 @@ impl Adapter for GrpcAdapter {
 
     fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
         async move {
-            let secret = random().map_err(|error| spawner.system("a secret", error))?;
+            let secret = secret().map_err(|error| spawner.system("a secret", error))?;
             let (home, address) = match self.over {
                 Over::Tcp => (None, "127.0.0.1:0".into()),
                 Over::Unix => {
@@ -266,15 +265,4 @@ fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, encoding:
         channel.close(&reason);
     });
     link
-}
-
-/// What nobody can guess.
-fn random() -> io::Result<String> {
-    use std::fmt::Write as _;
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
 }

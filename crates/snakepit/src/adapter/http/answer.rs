@@ -86,8 +86,8 @@ pub(super) async fn collect(mut body: Incoming, limit: usize) -> Result<Vec<u8>,
     Ok(all)
 }
 
-/// An error: our own form, that of `FastAPI`, or whatever the body says.
-pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
+/// What an error says: our own form, that of `FastAPI`, or whatever it is; if it says nothing, the words for that.
+fn said(body: &[u8], nothing: impl FnOnce() -> String) -> RemoteError {
     let said: Json =
         serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).trim().into());
     let mut error = match said {
@@ -100,8 +100,19 @@ pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
         other => json::read_error(other),
     };
     if error.message.is_empty() || error.message == "{}" {
-        error.message = format!("the worker answered with {status}");
+        error.message = nothing();
     }
+    error
+}
+
+/// An event of the type `error`, by which a stream ends whose status was a good one.
+pub(super) fn event_error(data: &[u8]) -> RemoteError {
+    said(data, || "the worker ended its stream with an error, and did not say which".into())
+}
+
+/// An answer that is an error.
+pub(super) fn error(status: StatusCode, body: &[u8]) -> RemoteError {
+    let mut error = said(body, || format!("the worker answered with {status}"));
     let is_plain = error.type_name.is_none() && error.kind == "exception";
     if is_plain {
         error.kind = match status {

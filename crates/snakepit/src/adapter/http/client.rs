@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
@@ -21,13 +23,29 @@ use crate::adapter::announce::Address;
 /// request leaves it unknown whether that was heard, so no connection is used that has idled for long.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// How long a thread waits until a worker takes its connection, before it looks whether somebody still wants that.
+const IN_LINE: Duration = Duration::from_millis(200);
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// Nobody listens where the worker said.
     Unreachable(io::Error),
+    /// There is no connection to be had, which is not the worker's fault: no descriptor, or no port of our own.
+    NoConnection(io::Error),
     /// The connection broke; the worker may have begun.
     Broken(hyper::Error),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::NotFound => {
+                Self::Unreachable(error)
+            }
+            _ => Self::NoConnection(error),
+        }
+    }
 }
 
 /// A connection that is in use. Dropped, it is closed, and the worker sees that nobody waits any more.
@@ -108,16 +126,14 @@ impl Client {
 
     async fn connect(&self) -> Result<Connected, SendError> {
         match &self.address {
-            Address::Socket(path) => {
-                greet(UnixStream::connect(path).await.map_err(SendError::Unreachable)?).await
-            }
+            Address::Socket(path) => greet(connect_unix(path).await?).await,
             Address::Port(port) => {
                 let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
                     Ok(stream) => stream,
                     // Some listen on the other loopback alone.
                     Err(refused) => {
                         let other = TcpStream::connect((Ipv6Addr::LOCALHOST, *port)).await;
-                        other.map_err(|_| SendError::Unreachable(refused))?
+                        other.map_err(|_| refused)?
                     }
                 };
                 let _ = stream.set_nodelay(true);
@@ -125,6 +141,29 @@ impl Client {
             }
         }
     }
+}
+
+/// Where too many wait to be taken already, the kernel lets only those wait who block.
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let mut connected = UnixStream::connect(path).await;
+    while connected.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        let address = SocketAddrUnix::new(path)?;
+        let waits = tokio::task::spawn_blocking(move || wait_in_line(&address));
+        connected = waits.await.map_err(io::Error::other)?.and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            UnixStream::from_std(socket)
+        });
+    }
+    connected
+}
+
+/// Connects, and blocks for a while if others wait.
+fn wait_in_line(address: &SocketAddrUnix) -> io::Result<std::os::unix::net::UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(IN_LINE))?;
+    connect(&socket, address)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    Ok(socket.into())
 }
 
 async fn greet<S>(stream: S) -> Result<Connected, SendError>

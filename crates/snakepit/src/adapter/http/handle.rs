@@ -8,17 +8,19 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::answer::{self, Body, BodyError};
 use super::client::{Client, Connected, SendError};
 use super::pieces::{Form, Piece, Pieces};
+use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
+use crate::transport::Closed;
 use crate::value::{Encoded, ValueError};
 
 /// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
@@ -39,11 +41,10 @@ pub(super) struct HttpHandle {
     max_body: usize,
     introduction: Introduction,
     running: Mutex<HashMap<CallId, Running>>,
-    /// Calls that are lost with the worker. Kept until its end: a place that is free again would be given to the next call.
-    lost: Mutex<Vec<Call>>,
+    lost: LostCalls,
     /// A call is not under way any more.
     concluded: Notify,
-    broken: watch::Sender<Option<String>>,
+    closed: Closed,
 }
 
 /// A call that is under way.
@@ -67,6 +68,8 @@ struct Flow {
 enum Lost {
     /// The worker cannot be reached at all.
     Unreachable(String),
+    /// There is no connection for this call.
+    NoConnection(String),
     /// The connection of this call broke.
     Broken(String),
 }
@@ -77,6 +80,7 @@ impl From<SendError> for Lost {
             SendError::Unreachable(error) => {
                 Self::Unreachable(format!("it does not listen where it said: {error}"))
             }
+            SendError::NoConnection(error) => Self::NoConnection(error.to_string()),
             SendError::Broken(error) => Self::Broken(error.to_string()),
         }
     }
@@ -92,9 +96,9 @@ impl HttpHandle {
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
-        let (running, lost) = (Mutex::default(), Mutex::default());
-        let (concluded, broken) = (Notify::new(), watch::Sender::new(None));
-        Self { process, client, route, max_body, introduction, running, lost, concluded, broken }
+        let (running, lost) = (Mutex::default(), LostCalls::new());
+        let (concluded, closed) = (Notify::new(), Closed::default());
+        Self { process, client, route, max_body, introduction, running, lost, concluded, closed }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
@@ -121,10 +125,10 @@ impl HttpHandle {
             request = request.header("snakepit-timeout-ms", remaining.as_millis().to_string());
         }
         if let Some(session) = call.session() {
-            request = request.header("snakepit-session", session);
+            request = request.header("snakepit-session", as_it_is(session)?);
         }
         for (key, value) in call.metadata() {
-            request = request.header(format!("snakepit-metadata-{key}"), value);
+            request = request.header(format!("snakepit-metadata-{key}"), as_it_is(value)?);
         }
         if let Some(trace) = call.trace() {
             request = request.header("traceparent", trace.traceparent());
@@ -159,6 +163,8 @@ impl HttpHandle {
             (Body::Stream(form), Some(credit)) => {
                 self.stream(response, connected, form, (call, credit), flow).await
             }
+            // Not read first: it may have no end.
+            (Body::Stream(_), None) => Ok(body.value(Vec::new())),
             (body, asked) => {
                 let said = self.collect(response, connected).await?;
                 let value = said.and_then(|said| body.value(said));
@@ -210,7 +216,7 @@ impl HttpHandle {
             while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
                 let item = match piece {
                     Piece::Item(item) => answer::item(&item),
-                    Piece::Error(said) => Err(answer::error(StatusCode::INTERNAL_SERVER_ERROR, &said)),
+                    Piece::Error(said) => Err(answer::event_error(&said)),
                     Piece::End => return Ok(Ok(Encoded::nil())),
                 };
                 match item {
@@ -236,13 +242,17 @@ impl HttpHandle {
         };
         if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
             // It fails with the end of its worker, which is looked into.
-            return self.lose(call);
+            return self.lost.keep(call);
         }
         match lost {
             Lost::Unreachable(why) => {
                 // Lost, too: the worker is about to be replaced.
-                self.lose(call);
-                self.broken.send_replace(Some(why));
+                self.lost.keep(call);
+                self.closed.close(&why);
+            }
+            Lost::NoConnection(why) => {
+                let message = format!("there is no connection to the worker to be had: {why}");
+                call.finish(Err(RemoteError::new("exception", message)));
             }
             Lost::Broken(why) => {
                 let message = format!("the worker's connection broke before it had answered: {why}");
@@ -252,9 +262,13 @@ impl HttpHandle {
     }
 }
 
-impl HttpHandle {
-    fn lose(&self, call: Call) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+/// The value of a header, which would come without the spaces around it.
+fn as_it_is(value: &str) -> Result<&str, ValueError> {
+    if value.trim_matches([' ', '\t']) == value {
+        Ok(value)
+    } else {
+        let message = format!("session or metadata have no form in HTTP with spaces around them: {value:?}");
+        Err(ValueError::unsendable(message))
     }
 }
 
@@ -310,6 +324,11 @@ impl Handle for HttpHandle {
         let (worker, its_flow) = (Arc::clone(&self), Arc::clone(&flow));
         // Locked until the task is noted, so that it cannot end before.
         let mut running = self.running();
+        if self.lost.is_over() {
+            // It was chosen for this worker before the worker's end was known.
+            drop(running);
+            return call.give_back();
+        }
         let task = tokio::spawn(async move {
             let outcome = tokio::select! {
                 biased;
@@ -350,12 +369,7 @@ impl Handle for HttpHandle {
     }
 
     fn broken(&self) -> BoxFuture<'_, String> {
-        let mut broken = self.broken.subscribe();
-        async move {
-            let why = broken.wait_for(Option::is_some).await;
-            why.ok().and_then(|why| why.clone()).unwrap_or_default()
-        }
-        .boxed()
+        async { self.closed.reason().await.to_string() }.boxed()
     }
 
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
@@ -389,10 +403,10 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
+        // First: whoever is noted among the running ones afterwards sees that it is over.
+        self.0.lost.end();
         for running in std::mem::take(&mut *self.0.running()).into_values() {
             running.task.abort();
         }
-        let lost = std::mem::take(&mut *self.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(lost);
     }
 }

@@ -10,7 +10,6 @@ mod handle;
 mod pieces;
 
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -19,6 +18,7 @@ use serde::Deserialize;
 
 use super::announce::{self, Listens};
 use super::python::Launch;
+use super::secret::secret;
 use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::Pool;
 use crate::environment::Environment;
@@ -135,16 +135,6 @@ impl Adapter for HttpAdapter {
         }
         .boxed()
     }
-}
-
-/// 128 bits that nobody can guess.
-fn secret() -> std::io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
 }
 
 /// A prefix, or a command, as a part of a path: `/a/b`, with what does not belong there spelled out.

@@ -1,4 +1,4 @@
-//! Streams cut into items: events of `text/event-stream`, or lines of `application/x-ndjson`.
+//! Streams cut into items: events of `text/event-stream`, as the HTML standard has them, or lines of `application/x-ndjson`.
 
 use bytes::{Buf, BytesMut};
 
@@ -27,14 +27,19 @@ pub(super) struct Pieces {
     buffer: BytesMut,
     /// How much of the buffer is known to hold no end of a line.
     searched: usize,
+    /// The last line ended with CR, and the LF that may follow belongs to it.
+    after_cr: bool,
     /// What the lines of the event have said so far.
     data: Option<Vec<u8>>,
     is_error: bool,
 }
 
+/// What some put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 impl Pieces {
     pub(super) fn new(form: Form) -> Self {
-        Self { form, buffer: BytesMut::new(), searched: 0, data: None, is_error: false }
+        Self { form, buffer: BytesMut::new(), searched: 0, after_cr: false, data: None, is_error: false }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
@@ -50,8 +55,9 @@ impl Pieces {
     pub(super) fn next(&mut self) -> Option<Piece> {
         while let Some(line) = self.line() {
             let piece = match self.form {
-                Form::Lines if line.trim_ascii().is_empty() => None,
-                Form::Lines => Some(Piece::Item(line.to_vec())),
+                Form::Lines => Some(line.trim_ascii())
+                    .filter(|line| !line.is_empty())
+                    .map(|line| Piece::Item(line.to_vec())),
                 Form::Events => self.field(&line),
             };
             if piece.is_some() {
@@ -69,16 +75,21 @@ impl Pieces {
     }
 
     fn line(&mut self) -> Option<BytesMut> {
-        let Some(end) = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n') else {
+        if self.after_cr && !self.buffer.is_empty() {
+            self.after_cr = false;
+            if self.buffer[0] == b'\n' {
+                self.buffer.advance(1);
+            }
+        }
+        let ends = |&byte: &u8| byte == b'\n' || byte == b'\r' && self.form == Form::Events;
+        let Some(end) = self.buffer[self.searched..].iter().position(ends) else {
             self.searched = self.buffer.len();
             return None;
         };
-        let mut line = self.buffer.split_to(self.searched + end);
+        let line = self.buffer.split_to(self.searched + end);
+        self.after_cr = self.buffer[0] == b'\r';
         self.buffer.advance(1);
         self.searched = 0;
-        if line.last() == Some(&b'\r') {
-            line.truncate(line.len() - 1);
-        }
         Some(line)
     }
 
@@ -86,13 +97,16 @@ impl Pieces {
     fn field(&mut self, line: &[u8]) -> Option<Piece> {
         if line.is_empty() {
             let is_error = std::mem::take(&mut self.is_error);
-            let data = self.data.take()?;
-            return Some(match (is_error, data.as_slice()) {
-                (true, _) => Piece::Error(data),
-                (false, b"[DONE]") => Piece::End,
-                (false, _) => Piece::Item(data),
-            });
+            let data = self.data.take().unwrap_or_default();
+            return match (is_error, data.as_slice()) {
+                (true, _) => Some(Piece::Error(data)),
+                // One without data is a sign of life, or of a type of its own.
+                (false, b"") => None,
+                (false, b"[DONE]") => Some(Piece::End),
+                (false, _) => Some(Piece::Item(data)),
+            };
         }
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
         let (name, value) = line.split_at(colon);
         let value = value.strip_prefix(b":").unwrap_or(value);
@@ -150,6 +164,13 @@ mod tests {
     fn events_are_put_together_from_their_lines() {
         let text = ": hello\r\n\r\ndata: 1\r\n\r\nid: 7\ndata: [1,\ndata:2]\n\nevent: error\ndata: no\n\nevent: x\n\ndata: [DONE]\n\ndata: cut";
         assert_eq!(cut(Form::Events, text), ["1", "[1,\n2]", "error no", "end"]);
+    }
+
+    #[test]
+    fn events_end_their_lines_in_any_way_and_those_without_data_are_none() {
+        assert_eq!(cut(Form::Events, "\u{feff}data: 1\r\rdata: 2\r\n\r\n\rdata: 3\n\r"), ["1", "2", "3"]);
+        assert_eq!(cut(Form::Events, "data\n\ndata:\n\nevent: ping\ndata: \n\ndata: 1\n\n"), ["1"]);
+        assert_eq!(cut(Form::Events, "event: error\n\ndata: 1\n\n"), ["error ", "1"]);
     }
 
     #[test]

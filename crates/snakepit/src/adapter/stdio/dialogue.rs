@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::reader;
 use crate::adapter::lines::LineReader;
 use crate::adapter::{AtWork, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
+use crate::transport::Closed;
 use crate::value::{Encoded, ValueError};
 
 /// A call that the worker holds.
@@ -47,7 +48,7 @@ pub(super) struct Dialogue {
     writer: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
     /// Something changed that a reader may wait for.
     changed: Notify,
-    closed: watch::Sender<Option<Arc<str>>>,
+    closed: Closed,
     concurrency: usize,
     /// Commands of the engine's own that the worker serves.
     own_commands: Vec<String>,
@@ -65,7 +66,7 @@ impl Dialogue {
             state: Mutex::default(),
             writer: Mutex::new(Some(writer)),
             changed: Notify::new(),
-            closed: watch::Sender::new(None),
+            closed: Closed::default(),
             concurrency,
             own_commands: commands.iter().filter(|name| is_own(name)).cloned().collect(),
         });
@@ -192,20 +193,12 @@ impl Dialogue {
     /// The worker can no longer be spoken to.
     fn close(&self, reason: &str) {
         self.state().closed = true;
-        self.closed.send_if_modified(|closed| {
-            let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.into());
-            first
-        });
+        self.closed.close(reason);
     }
 
     /// Until it can no longer be spoken to; why.
     pub(super) async fn closed(&self) -> Arc<str> {
-        let mut closed = self.closed.subscribe();
-        match closed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_else(|| "".into()),
-            Err(_) => "".into(),
-        }
+        self.closed.reason().await
     }
 
     /// Says goodbye: what is to be written is, then standard input is closed.

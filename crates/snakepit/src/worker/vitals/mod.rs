@@ -38,6 +38,14 @@ pub(crate) fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
     family
 }
 
+/// Whether a worker's process has ended, also if nobody has waited for it yet. False where nothing is known.
+pub(crate) fn has_ended(worker: Pid) -> bool {
+    match proc::Stat::read(worker.as_raw()) {
+        Some(stat) => stat.is_over,
+        None => proc::Stat::read(std::process::id() as i32).is_some(),
+    }
+}
+
 /// A worker and its descendants at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Vitals {

@@ -7,10 +7,15 @@ use std::time::Duration;
 /// More descendants than this are not looked at: a worker that forks without end must not stop its host.
 const MOST_PROCESSES: usize = 4096;
 
+/// The flag of a process that is about to end (`PF_EXITING`).
+const EXITING: i64 = 0x4;
+
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stat {
     pub(super) state: char,
+    /// It is about to end, or nobody has waited for it yet.
+    pub(super) is_over: bool,
     pub(super) parent: i32,
     /// CPU time of all of its threads, in ticks.
     pub(super) ticks: u64,
@@ -34,8 +39,10 @@ impl Stat {
         // Numbered as proc_pid_stat(5) does; the first of these is field 3.
         let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
         let ticks = |field: usize| number(field).map(|it| it.max(0) as u64);
+        let state = fields.first()?.chars().next()?;
         Some(Self {
-            state: fields.first()?.chars().next()?,
+            state,
+            is_over: matches!(state, 'Z' | 'X' | 'x') || number(9)? & EXITING != 0,
             parent: number(4)? as i32,
             ticks: ticks(14)? + ticks(15)?,
             buried_ticks: ticks(16)? + ticks(17)?,
@@ -136,7 +143,9 @@ mod tests {
         let line = b"4711 (a) S 9\n(b) R 12 4711 4711 0 -1 4194304 1 2 3 4 250 50 7 3 20 0 5 0 99 1000000 2560 18446744073709551615 1\n";
         let stat = Stat::parse(line).expect("a line of /proc/PID/stat");
         let (ticks, buried_ticks) = (300, 10);
-        assert_eq!(stat, Stat { state: 'R', parent: 12, ticks, buried_ticks, threads: 5, rss_pages: 2560 });
+        let expected =
+            Stat { state: 'R', is_over: false, parent: 12, ticks, buried_ticks, threads: 5, rss_pages: 2560 };
+        assert_eq!(stat, expected);
         assert_eq!(Stat::parse(b""), None);
         assert_eq!(Stat::parse(b"1 (x) R 1"), None);
     }

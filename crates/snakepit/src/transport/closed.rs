@@ -1,0 +1,26 @@
+//! Whether a worker can still be spoken to, and why not: told once, heard by all who wait for it.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+#[derive(Debug, Default)]
+pub(crate) struct Closed(watch::Sender<Option<Arc<str>>>);
+
+impl Closed {
+    /// It can no longer be spoken to. The first reason counts.
+    pub(crate) fn close(&self, reason: &str) {
+        self.0.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.into());
+            first
+        });
+    }
+
+    /// Until it can no longer be spoken to; why.
+    pub(crate) async fn reason(&self) -> Arc<str> {
+        let mut closed = self.0.subscribe();
+        let reason = closed.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,100 @@
+"""A server of gRPC without the SDK's loop: what somebody else would write, well or badly. Usage: grpc_stranger.py [HOW]
+
+Of the SDK it has the messages only, which others compile from spec/snakepit.proto.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[4] / "python"))
+from snakepit import grpc_messages as messages  # noqa: E402
+
+HOW = sys.argv[1] if len(sys.argv) > 1 else "well"
+JSON = 1
+
+
+def note(path, line):
+    with open(path, "a") as file:
+        file.write(line + "\n")
+
+
+def value(answer):
+    return messages.CallReply(value=messages.Value(data=json.dumps(answer).encode(), encoding=JSON))
+
+
+def hello(request, context):
+    if HOW == "refuses":
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"I do not serve protocol {request.protocol}")
+    return messages.HelloReply(protocol=2 if HOW == "newer" else 1, encoding=7 if HOW == "encoding" else JSON)
+
+
+def call(request, context):
+    args = json.loads(request.args.data)
+    if request.command == "echo":
+        return value(args)
+    if request.command == "remaining":
+        return value(context.time_remaining())
+    if request.command == "wait":
+        context.add_callback(lambda: note(args["path"], "cancelled"))
+        note(args["path"], "started")
+        while context.is_active():
+            time.sleep(0.005)
+        return value(None)
+    if request.command == "status":
+        context.abort(grpc.StatusCode[args["code"]], "in gRPC's own way")
+    if request.command == "stop_serving":
+        server.stop(None)
+        return value(None)
+    if request.command == "empty":
+        return messages.CallReply()
+    if request.command == "no_json":
+        return messages.CallReply(value=messages.Value(data=b"{", encoding=JSON))
+    if request.command == "no_encoding":
+        return messages.CallReply(value=messages.Value(data=b"{}", encoding=9))
+    context.abort(grpc.StatusCode.NOT_FOUND, f"there is no command {request.command}")
+
+
+def stream(request, context):
+    args = json.loads(request.args.data)
+    context.add_callback(lambda: note(args["path"], "over"))
+    for number in range(args["n"]):
+        if not context.is_active():
+            note(args["path"], f"stopped at {number}")
+            return
+        if number == args.get("fails_at"):
+            context.abort(grpc.StatusCode.DATA_LOSS, "no more")
+        yield value([number, "x" * args.get("size", 0)])
+
+
+def serialize(reply):
+    return b"\xff\xff\xff" if HOW == "garbage" else reply.SerializeToString()
+
+
+def unary(function, request, serialize):
+    return grpc.unary_unary_rpc_method_handler(function, request.FromString, serialize)
+
+
+server = grpc.server(ThreadPoolExecutor(8))
+server.add_generic_rpc_handlers((
+    grpc.method_handlers_generic_handler("snakepit.v1.Worker", {
+        "Hello": unary(hello, messages.HelloRequest, messages.HelloReply.SerializeToString),
+        "Call": unary(call, messages.CallRequest, serialize),
+        "Stream": grpc.unary_stream_rpc_method_handler(stream, messages.CallRequest.FromString, serialize),
+    } if HOW != "nothing" else {}),
+))
+address = os.environ["SNAKEPIT_GRPC"]
+port = server.add_insecure_port(address)
+server.start()
+where = {"socket": address[len("unix:"):]} if address.startswith("unix:") else {"port": port}
+print(json.dumps({"status": "ready", **where, "pid": os.getpid()}), flush=True)
+print(json.dumps({"status": "ready", **where, "pid": 1}), flush=True)
+server.wait_for_termination()
+# It serves no more, and does not go.
+signal.pause()
