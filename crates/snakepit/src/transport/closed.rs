@@ -17,6 +17,11 @@ impl Closed {
         });
     }
 
+    #[cfg(feature = "grpc")]
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Until it can no longer be spoken to; why.
     pub(crate) async fn reason(&self) -> Arc<str> {
         let mut closed = self.0.subscribe();

@@ -16,7 +16,6 @@ use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::watch;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -26,6 +25,7 @@ use tonic_prost::ProstCodec;
 use super::driver::Driver;
 use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
+use crate::transport::Closed;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
 /// its worker back.
@@ -44,7 +44,7 @@ pub(super) struct Channel {
     driver: Driver,
     secret: Option<MetadataValue<Ascii>>,
     limit: usize,
-    closed: Arc<watch::Sender<Option<Arc<str>>>>,
+    closed: Arc<Closed>,
 }
 
 impl Channel {
@@ -76,7 +76,7 @@ impl Channel {
         http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let greeted = http.handshake(TokioIo::new(Socket { reader, outbox })).await;
         let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
-        let closed = Arc::new(watch::Sender::new(None));
+        let closed = Arc::new(Closed::default());
         let channel = Self { requests, driver, secret, limit: max_frame + AROUND, closed };
         let own = Arc::clone(&channel.closed);
         channel.driver.spawn(async move {
@@ -84,7 +84,7 @@ impl Channel {
                 Ok(()) => "it closed its connection".into(),
                 Err(error) => format!("its connection broke: {}", chain(&error)),
             };
-            close(&own, &reason);
+            own.close(&reason);
         });
         Ok(channel)
     }
@@ -162,30 +162,17 @@ impl Channel {
 
     /// It can no longer be spoken to.
     pub(super) fn close(&self, reason: &str) {
-        close(&self.closed, reason);
+        self.closed.close(reason);
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.borrow().is_some()
+        self.closed.is_told()
     }
 
     /// Until it can no longer be spoken to; why.
     pub(super) async fn closed(&self) -> Arc<str> {
-        let mut closed = self.closed.subscribe();
-        match closed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_else(|| "".into()),
-            Err(_) => "".into(),
-        }
+        self.closed.reason().await
     }
-}
-
-/// The first reason counts.
-fn close(closed: &watch::Sender<Option<Arc<str>>>, reason: &str) {
-    closed.send_if_modified(|closed| {
-        let first = closed.is_none();
-        closed.get_or_insert_with(|| reason.into());
-        first
-    });
 }
 
 /// Who ended an RPC that has no reply.
