@@ -184,12 +184,6 @@ impl Waiting {
         })
     }
 
-    /// For somebody who may want the call back while another waits for its end.
-    #[cfg(feature = "loops")]
-    pub(crate) fn way_back(&self) -> WayBack {
-        WayBack { pool: Arc::clone(&self.pool), ticket: Arc::clone(&self.ticket) }
-    }
-
     /// Lets the worker send so much more.
     pub(crate) fn grant(&self, more: Portion) {
         if let Some(berth) = self.ticket.berth() {
@@ -426,25 +420,6 @@ impl Drop for Waiting {
             abandon(&self.pool, self.id, &self.ticket);
         }
         self.settle(Fate::Cancelled);
-    }
-}
-
-/// See [`Waiting::way_back`].
-#[cfg(feature = "loops")]
-pub(crate) struct WayBack {
-    pool: Arc<pool::Shared>,
-    ticket: Arc<Ticket>,
-}
-
-#[cfg(feature = "loops")]
-impl WayBack {
-    /// Takes it out of the queue; false if it is not there: then it has an end, or will have one.
-    pub(crate) fn withdraws(&self) -> bool {
-        match self.pool.withdraw_or_locate(&self.ticket) {
-            // Dropped, it is answered.
-            Whereabouts::Withdrawn(_) => true,
-            Whereabouts::With(_) | Whereabouts::Aboard(_) | Whereabouts::Nowhere => false,
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use super::door::{Door, Outlook};
@@ -55,17 +55,14 @@ impl Shared {
     /// Waits so long, and until the door is open. False if that is in vain: it will not be, or no messages are wanted.
     async fn waits_for_door(&self, pause: Duration) -> bool {
         let mut orders = self.control.orders();
-        let opens = async {
-            sleep(pause).await;
-            match self.door.clone() {
-                Some(mut door) => door.until_open().await,
-                None => true,
-            }
-        };
+        if timeout(pause, orders.wait_for(|orders| !orders.receives())).await.is_ok() {
+            return false;
+        }
+        let Some(mut door) = self.door.clone() else { return true };
         tokio::select! {
             biased;
             _ = orders.wait_for(|orders| !orders.receives()) => false,
-            opens = opens => opens,
+            opens = door.until_open() => opens,
         }
     }
 }

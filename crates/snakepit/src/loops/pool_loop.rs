@@ -10,7 +10,8 @@ use super::door::Door;
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
 use super::{Control, Failure, LoopError, RunOptions, Runnable};
-use crate::call::waiting::{Waiting, WayBack};
+use crate::call::waiting::Waiting;
+use crate::call::way_back::WayBack;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
 use crate::{CallError, PoolRef, Snakepit, Value};
 

@@ -38,17 +38,30 @@ pub(super) struct HttpHandle {
     route: Route,
     max_body: usize,
     introduction: Introduction,
+    /// Where calls get their tasks, whoever hands them over.
+    runtime: tokio::runtime::Handle,
     running: Mutex<HashMap<CallId, Running>>,
-    /// Calls that are lost with the worker. Kept until its end: a place that is free again would be given to the next call.
-    lost: Mutex<Vec<Call>>,
+    kept: Mutex<Kept>,
     /// A call is not under way any more.
     concluded: Notify,
     broken: watch::Sender<Option<String>>,
 }
 
+/// Calls without an answer. Kept until the worker's end: a place that is free again would be given to the next call.
+#[derive(Default)]
+struct Kept {
+    /// Those that go to another worker: this one was surely never told of them.
+    unsent: Vec<Call>,
+    /// Those that it may have begun, and that are lost with it.
+    lost: Vec<Call>,
+    /// That end has come.
+    is_over: bool,
+}
+
 /// A call that is under way.
 struct Running {
-    task: AbortHandle,
+    /// None for the moment in which it is made.
+    task: Option<AbortHandle>,
     flow: Arc<Flow>,
     command: Arc<str>,
     since: Instant,
@@ -65,8 +78,10 @@ struct Flow {
 
 /// Why a call has no outcome.
 enum Lost {
-    /// The worker cannot be reached at all.
+    /// The worker cannot be reached at all, and has not heard of it.
     Unreachable(String),
+    /// The connection of this call broke before the worker heard of it.
+    Unsent(String),
     /// The connection of this call broke.
     Broken(String),
 }
@@ -77,6 +92,7 @@ impl From<SendError> for Lost {
             SendError::Unreachable(error) => {
                 Self::Unreachable(format!("it does not listen where it said: {error}"))
             }
+            SendError::Unsent(error) => Self::Unsent(error.to_string()),
             SendError::Broken(error) => Self::Broken(error.to_string()),
         }
     }
@@ -92,9 +108,18 @@ impl HttpHandle {
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
-        let (running, lost) = (Mutex::default(), Mutex::default());
-        let (concluded, broken) = (Notify::new(), watch::Sender::new(None));
-        Self { process, client, route, max_body, introduction, running, lost, concluded, broken }
+        Self {
+            process,
+            client,
+            route,
+            max_body,
+            introduction,
+            runtime: tokio::runtime::Handle::current(),
+            running: Mutex::default(),
+            kept: Mutex::default(),
+            concluded: Notify::new(),
+            broken: watch::Sender::new(None),
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
@@ -234,15 +259,19 @@ impl HttpHandle {
             Ok(outcome) => return call.finish_after(since.elapsed(), outcome),
             Err(lost) => lost,
         };
-        if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
-            // It fails with the end of its worker, which is looked into.
-            return self.lose(call);
-        }
+        let is_dead = tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok();
         match lost {
+            Lost::Unreachable(_) | Lost::Unsent(_) if is_dead => self.keep_unsent(call),
+            // It fails with the end of its worker, which is looked into.
+            Lost::Broken(_) if is_dead => self.keep_lost(call),
             Lost::Unreachable(why) => {
-                // Lost, too: the worker is about to be replaced.
-                self.lose(call);
+                // The worker is about to be replaced.
+                self.keep_unsent(call);
                 self.broken.send_replace(Some(why));
+            }
+            Lost::Unsent(why) => {
+                let message = format!("the worker closed the connection, and has not begun the call: {why}");
+                call.finish(Err(RemoteError::new("refused", message)));
             }
             Lost::Broken(why) => {
                 let message = format!("the worker's connection broke before it had answered: {why}");
@@ -253,8 +282,27 @@ impl HttpHandle {
 }
 
 impl HttpHandle {
-    fn lose(&self, call: Call) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_unsent(&self, call: Call) {
+        let mut kept = self.kept();
+        if !kept.is_over {
+            return kept.unsent.push(call);
+        }
+        drop(kept);
+        call.give_back();
+    }
+
+    fn keep_lost(&self, call: Call) {
+        let mut kept = self.kept();
+        if !kept.is_over {
+            return kept.lost.push(call);
+        }
+        // The lock first: a call that is dropped may lead back here.
+        drop(kept);
+        drop(call);
     }
 }
 
@@ -308,9 +356,12 @@ impl Handle for HttpHandle {
             flow.cancelled.notify_one();
         }
         let (worker, its_flow) = (Arc::clone(&self), Arc::clone(&flow));
-        // Locked until the task is noted, so that it cannot end before.
-        let mut running = self.running();
-        let task = tokio::spawn(async move {
+        if self.kept().is_over {
+            // It was chosen for this worker before the worker's end was known.
+            return call.give_back();
+        }
+        self.running().insert(id, Running { task: None, flow, command, since });
+        let task = self.runtime.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 () = its_flow.cancelled.notified() => Ok(Err(RemoteError::new("cancelled", "the request was closed"))),
@@ -320,7 +371,11 @@ impl Handle for HttpHandle {
             worker.running().remove(&id);
             worker.concluded.notify_waiters();
         });
-        running.insert(id, Running { task: task.abort_handle(), flow, command, since });
+        match self.running().get_mut(&id) {
+            Some(running) => running.task = Some(task.abort_handle()),
+            // It has its end, or the worker has.
+            None => task.abort(),
+        }
     }
 
     fn cancel(&self, call: CallId, _stage: CancelStage) {
@@ -361,8 +416,8 @@ impl Handle for HttpHandle {
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
             let _tasks = EndTasks(self);
-            if reason == Reason::Died {
-                // What it had answered may be on its way through a socket.
+            if matches!(reason, Reason::Died | Reason::Broken(_)) {
+                // What it had answered may be on its way through a socket, and others may be about to find it gone.
                 let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, self.all_concluded()).await;
             }
         }
@@ -383,16 +438,16 @@ impl HttpHandle {
     }
 }
 
-/// Ends what is under way, when it is dropped: the calls are lost with their worker.
+/// Ends what is under way, when it is dropped: the calls are lost with their worker, but for those that it never heard of.
 struct EndTasks<'a>(&'a HttpHandle);
 
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
-        for running in std::mem::take(&mut *self.0.running()).into_values() {
-            running.task.abort();
-        }
-        let lost = std::mem::take(&mut *self.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(lost);
+        let kept = std::mem::replace(&mut *self.0.kept(), Kept { is_over: true, ..Kept::default() });
+        let running = std::mem::take(&mut *self.0.running());
+        running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
+        kept.unsent.into_iter().for_each(Call::give_back);
+        drop(kept.lost);
     }
 }
