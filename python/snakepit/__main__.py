@@ -2,6 +2,13 @@
 
 import sys
 
+# Before anything that an older one could not even read.
+if sys.version_info < (3, 9):
+    sys.exit(
+        "snakepit: a worker needs Python 3.9 or newer, and %s is %d.%d: name another one with `python`"
+        % ((sys.executable,) + tuple(sys.version_info[:2]))
+    )
+
 if not __package__:
     # Run as a file: its directory would shadow modules of the standard library, and is not where the package is.
     import os

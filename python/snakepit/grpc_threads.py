@@ -1,22 +1,25 @@
 """The threads in which a gRPC server runs its calls.
 
 Owns how many there are. The executor of the standard library starts one more whenever none is idle at the moment, so many
-short calls at a time would be done by as many threads, which then fight for the interpreter. Here a few are enough, unless
-they are held up: then there is one more every few milliseconds. It is what grpcio takes for an executor, and no more.
+short calls at a time would be done by as many threads, which then fight for the interpreter. Here a few are enough beside
+those that are held by a call; while all are held and others wait, there is one more every few milliseconds. It is what
+grpcio takes for an executor, and no more.
 """
 
 from _queue import SimpleQueue
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from threading import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Optional, Set
 
-# So many are started as they are needed. Those that only wait (Link, streams, async calls) are counted as held up.
-AT_ONCE = 4
-# In this time, somebody takes a job, or all are held up.
+# So many are started as they are needed, and stay.
+FEW = 3
+# In this time, somebody takes a job, or all are held.
 PATIENCE = 0.002
+# In this time, somebody takes a job, whatever it looks like.
+LONG = 50
 
 
 class Job:
@@ -53,6 +56,8 @@ class Threads:
 
     def __init__(self) -> None:
         self.jobs: "SimpleQueue[Job]" = SimpleQueue()
+        # The threads that a call has, however long: other work of grpcio's is short.
+        self.held: "Set[int]" = set()
         # Guards the two counts.
         self.lock = allocate_lock()
         self.started = 0
@@ -71,20 +76,43 @@ class Threads:
         with self.lock:
             self.free -= 1
             short = self.free < 0
-            needs_thread = short and self.started < AT_ONCE
+            needs_thread = short and self.started < FEW
             if needs_thread:
                 self.started += 1
         if needs_thread:
             self._start()
-        elif short:
+        elif short and self.called.locked():
             self._watch()
         return job
+
+    def holding(self, method: "Callable[[Any, Any], Any]") -> "Callable[[Any, Any], Any]":
+        """A method that answers with one value, and has its thread until then."""
+
+        def hold(request: "Any", context: "Any") -> "Any":
+            thread = get_ident()
+            self.held.add(thread)
+            try:
+                return method(request, context)
+            finally:
+                self.held.discard(thread)
+
+        return hold
+
+    def holding_on(self, method: "Callable[[Any, Any], Any]") -> "Callable[[Any, Any], Any]":
+        """A method that answers with a stream, and has its thread until the host has taken the last of it."""
+
+        def hold(request: "Any", context: "Any") -> "Any":
+            self.held.add(get_ident())
+            return method(request, context)
+
+        return hold
 
     def _start(self) -> None:
         Thread(target=self._work, name="snakepit-grpc", daemon=True).start()
 
     def _work(self) -> None:
         jobs = self.jobs
+        thread = get_ident()
         while True:
             with self.lock:
                 self.free += 1
@@ -92,12 +120,22 @@ class Threads:
             self.taken += 1
             job.run()
             del job
+            self.held.discard(thread)
+            if self.started - len(self.held) > FEW and self._may_leave():
+                return
+
+    def _may_leave(self) -> bool:
+        """There are enough without this one."""
+        with self.lock:
+            leaves = self.started - len(self.held) > FEW
+            self.started -= leaves
+        return leaves
 
     def _watch(self) -> None:
         if not self.is_watched:
             self.is_watched = True
             start_new_thread(self._see_to_jobs, ())
-        elif self.called.locked():
+        else:
             try:
                 self.called.release()
             except RuntimeError:  # another thread was faster
@@ -105,13 +143,18 @@ class Threads:
 
     def _see_to_jobs(self) -> None:
         """Starts one more thread whenever jobs wait and nobody takes any."""
+        looks = 0
         while True:
             seen = self.taken
             self.never.acquire(True, PATIENCE)
             if self.jobs.empty():
                 # Looked at again after this: who submits in between calls.
                 self.called.acquire(True)
-            elif self.taken == seen:
+                looks = 0
+                continue
+            looks = looks + 1 if self.taken == seen else 0
+            if looks and (len(self.held) >= self.started or looks > LONG):
+                looks = 0
                 with self.lock:
                     self.started += 1
                 self._start()

@@ -15,12 +15,22 @@ if TYPE_CHECKING:
 # What stands around a value in its message.
 AROUND = 1 << 20
 SECRET = "snakepit-secret"
+FORKS = "GRPC_ENABLE_FORK_SUPPORT"
+# The oldest that serve: grpcio is the first for Python 3.9, and protobuf the first that knows `optional` in proto3.
+OLDEST = {"grpcio": (1, 33), "protobuf": (3, 12)}
 
 
 def serve(worker: str, address: str) -> "NoReturn":
     """Runs the worker, and ends the process."""
+    # What grpcio does in a forked child, so that it could use gRPC, ends or blocks many a child of a server.
+    is_unsaid = FORKS not in os.environ
+    os.environ.setdefault(FORKS, "0")
     try:
-        import grpc  # noqa: F401
+        import grpc
+        from google import protobuf
+
+        check_version("grpcio", grpc.__version__)
+        check_version("protobuf", protobuf.__version__)
         from .grpc_loop import Calls, Inline, Post
     except ImportError as error:
         _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
@@ -41,6 +51,8 @@ def serve(worker: str, address: str) -> "NoReturn":
             life.run_hook(hook)
         show_stacks(life)
         server = Server(calls, address, secret)
+        if is_unsaid:
+            os.environ.pop(FORKS, None)  # programs that the worker starts are others
     except BaseException as error:
         if not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
@@ -53,6 +65,14 @@ def serve(worker: str, address: str) -> "NoReturn":
         life.end()
     except KeyboardInterrupt:
         life.leave("interrupted")
+
+
+def check_version(package: str, version: str) -> None:
+    """An older one may be there, and would fail in ways that nobody understands."""
+    parts = [int(part) if part.isdigit() else 0 for part in version.split(".")[:2]]
+    oldest = OLDEST[package]
+    if tuple(parts) < oldest:
+        raise ImportError(f"{package} {version} is too old, {oldest[0]}.{oldest[1]} is the oldest that works")
 
 
 def _number(name: str, otherwise: int) -> int:
@@ -74,6 +94,7 @@ class Server:
         from .grpc_threads import Threads
 
         self.calls = calls
+        self.threads = Threads()
         self.address = address
         # A Unix socket is in a directory that nobody else may enter.
         is_open = not address.startswith("unix:")
@@ -81,7 +102,7 @@ class Server:
             raise RuntimeError(f"a server on {address} can be reached by every user: SNAKEPIT_SECRET must be set")
         limit = calls.connection.max_frame + AROUND
         self.server = grpc.server(
-            Threads(),
+            self.threads,
             handlers=(_methods(self, secret if is_open else None),),
             options=(
                 ("grpc.max_receive_message_length", limit),
@@ -189,15 +210,18 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
         raise AssertionError  # abort has raised
 
     request, reply = messages.CallRequest, messages.CallReply
+    threads = server.threads
     health, status = messages.HealthCheckRequest, messages.HealthCheckResponse
     methods: "Dict[str, Any]" = {
         "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest, messages.HelloReply),
-        "/snakepit.v1.Worker/Call": unary(server.calls.call, request, reply),
-        "/snakepit.v1.Worker/Stream": stream(server.calls.stream, request, reply),
+        "/snakepit.v1.Worker/Call": unary(threads.holding(server.calls.call), request, reply),
+        "/snakepit.v1.Worker/Stream": stream(threads.holding_on(server.calls.stream), request, reply),
         # What it says is serialized where it is said.
-        "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(server.link, messages.FromHost.FromString),
-        "/grpc.health.v1.Health/Check": unary(server.check, health, status),
-        "/grpc.health.v1.Health/Watch": stream(server.watch, health, status),
+        "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(
+            threads.holding_on(server.link), messages.FromHost.FromString
+        ),
+        "/grpc.health.v1.Health/Check": unary(threads.holding(server.check), health, status),
+        "/grpc.health.v1.Health/Watch": stream(threads.holding_on(server.watch), health, status),
     }
     refused = grpc.unary_unary_rpc_method_handler(refuse)
 

@@ -1,20 +1,83 @@
-"""The threads of a gRPC server: a few for short calls, and as many as are held up."""
+"""The threads of a gRPC server: a few for short calls, and one for each call that holds its own."""
 
 from queue import SimpleQueue
 from threading import Barrier, Event
+from time import monotonic
 
-from snakepit.grpc_threads import AT_ONCE, Threads
+from snakepit.grpc_threads import FEW, Threads
 
 SOON = 30
 
 
-def what_is_held_up_does_not_hold_up_the_others():
+class Looks:
+    """In place of the lock at which the threads' watcher waits between two looks: tells when there were so many."""
+
+    def __init__(self, threads, most):
+        self.wait = threads.never.acquire
+        self.left = most
+        self.over = Event()
+        threads.never = self
+
+    def acquire(self, *args):
+        self.left -= 1
+        if self.left == 0:
+            self.over.set()
+        return self.wait(*args)
+
+
+def until(condition):
+    deadline = monotonic() + SOON
+    while not condition():
+        assert monotonic() < deadline
+        Event().wait(0.001)
+
+
+def a_call_that_is_held_up_does_not_hold_up_the_others_and_its_thread_goes_afterwards():
     threads = Threads()
-    most = AT_ONCE * 4
+    most = FEW * 4
     barrier = Barrier(most + 1)
+    wait = threads.holding(lambda request, context: barrier.wait(SOON))
     for _ in range(most):
-        threads.submit(barrier.wait, SOON)
+        threads.submit(wait, None, None)
     # Passed only if all of them run at the same time.
+    barrier.wait(SOON)
+    until(lambda: threads.started == FEW)
+    assert not threads.held
+
+
+def a_stream_has_its_thread_until_its_end():
+    threads = Threads()
+    go = Event()
+    stream = threads.holding_on(lambda request, context: iter(lambda: go.wait(SOON), True))
+    jobs = [threads.submit(lambda: list(stream(None, None))) for _ in range(FEW)]
+    over = SimpleQueue()
+    threads.submit(over.put, "beside them")
+    assert over.get(timeout=SOON) == "beside them"
+    go.set()
+    for job in jobs:
+        job.add_done_callback(over.put)
+        over.get(timeout=SOON)
+    until(lambda: not threads.held)
+
+
+def what_takes_its_time_without_being_held_has_no_more_threads():
+    threads = Threads()
+    looks = Looks(threads, 10)
+    go = Event()
+    over = SimpleQueue()
+    for number in range(FEW + 1):
+        threads.submit(lambda number: (go.wait(SOON), over.put(number)), number)
+    assert looks.over.wait(SOON)
+    assert threads.started == FEW
+    go.set()
+    assert sorted(over.get(timeout=SOON) for _ in range(FEW + 1)) == list(range(FEW + 1))
+
+
+def what_takes_too_long_has_one_more_thread_all_the_same():
+    threads = Threads()
+    barrier = Barrier(FEW + 2)
+    for _ in range(FEW + 1):
+        threads.submit(barrier.wait, SOON)
     barrier.wait(SOON)
 
 

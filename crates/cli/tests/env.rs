@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{MOMENT, PATIENCE, Running, Scene, ends_until, finish};
+use support::pty::Pty;
+use support::{Done, MOMENT, PATIENCE, Running, Scene, ends_until, finish};
 
 /// A scene with packages that exist nowhere else, and a place for environments.
 struct Shop {
@@ -38,6 +39,7 @@ impl Shop {
         let mut command = self.env("build");
         command.args([
             "--install-arg=--no-index",
+            "--install-arg=--no-cache-dir",
             "--install-arg=--find-links",
             "--install-arg=packages",
             package,
@@ -108,6 +110,100 @@ fn a_configuration_names_the_packages_of_its_workers() {
     assert_eq!(call("packed").assert_status(0).stdout, "1.0\n");
     call("plain").assert_status(1);
     assert_eq!(shop.list().len(), 1);
+    let mixed = finish(shop.env("build").args(["--pool", "packed", "tiny-package"]));
+    assert!(mixed.assert_status(2).stderr.contains("cannot be used with"), "{}", mixed.stderr);
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn what_is_made_ahead_is_made_with_the_variables_of_the_workers() {
+    let shop = Shop::new();
+    let log = shop.path("log");
+    let config = format!(
+        "[pool.slow]\nworker = \"worker.py\"\nrequirements = [\"slow-package\"]\nenv = {{ SLOW_LOG = {log:?} }}\n\
+         install = {{ args = [\"--no-index\", \"--find-links\", \"packages\"] }}\n"
+    );
+    std::fs::write(shop.path("snakepit.toml"), config).expect("a configuration");
+    finish(&mut shop.env("build")).assert_status(0);
+    assert_eq!(std::fs::read_to_string(log).expect("it was noted"), "built\n");
+    shop.scene.assert_clean();
+}
+
+/// Runs a build where the directory of environments is mounted in another way; `None` where nobody may mount anything.
+fn build_in(shop: &Shop, mount: &str, package: &str) -> Option<Done> {
+    let dir = shop.path("envs");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let build = shop.build(package);
+    let mut command = shop.scene.command("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-c", &format!("{mount} && exec \"$@\""), "sh"]);
+    command.arg(build.get_program()).args(build.get_args()).current_dir(shop.home.path());
+    command.env("SNAKEPIT_STATE_DIR", shop.scene.state_dir());
+    let done = finish(&mut command);
+    let is_refused = done.stderr.contains("unshare: ") || done.stderr.contains("mount: ");
+    if is_refused {
+        println!("left out, for nothing may be mounted here: {}", done.stderr);
+    }
+    (!is_refused).then_some(done)
+}
+
+const READ_ONLY: &str = "mount --bind envs envs && mount -o remount,bind,ro envs";
+
+#[test]
+fn a_cache_that_is_only_read_serves_what_it_has_and_refuses_the_rest_with_what_to_do() {
+    let shop = Shop::new();
+    finish(&mut shop.build("tiny-package<2")).assert_status(0);
+    let Some(done) = build_in(&shop, READ_ONLY, "tiny-package<2") else { return };
+    assert!(done.assert_status(0).stdout.ends_with("(was there)\n"), "{}", done.stdout);
+    let done = build_in(&shop, READ_ONLY, "tiny-package>=2").expect("mounted before");
+    assert!(done.assert_status(1).stderr.contains("SNAKEPIT_CACHE_DIR"), "{}", done.stderr);
+    assert_eq!(shop.list().len(), 1);
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
+    let shop = Shop::new();
+    let mut told = 0;
+    // From one that holds no directory to one that holds most of the package.
+    for pages in [1, 4, 16, 64] {
+        let mount = format!("mount -t tmpfs -o size={}k,mode=700 none envs", pages * 4);
+        let Some(done) = build_in(&shop, &mount, "slow-package") else { return };
+        if done.status.success() {
+            break;
+        }
+        assert!(done.assert_status(1).stderr.contains("snakepit env prune"), "{pages}: {}", done.stderr);
+        told += 1;
+    }
+    assert!(told > 0, "nothing was too small");
+    shop.scene.assert_clean();
+}
+
+#[test]
+fn a_terminal_shows_a_bar_that_fits_it() {
+    let shop = Shop::new();
+    let mut pty = Pty::bash(&shop.scene);
+    let build = |columns: u32, package: &str| {
+        let words: Vec<_> = shop.build(package).get_args().map(|word| word.display().to_string()).collect();
+        let (home, state) = (shop.home.path().display(), shop.scene.state_dir().display());
+        let program = env!("CARGO_BIN_EXE_snakepit");
+        format!(
+            "cd {home} && stty cols {columns} && SNAKEPIT_STATE_DIR={state} {program} {}",
+            words.join(" ")
+        )
+    };
+    pty.type_line(&build(100, "slow-package"));
+    pty.expect("\r\x1b[Kenvironment ");
+    pty.expect(" [########--------] ");
+    pty.expect("pip install");
+    pty.expect(" [############----] looking at the environment\r\x1b[K");
+    pty.expect("(made)\r\n");
+    pty.prompt();
+    // Wider than the terminal, it would go on in the next line, and stay there when it is written anew.
+    pty.type_line(&build(12, "tiny-package"));
+    pty.expect("\r\x1b[K[####----] \r\x1b[K");
+    pty.expect("(made)");
+    pty.prompt();
+    assert!(pty.leave().success());
     shop.scene.assert_clean();
 }
 

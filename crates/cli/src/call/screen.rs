@@ -22,7 +22,9 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), dirty: Arc::default() }
+        // One that cannot go back to the beginning of a line, as the shell of an editor, gets lines like a file.
+        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        Self { is_terminal: std::io::stderr().is_terminal() && !is_dumb, dirty: Arc::default() }
     }
 
     pub(crate) fn is_terminal(&self) -> bool {
@@ -53,8 +55,10 @@ impl Screen {
     }
 }
 
-fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDTH, |size| usize::from(size.ws_col).max(20))
+/// How many characters a line has.
+pub(crate) fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { WIDTH } else { columns }
 }
 
 fn shown(progress: &Progress, width: usize) -> String {
@@ -67,7 +71,7 @@ fn shown(progress: &Progress, width: usize) -> String {
         let _ = write!(text, "{gap}{words}");
     }
     // A terminal must not obey what a worker says.
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(width - 1).collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(width.saturating_sub(1)).collect()
 }
 
 #[cfg(test)]
@@ -80,5 +84,6 @@ mod tests {
         assert_eq!(shown(&progress(Some(0.5), "half"), 80), " 50 %  half");
         assert_eq!(shown(&progress(None, "a\nb\x1b[31m"), 80), "a b [31m");
         assert_eq!(shown(&progress(Some(7.0), "much too long"), 12), "100 %  much");
+        assert_eq!(shown(&progress(None, "a narrow one"), 4), "a n");
     }
 }

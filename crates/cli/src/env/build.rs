@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["python", "requirements_file", "project", "requirements"])]
     config: Option<PathBuf>,
     /// Only the one of this pool.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["python", "requirements_file", "project", "requirements"])]
     pool: Option<String>,
     /// A version (3.12), an interpreter's path or its name.
     #[arg(long, value_name = "PYTHON")]

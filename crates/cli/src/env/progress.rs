@@ -6,10 +6,11 @@ use std::sync::PoisonError;
 use snakepit::Progress;
 use snakepit::telemetry::{Event, observe};
 
-use crate::call::screen::Screen;
+use crate::call::screen::{Screen, width};
 
-/// How wide the bar is.
+/// How wide the bar is, and how wide a terminal must be for it to have a name.
 const BAR: usize = 16;
+const WIDE: usize = 64;
 
 /// Whether steps are told where there is no terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(crate) fn show(screen: &Screen, elsewhere: Elsewhere) {
     let last = Mutex::new(None);
     observe(move |event| match event {
         Event::EnvironmentProgress { key, step, steps, text, .. } if screen.is_terminal() => {
-            let text = format!("{} {text}", bar(key, *step, *steps));
+            let text = format!("{} {text}", bar(key, *step, *steps, width()));
             screen.progress(&Progress { fraction: None, text: Some(text) });
         }
         Event::EnvironmentProgress { key, step, steps, text, .. } => {
@@ -41,10 +42,13 @@ pub(crate) fn show(screen: &Screen, elsewhere: Elsewhere) {
     });
 }
 
-fn bar(key: &str, step: u32, steps: u32) -> String {
-    let done = BAR * step.saturating_sub(1) as usize / steps.max(1) as usize;
+/// In a narrow terminal, what is being done has the room.
+fn bar(key: &str, step: u32, steps: u32, width: usize) -> String {
+    let length = if width < WIDE { BAR / 2 } else { BAR };
+    let done = length * step.saturating_sub(1) as usize / steps.max(1) as usize;
+    let bar = format!("[{}{}]", "#".repeat(done), "-".repeat(length - done.min(length)));
     let short: String = key.chars().take(8).collect();
-    format!("environment {short} [{}{}]", "#".repeat(done), "-".repeat(BAR - done.min(BAR)))
+    if width < WIDE { bar } else { format!("environment {short} {bar}") }
 }
 
 #[cfg(test)]
@@ -53,7 +57,8 @@ mod tests {
 
     #[test]
     fn the_bar_shows_the_steps_that_are_done() {
-        assert_eq!(bar("0123456789", 0, 4), "environment 01234567 [----------------]");
-        assert_eq!(bar("0123456789", 3, 4), "environment 01234567 [########--------]");
+        assert_eq!(bar("0123456789", 0, 4, 80), "environment 01234567 [----------------]");
+        assert_eq!(bar("0123456789", 3, 4, 80), "environment 01234567 [########--------]");
+        assert_eq!(bar("0123456789", 3, 4, 40), "[####----]");
     }
 }

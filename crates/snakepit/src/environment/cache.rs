@@ -19,6 +19,8 @@ use super::EnvironmentError;
 use super::error::place;
 use super::mark::Mark;
 
+const ROOT: u32 = 0;
+
 /// A directory of environments.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -133,13 +135,14 @@ impl Cache {
         &self.dir
     }
 
-    /// Makes the directory, and refuses one that others may write to: what lies there is run.
+    /// Makes the directory, and refuses one that others may write to: what lies there is run. Root may do that anyway, so what
+    /// it has put into an image is good for all.
     pub(super) fn open(&self) -> Result<(), EnvironmentError> {
         let dir = &self.dir;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(place("make", dir))?;
         let meta = fs::metadata(dir).map_err(place("look at", dir))?;
         let foreign = |why| Err(EnvironmentError::Foreign { dir: dir.clone(), why });
-        if meta.uid() != rustix::process::geteuid().as_raw() {
+        if ![rustix::process::geteuid().as_raw(), ROOT].contains(&meta.uid()) {
             return foreign("it belongs to another user; name one of your own");
         }
         if meta.permissions().mode() & 0o022 != 0 {
@@ -248,16 +251,7 @@ impl Cache {
         fs::read_dir(&self.dir).map_err(place("read", &self.dir))?;
         let mut entries = Vec::new();
         for key in self.keys() {
-            let path = self.mark_path(&key);
-            let mark = Mark::read(&path).map_err(place("read", &path))?;
-            let kept = mark.filter(|mark| self.venv(&mark.home).exists()).map(|mark| Kept {
-                path: self.venv(&mark.home),
-                python: mark.python,
-                tool: mark.tool,
-                made: mark.made,
-                used: fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or(mark.made),
-                recipe: mark.recipe,
-            });
+            let kept = self.kept(&key)?;
             let homes = self.homes(&key);
             let bytes = homes.iter().map(|home| size_of(&self.dir.join(home))).sum();
             let state = self.state_of(&key, kept.is_some());
@@ -268,6 +262,20 @@ impl Cache {
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.kept.as_ref().map(|kept| kept.used)));
         Ok(entries)
+    }
+
+    /// What is known of the environment of a key, if it is whole.
+    fn kept(&self, key: &str) -> Result<Option<Kept>, EnvironmentError> {
+        let path = self.mark_path(key);
+        let mark = Mark::read(&path).map_err(place("read", &path))?;
+        Ok(mark.filter(|mark| self.venv(&mark.home).exists()).map(|mark| Kept {
+            path: self.venv(&mark.home),
+            python: mark.python,
+            tool: mark.tool,
+            made: mark.made,
+            used: fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or(mark.made),
+            recipe: mark.recipe,
+        }))
     }
 
     fn keys(&self) -> std::collections::BTreeSet<String> {
@@ -295,14 +303,19 @@ impl Cache {
     /// Removes what nobody has asked for in so long, and what attempts have left. What a host holds stays.
     pub fn prune(&self, unused_for: Duration) -> Result<Vec<Pruned>, EnvironmentError> {
         let mut pruned = Vec::new();
+        let is_due = |kept: &Kept| {
+            // Of a time that is still to come, a clock was set back: it is as good as now.
+            SystemTime::now().duration_since(kept.used).unwrap_or_default() >= unused_for
+        };
         for Entry { key, kept, bytes, .. } in self.list()? {
-            let is_due = |kept: &Kept| {
-                SystemTime::now().duration_since(kept.used).is_ok_and(|unused| unused >= unused_for)
-            };
             if !kept.as_ref().is_none_or(is_due) {
                 continue;
             }
             let Some(_lock) = self.try_lock(&key, Hold::Alone)? else { continue };
+            // Somebody may have made or used it, and ended, since the list was made.
+            if !self.kept(&key)?.as_ref().is_none_or(is_due) {
+                continue;
+            }
             // The mark first: what it names is whole as long as it is there.
             let mark = self.mark_path(&key);
             remove_file(&mark).map_err(place("remove", mark))?;
@@ -342,8 +355,18 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Where nothing can be written, as in an image, a lock that is there does as well: it is the file that is locked, not its content.
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let written =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    match written {
+        Err(error) if is_for_readers(&error) => File::open(path).map_err(|_| error),
+        written => written,
+    }
+}
+
+fn is_for_readers(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 fn try_hold(file: &File, hold: Hold) -> Result<(), TryLockError> {

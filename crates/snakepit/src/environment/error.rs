@@ -67,12 +67,13 @@ pub enum EnvironmentError {
     UnknownProject(PathBuf),
     /// A lock file that only `uv` reads.
     #[error(
-        "{path} can only be installed by uv, which is not in PATH: install uv, or run `{instead}` where it is and \
-         name requirements.txt"
+        "{path} can only be installed by uv, which {why}, or run `{instead}` where it is and name requirements.txt"
     )]
     NeedsUv {
         /// The file.
         path: PathBuf,
+        /// Why it is not, and what to do about that.
+        why: &'static str,
         /// What makes a file of it that `pip` can install.
         instead: &'static str,
     },
@@ -116,7 +117,7 @@ pub enum EnvironmentError {
         why: &'static str,
     },
     /// The place cannot be used.
-    #[error("cannot {what} {path}")]
+    #[error("cannot {what} {path}{}", advice(.source))]
     Place {
         /// What was tried.
         what: &'static str,
@@ -144,6 +145,19 @@ pub(super) fn place(
 ) -> impl FnOnce(io::Error) -> EnvironmentError {
     let path = path.into();
     move |source| EnvironmentError::Place { what, path, source }
+}
+
+/// What to do about a place that refuses.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": run `snakepit env prune`, or choose another place with `cache_dir` or SNAKEPIT_CACHE_DIR"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            ": choose another place with `cache_dir` or SNAKEPIT_CACHE_DIR, or make it where that can be written to"
+        }
+        _ => "",
+    }
 }
 
 fn shown(output: &[String]) -> String {
@@ -202,7 +216,7 @@ const MEANINGS: [(&[&str], &str); 7] = [
             "invalid requirement",
         ],
         "a package, or the version that is asked for, does not exist where it was looked for: see how it is spelled, and \
-         where pip looks",
+         which index is asked",
     ),
 ];
 

@@ -74,10 +74,14 @@ impl Making<'_> {
                 Some((project.join("uv.lock"), "uv export --no-emit-project --no-dev -o requirements.txt"))
             }
             Source::Pylock(path) => Some((path.clone(), "uv pip compile pyproject.toml -o requirements.txt")),
-            Source::List(_) | Source::File(_) | Source::Pyproject(_) => None,
+            Source::List(..) | Source::File(_) | Source::Pyproject(_) => None,
         };
         if let (None, Some((path, instead))) = (&uv, needs_uv) {
-            return Err(EnvironmentError::NeedsUv { path, instead });
+            let why = match self.environment.installer {
+                Installer::Pip => "is not to be used here: let it make this environment (`tool = \"auto\"`)",
+                Installer::Auto | Installer::Uv => "is not in PATH: install uv",
+            };
+            return Err(EnvironmentError::NeedsUv { path, why, instead });
         }
         let tool = if uv.is_some() { "uv" } else { "pip" };
         emit_with(Level::Info, || Event::EnvironmentBuilding {
@@ -109,13 +113,15 @@ impl Making<'_> {
                     .arg("--project")
                     .arg(project);
                 self.step(2, "uv export", export).await?;
-                list
+                let text = std::fs::read_to_string(&list).map_err(place("read", &list))?;
+                self.write_list(&with_places_from(&text, project))?
             }
             Source::Pyproject(path) | Source::Pylock(path) | Source::File(path) => path.clone(),
-            Source::List(text) => self.write_list(text)?,
+            Source::List(text, _) => self.write_list(text)?,
         };
         let install = uv().args(["pip", "install", "--python"]).arg(self.python()).arg("-r").arg(source);
-        self.step(3, "uv pip install", install.args(&self.environment.args)).await?;
+        let install = self.with_files(install).args(&self.environment.args);
+        self.step(3, "uv pip install", install).await?;
         Ok(version.last().map_or_else(|| "uv".into(), |line| first_words(line)))
     }
 
@@ -144,12 +150,12 @@ impl Making<'_> {
                 list
             }
             Source::File(path) | Source::Pylock(path) | Source::UvLock(path) => path.clone(),
-            Source::List(text) => self.write_list(text)?,
+            Source::List(text, _) => self.write_list(text)?,
         };
         let install = pip()
             .args(["install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "-r"])
-            .arg(source)
-            .args(&self.environment.args);
+            .arg(source);
+        let install = self.with_files(install).args(&self.environment.args);
         self.step(3, "pip install", install).await?;
         let version = self.step(3, "pip --version", pip().arg("--version")).await?;
         Ok(version.last().map_or_else(|| "pip".into(), |line| first_words(line)))
@@ -181,6 +187,12 @@ impl Making<'_> {
         Err(EnvironmentError::Failed { step: name.to_owned(), status: done.status, hint, output: done.lines })
     }
 
+    /// The files that a list of requirements names.
+    fn with_files(&self, install: Command) -> Command {
+        let Source::List(_, files) = &self.recipe.source else { return install };
+        files.iter().fold(install, |install, (option, file)| install.arg(option).arg(file))
+    }
+
     fn python(&self) -> PathBuf {
         self.venv.join("bin/python")
     }
@@ -194,6 +206,16 @@ impl Making<'_> {
         std::fs::write(&path, text).map_err(place("write", &path))?;
         Ok(path)
     }
+}
+
+/// What `uv export` lists, with the paths of what is installed from disk: they are from the project, and the tool runs elsewhere.
+fn with_places_from(list: &str, project: &Path) -> String {
+    let from = |line: &str| {
+        let (option, rest) = line.strip_prefix("-e ").map_or(("", line), |rest| ("-e ", rest));
+        let is_place = rest.starts_with("./") || rest.starts_with("../");
+        if is_place { format!("{option}{}/{rest}\n", project.display()) } else { format!("{line}\n") }
+    };
+    list.lines().map(from).collect()
 }
 
 /// `pip 24.0 from /usr/lib/…` without the rest.

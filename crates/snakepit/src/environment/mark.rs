@@ -22,8 +22,8 @@ pub(super) struct Mark {
 
 impl Mark {
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
-        match fs::read_to_string(path) {
-            Ok(text) => Ok(Self::parse(&text)),
+        match fs::read(path) {
+            Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Self::parse)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -100,5 +100,9 @@ mod tests {
         }
         assert_eq!(Mark::parse(&SAMPLE.replace("environment 1", "environment 2")), None);
         assert_eq!(Mark::parse(&SAMPLE.replace("0123-ab-1", "../../etc")), None);
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0123.env");
+        fs::write(&path, [SAMPLE.as_bytes(), b"\xff\xfe"].concat()).expect("written");
+        assert_eq!(Mark::read(&path).expect("what is no text is no mark"), None);
     }
 }

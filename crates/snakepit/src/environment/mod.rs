@@ -14,6 +14,7 @@ mod obtain;
 mod python;
 mod recipe;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct Environment {
     dir: Option<PathBuf>,
     cache: Option<PathBuf>,
     timeout: Duration,
+    /// What the tools find in theirs: the variables of the workers that it is for.
+    pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
 /// What is to be installed.
@@ -81,6 +84,7 @@ impl Default for Environment {
             dir: None,
             cache: None,
             timeout: PATIENCE,
+            variables: Vec::new(),
         }
     }
 }

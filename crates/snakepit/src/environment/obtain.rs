@@ -42,7 +42,7 @@ impl Environment {
     /// Finds the environment, or makes it; the processes that are needed belong to the run, and `owner` is for whom it is, as
     /// events tell. `None` if it installs nothing.
     pub async fn build(&self, run: &Run, owner: &str) -> Result<Option<Built>, EnvironmentError> {
-        let errands = Errands::new(run.clone(), owner, self.base());
+        let errands = Errands::new(run.clone(), owner, self.base()).env(&self.variables);
         self.obtain(&errands).await
     }
 
@@ -83,7 +83,7 @@ impl Environment {
         let key = recipe.key();
         let mut is_new = false;
         loop {
-            let lock = held(&cache, &key, Hold::Together, errands).await?;
+            let lock = self.held(&cache, &key, Hold::Together, errands).await?;
             if let Some(mark) = cache.mark_of(&key, &recipe.text)? {
                 // For `prune`, which may come a little early if this cannot be noted.
                 let _ = Mark::touch(&cache.mark_path(&key));
@@ -91,7 +91,7 @@ impl Environment {
                 return Ok(Built { python: path.join("bin/python"), path, key, is_new, _lock: lock });
             }
             drop(lock);
-            let lock = Arc::new(held(&cache, &key, Hold::Alone, errands).await?);
+            let lock = Arc::new(self.held(&cache, &key, Hold::Alone, errands).await?);
             if cache.mark_of(&key, &recipe.text)?.is_none() {
                 self.make(needs, &identity, &recipe, &cache, &lock, errands).await?;
                 is_new = true;
@@ -137,8 +137,11 @@ impl Environment {
         let making =
             making::Making { environment: self, identity, recipe, errands, venv: &venv, key: &key, until };
         let made = match making.run().await {
-            Ok(tool) if self.read(needs, identity).await?.text == recipe.text => Ok(tool),
-            Ok(_) => Err(EnvironmentError::Changed),
+            Ok(tool) => match self.read(needs, identity).await {
+                Ok(again) if again.text == recipe.text => Ok(tool),
+                Ok(_) => Err(EnvironmentError::Changed),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         };
         let (cache, recipe, python) = (cache.clone(), recipe.text.clone(), identity.version.clone());
@@ -154,16 +157,31 @@ impl Environment {
     }
 }
 
+impl Environment {
+    /// The lock of a key, once nobody is in the way. Another host's work has no more time than our own would.
+    async fn held(
+        &self,
+        cache: &Cache,
+        key: &str,
+        hold: Hold,
+        errands: &Errands,
+    ) -> Result<Lock, EnvironmentError> {
+        if let Some(lock) = cache.try_lock(key, hold)? {
+            return Ok(lock);
+        }
+        making::tell(&errands.owner, key, 0, "another host makes it: waiting");
+        tokio::time::timeout(self.timeout, cache.lock(key, hold)).await.map_err(|_| {
+            EnvironmentError::Timeout {
+                step: "another host makes it".into(),
+                after: self.timeout,
+                output: Vec::new(),
+            }
+        })?
+    }
+}
+
 async fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, EnvironmentError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| EnvironmentError::Runtime)
-}
-
-async fn held(cache: &Cache, key: &str, hold: Hold, errands: &Errands) -> Result<Lock, EnvironmentError> {
-    if let Some(lock) = cache.try_lock(key, hold)? {
-        return Ok(lock);
-    }
-    making::tell(&errands.owner, key, 0, "another host makes it: waiting");
-    cache.lock(key, hold).await
 }

@@ -114,7 +114,7 @@ impl Set {
         Ok(Self { gpus: hardware.gpus, by: None })
     }
 
-    /// A variable that is set is the set, also if it is empty.
+    /// A variable that is set is the set, also if it is empty: the first that names something, else the first.
     fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let listed = |name: &'static str, kind| {
             let list = variable(name)?.to_string_lossy().into_owned();
@@ -130,9 +130,13 @@ impl Set {
             let anew = |(index, gpu): (usize, Gpu)| Gpu { id: index.to_string(), ..gpu };
             Some(Self { gpus: set.gpus.into_iter().enumerate().map(anew).collect(), by: set.by })
         };
-        listed("CUDA_VISIBLE_DEVICES", GpuKind::Cuda)
-            .or_else(|| listed("HIP_VISIBLE_DEVICES", GpuKind::Rocm))
-            .or_else(of_rocr)
+        let sets = [
+            listed("CUDA_VISIBLE_DEVICES", GpuKind::Cuda),
+            listed("HIP_VISIBLE_DEVICES", GpuKind::Rocm),
+            of_rocr(),
+        ];
+        let (some, none): (Vec<_>, Vec<_>) = sets.into_iter().flatten().partition(|set| !set.gpus.is_empty());
+        some.into_iter().chain(none).next()
     }
 
     fn choose(&self, gpus: &Gpus) -> Result<Vec<Gpu>, StartError> {
@@ -144,7 +148,12 @@ impl Set {
             };
             return Err(StartError::Missing(format!("the pool asks for GPUs, but {why}")));
         }
-        let Gpus::These(wanted) = gpus else { return Ok(there.clone()) };
+        let Gpus::These(wanted) = gpus else {
+            // Of one kind, the first that was found: a worker with the graphics unit of the processor, which has a driver for
+            // compute on some, would see all of the others as well.
+            let kind = there[0].kind;
+            return Ok(there.iter().filter(|gpu| gpu.kind == kind).cloned().collect());
+        };
         if wanted.is_empty() {
             return Err(StartError::Missing(
                 "the pool's list of GPUs is empty: name some, or leave it out".into(),
@@ -235,6 +244,9 @@ mod tests {
         assert!(ids_of("CUDA_VISIBLE_DEVICES", "").is_empty());
         assert_eq!(ids_of("HIP_VISIBLE_DEVICES", "3"), ["hip:3"]);
         assert_eq!(ids_of("ROCR_VISIBLE_DEVICES", "3,7"), ["hip:0", "hip:1"]);
+        let hidden = set(&[("CUDA_VISIBLE_DEVICES", ""), ("HIP_VISIBLE_DEVICES", "1")]).expect("a set");
+        assert_eq!(ids(&hidden.gpus), ["hip:1"], "NVIDIA's are hidden, AMD's are not");
+        assert_eq!(set(&[("HIP_VISIBLE_DEVICES", "-1")]).expect("a set").by, Some("HIP_VISIBLE_DEVICES"));
     }
 
     #[test]
@@ -252,6 +264,17 @@ mod tests {
         let none =
             set(&[("CUDA_VISIBLE_DEVICES", "-1")]).expect("a set").choose(&Gpus::All).expect_err("none");
         assert!(none.to_string().contains("CUDA_VISIBLE_DEVICES names none"), "{none}");
+    }
+
+    #[test]
+    fn one_each_means_of_one_kind_and_a_list_may_name_the_other() {
+        let gpu = |kind, id: &str| Gpu { kind, id: id.into(), model: None };
+        let gpus = vec![gpu(GpuKind::Cuda, "0"), gpu(GpuKind::Cuda, "1"), gpu(GpuKind::Rocm, "0")];
+        let there = Set { gpus, by: None };
+        let choose = |gpus| ids(&there.choose(&gpus).expect("some"));
+        assert_eq!(choose(Gpus::OnePerWorker), ["cuda:0", "cuda:1"]);
+        assert_eq!(choose(Gpus::These(vec!["hip:0".into()])), ["hip:0"]);
+        assert_eq!(choose(Gpus::These(vec!["0".into()])), ["cuda:0"]);
     }
 
     #[test]

@@ -84,13 +84,14 @@ impl Hardware {
     /// Looks at this machine. Only files are read; where NVIDIA's driver tells nothing in files, as under WSL, ask
     /// `nvidia-smi` with [`NVIDIA_SMI`] and give its answer to [`Hardware::with_nvidia_smi`].
     pub fn look() -> Self {
-        Self::look_in(Path::new("/"))
+        Self::look_in(Path::new("/"), (std::env::consts::OS, std::env::consts::ARCH))
     }
 
-    fn look_in(root: &Path) -> Self {
+    fn look_in(root: &Path, (system, processor): (&str, &str)) -> Self {
         let mut gpus = cuda::look(root);
         gpus.extend(rocm::look(root));
-        if cfg!(all(target_os = "macos", target_arch = "aarch64")) {
+        // Each of Apple's own processors has one.
+        if (system, processor) == ("macos", "aarch64") {
             gpus.push(Gpu { kind: GpuKind::Mps, id: "0".into(), model: None });
         }
         Self { cpu: Cpu::look_in(root), gpus }

@@ -20,7 +20,11 @@ impl Machine {
     }
 
     fn look(&self) -> Hardware {
-        Hardware::look_in(self.0.path())
+        self.look_as("linux", "x86_64")
+    }
+
+    fn look_as(&self, system: &str, processor: &str) -> Hardware {
+        Hardware::look_in(self.0.path(), (system, processor))
     }
 
     fn gpus(&self) -> Vec<String> {
@@ -87,4 +91,14 @@ fn gpus_of_amd_are_the_nodes_with_vector_units() {
         .file(&format!("{}/name", node(10)), "gfx90a\n")
         .file(&format!("{}/properties", node(2)), "simd_count 440\n");
     assert_eq!(machine.gpus(), ["hip:0", "hip:1 (gfx90a)"]);
+}
+
+#[test]
+fn a_machine_of_apples_has_one_and_a_machine_without_has_none() {
+    let machine = Machine::new();
+    let found = |system, processor| machine.look_as(system, processor).gpus;
+    let devices: Vec<_> = found("macos", "aarch64").iter().map(Gpu::device).collect();
+    assert_eq!(devices, ["mps"]);
+    assert!(found("macos", "x86_64").is_empty() && found("linux", "aarch64").is_empty());
+    assert!(machine.file("dev/nvidiactl", "").file("dev/dri/card0", "").gpus().is_empty());
 }

@@ -1,21 +1,20 @@
 //! Environments that are made for a pool, once.
 
-use std::path::Path;
 use std::time::Duration;
 
-use snakepit::environment::{Cache, EntryState, Environment, Installer};
+use snakepit::environment::{Cache, EntryState};
 use snakepit::telemetry::{self, Event};
-use snakepit::{EngineError, Pool, Snakepit, Value, args};
+use snakepit::{EngineError, Pool, Snakepit, args};
 
 use crate::packages::{Shop, pool, teller};
 use crate::support::{Pit, chain, config, lines, runs_in, soon};
 
-async fn version_of(pit: &Pit, package: &str) -> String {
+pub(crate) async fn version_of(pit: &Pit, package: &str) -> String {
     soon("the call", pit.call("version_of", args! { package: package })).await.expect("its version")
 }
 
 /// Why a pool does not start. Nothing of the attempt may be left.
-async fn refused(pool: Pool) -> String {
+pub(crate) async fn refused(pool: Pool) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
     let error: EngineError = started.expect_err("a start that fails");
@@ -109,7 +108,7 @@ async fn what_is_missing_is_named_with_what_to_do_and_nothing_is_left() {
     assert!(told.contains("none is no project"), "{told}");
     shop.file("pylock.toml", "lock-version = \"1.0\"\n");
     let told = refused(pool(shop.environment().project("pylock.toml"))).await;
-    assert!(told.contains("can only be installed by uv"), "{told}");
+    assert!(told.contains("can only be installed by uv, which is not to be used here"), "{told}");
     shop.file("not-a-directory", "");
     let environment = shop.environment().cache_dir("not-a-directory/envs").requirements(["tiny-package"]);
     let told = refused(pool(environment)).await;
@@ -179,50 +178,4 @@ async fn an_environment_whose_files_are_gone_is_made_again() {
     let pit = Pit::start(pool(environment)).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
     pit.end().await;
-}
-
-/// Only where `uv` is installed.
-#[tokio::test(flavor = "multi_thread")]
-async fn uv_makes_the_same_environments() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|dir| dir.join("uv").is_file()) {
-        println!("uv is not in PATH: left out");
-        return;
-    }
-    let shop = Shop::new();
-    let by = |environment: Environment| environment.installer(Installer::Uv);
-    let pit = Pit::start(pool(by(shop.environment().requirements(["tiny-package<2"])))).await;
-    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
-    pit.end().await;
-    let made_by = |cache: &Path| {
-        let entries = Cache::at(cache).list().expect("a list");
-        entries.iter().filter_map(|it| it.kept.as_ref()).map(|kept| kept.tool.clone()).collect::<Vec<_>>()
-    };
-    assert!(
-        made_by(&shop.cache()).iter().all(|tool| tool.starts_with("uv ")),
-        "{:?}",
-        made_by(&shop.cache())
-    );
-    // It is known by its content, not by its tool.
-    let pit = Pit::start(pool(shop.environment().requirements(["tiny-package<2"]))).await;
-    pit.end().await;
-    assert_eq!(shop.homes().len(), 1);
-    let project = "[project]\nname = \"mine\"\nversion = \"1\"\nrequires-python = \">=3.9\"\n\
-                   dependencies = [\"tiny-package<2\"]\n[tool.uv]\nno-index = true\nfind-links = [\"packages\"]\n";
-    shop.file("pyproject.toml", project);
-    lock(shop.path());
-    let pit = Pit::start(pool(by(shop.environment().project(".")))).await;
-    assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
-    let _: Value = pit.call("where", args! {}).await.expect("an answer");
-    pit.end().await;
-    shop.file("slow.txt", "slow-package\n");
-    let pit = Pit::start(pool(by(shop.environment().requirements_file("slow.txt")))).await;
-    assert_eq!(version_of(&pit, "slow_package").await, "1.0");
-    pit.end().await;
-}
-
-#[expect(clippy::disallowed_methods, reason = "a program that ends at once, before anything is tested")]
-fn lock(dir: &Path) {
-    let locked = std::process::Command::new("uv").arg("lock").current_dir(dir).status();
-    assert!(locked.expect("uv").success() && dir.join("uv.lock").exists());
 }

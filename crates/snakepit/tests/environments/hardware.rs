@@ -1,13 +1,12 @@
 //! What workers are told of cores and GPUs.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use snakepit::environment::Environment;
 use snakepit::hardware::Cpu;
 use snakepit::{Gpus, Pool, Sizing, Snakepit, Threads, Value, args};
 
-use crate::packages::{pool, teller};
+use crate::packages::{again, pool, teller};
 use crate::support::{Pit, chain, config, soon, until};
 
 const LIMITS: [&str; 5] = [
@@ -22,21 +21,6 @@ async fn variables(pit: &Snakepit, names: &[&str]) -> Vec<Option<String>> {
     let map: Value =
         soon("the call", pit.call("variables", args! { names: names })).await.expect("variables");
     names.iter().map(|name| map.get(name).and_then(Value::as_str).map(str::to_owned)).collect()
-}
-
-/// Runs a test of this file again, in a process with other variables: those of this one belong to all its tests.
-#[expect(clippy::disallowed_methods, reason = "the tests of a host need a host of their own")]
-fn again(test: &str, variables: &[(&str, &str)]) {
-    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
-    for name in LIMITS.iter().chain(&["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
-    {
-        command.env_remove(name);
-    }
-    command.envs(variables.iter().copied()).args(["--exact", "--ignored", "--nocapture", test]);
-    let output = command.output().expect("the test again");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]
@@ -82,6 +66,45 @@ async fn inside_limits_of_the_host_stay() {
 fn each_worker_sees_one_of_the_gpus_that_the_host_may_use() {
     again("hardware::inside_one_gpu_each", &[("CUDA_VISIBLE_DEVICES", "4,GPU-5a")]);
     again("hardware::inside_one_gpu_of_amd_each", &[("HIP_VISIBLE_DEVICES", "1,3")]);
+}
+
+#[test]
+fn more_workers_than_gpus_share_them_evenly_also_after_a_death() {
+    again("hardware::inside_more_workers_than_gpus", &[("CUDA_VISIBLE_DEVICES", "0,1")]);
+}
+
+/// How many workers have each device.
+async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
+    let mut shares = std::collections::BTreeMap::new();
+    for worker in pit.pools()[0].stats().await.workers {
+        *shares.entry(worker.device.unwrap_or_else(|| "none".into())).or_default() += 1;
+    }
+    shares.into_iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the test above"]
+async fn inside_more_workers_than_gpus() {
+    let share = |device: &str, workers| (device.to_owned(), workers);
+    let pit = Pit::start(Pool::python(teller()).workers(4).gpus(Gpus::OnePerWorker)).await;
+    assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
+    let dead = crate::support::pids(&pit.pools()[0])[0];
+    crate::support::kill(dead);
+    until("another one serves", || {
+        let pids = crate::support::pids(&pit.pools()[0]);
+        pids.len() == 4 && !pids.contains(&dead)
+    })
+    .await;
+    assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
+    pit.end().await;
+    let pit = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::OnePerWorker)).await;
+    assert_eq!(shares(&pit).await.len(), 1, "one worker sees one of them");
+    pit.end().await;
+    let growing = Pool::python(teller()).sizing(Sizing::between(3, 3)).gpus(Gpus::OnePerWorker);
+    let pit = Pit::start(growing).await;
+    let shares = shares(&pit).await;
+    assert!(shares.len() == 2 && shares.iter().all(|(_, workers)| (1..=2).contains(workers)), "{shares:?}");
+    pit.end().await;
 }
 
 const SEEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SNAKEPIT_DEVICE", "CUDA_DEVICE_ORDER"];

@@ -3,7 +3,9 @@
 mod building;
 mod hardware;
 mod interpreters;
+mod keeping;
 mod launchers;
 mod packages;
 #[path = "../support/mod.rs"]
 mod support;
+mod uv;

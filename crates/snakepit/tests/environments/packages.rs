@@ -7,6 +7,32 @@ use snakepit::environment::{Environment, Installer};
 use snakepit::{Pool, PythonWorker};
 use tempfile::TempDir;
 
+/// What decides about threads and GPUs if the host has it.
+const DECIDING: [&str; 8] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+];
+
+/// Runs a test of these again, in a process with other variables: those of this one belong to all its tests.
+#[expect(clippy::disallowed_methods, reason = "the tests of a host need a host of their own")]
+pub(crate) fn again(test: &str, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
+    for name in DECIDING {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied()).args(["--exact", "--ignored", "--nocapture", test]);
+    let output = command.output().expect("the test again");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
 pub(crate) struct Shop {
     home: TempDir,
 }
@@ -33,7 +59,7 @@ impl Shop {
     pub(crate) fn environment(&self) -> Environment {
         Environment::new()
             .installer(Installer::Pip)
-            .install_args(["--no-index", "--find-links", "packages"])
+            .install_args(["--no-index", "--no-cache-dir", "--find-links", "packages"])
             .relative_to(self.path())
             .cache_dir(self.cache())
     }

@@ -1,6 +1,7 @@
 //! Workers over gRPC: the same files of Python, and those of strangers. Needs a Python with grpcio and protobuf, in `.venv`
 //! or named by `SNAKEPIT_TEST_PYTHON`.
 
+mod forks;
 mod odd;
 #[path = "../support/mod.rs"]
 mod support;

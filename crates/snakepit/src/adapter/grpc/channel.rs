@@ -24,6 +24,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::driver::Driver;
+use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
@@ -53,26 +54,27 @@ impl Channel {
         match address {
             Address::Socket(path) => {
                 let socket = UnixStream::connect(path).await.map_err(unreachable)?;
-                Self::greet(socket, None, max_frame).await
+                Self::greet(socket.into_split(), None, max_frame).await
             }
             Address::Port(port) => {
                 let socket = TcpStream::connect(("127.0.0.1", *port)).await.map_err(unreachable)?;
                 let _ = socket.set_nodelay(true);
                 let secret = MetadataValue::try_from(secret).map_err(|error| error.to_string())?;
-                Self::greet(socket, Some(secret), max_frame).await
+                Self::greet(socket.into_split(), Some(secret), max_frame).await
             }
         }
     }
 
     async fn greet(
-        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        (reader, writer): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + 'static),
         secret: Option<MetadataValue<Ascii>>,
         max_frame: usize,
     ) -> Result<Self, String> {
-        let driver = Driver::start();
+        let outbox = Arc::new(Outbox::default());
+        let driver = Driver::start(Arc::clone(&outbox), writer);
         let mut http = Builder::new(driver.clone());
         http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-        let greeted = http.handshake(TokioIo::new(socket)).await;
+        let greeted = http.handshake(TokioIo::new(Socket { reader, outbox })).await;
         let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
         let closed = Arc::new(watch::Sender::new(None));
         let channel = Self { requests, driver, secret, limit: max_frame + AROUND, closed };

@@ -19,6 +19,7 @@ mod handle;
 mod home;
 mod link;
 mod messages;
+mod outbox;
 
 use std::ffi::OsString;
 use std::fs::File;

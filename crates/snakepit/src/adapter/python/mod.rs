@@ -198,7 +198,9 @@ impl Adapter for SocketAdapter {
 }
 
 impl Launch {
-    pub(super) fn python(worker: PythonWorker) -> Self {
+    pub(super) fn python(mut worker: PythonWorker) -> Self {
+        // An index may be named there, or a proxy, and whoever makes it ahead needs them as well.
+        worker.environment.variables.clone_from(&worker.env);
         Self::Python { worker: Box::new(worker), found: OnceLock::new() }
     }
 
