@@ -266,8 +266,11 @@ class Running:
             raise
 
     def take_first_credit(self) -> None:
+        credit, room = read_credit(self.options["stream"])
         with self.lock:
-            self.credit, self.room = read_credit(self.options["stream"])
+            # More may have come before it began.
+            self.credit += credit
+            self.room += room
 
     def may_send(self) -> bool:
         return self.credit > 0 and self.room > 0
