@@ -3,6 +3,9 @@
 Owns a worker with `concurrency` above 1 or with `async` commands. The main thread reads the socket; sync commands run
 in threads, started when they are needed, and async ones as tasks of one event loop, in which the main thread then
 lives. `running.py` has one call; `tasks.py` has what only async calls need, and is imported only for them.
+
+A thread that is done with a call takes the next one that waits: handing it to another thread would cost more than a short
+call does. For the same reason answers are gathered, as long as all calls that run are known to be quick.
 """
 
 import select
@@ -10,12 +13,14 @@ import threading
 from _contextvars import ContextVar
 from _queue import SimpleQueue
 from collections import deque
+from time import monotonic
 
 from .connection import DONT_WAIT
 from .context import Context, Runner, _no_context, serve_contexts
 from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
 from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, word_of
 from .gate import Gate
+from .postman import Postman
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
     from .tasks import Tasks
     from .writing import Encoded
 
+# As in `serial.py`: what takes longer is not waited for by answers.
+QUICK = 0.0001
+MOST_PARTS = 512
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", default=None)
 
@@ -49,11 +57,14 @@ class Concurrent(Runner):
         self.calls: "Dict[int, Running]" = {}
         self.queue: "Deque[Running]" = deque()
         self.active = 0
+        # How many of the calls that run are not known to be quick.
+        self.slow = 0
         self.idle = 0
         self.started = 0
         self.finished = 0
         self.number = 0
         self.gate = Gate(connection.max_frame)
+        self.postman = Postman(connection)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}
         self.jobs: "SimpleQueue[Running]" = SimpleQueue()
         self.wake: "Callable[[], None]" = _nothing
@@ -158,6 +169,7 @@ class Concurrent(Runner):
     # --- starting and ending calls ---
 
     def _begin(self, running: Running) -> None:
+        running.resolve()
         with self.lock:
             self.calls[running.call] = running
             if not running.is_nested:
@@ -166,12 +178,20 @@ class Concurrent(Runner):
                     return
                 self.active += 1
             self._note_start(running)
+            self._note_pace(running)
         self._launch(running)
 
     def _note_start(self, running: Running) -> None:
         """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing."""
         self.life.slate[0] = running.call
         self.life.slate[1] = 0
+
+    def _note_pace(self, running: Running) -> None:
+        """Under the lock."""
+        command = running.command
+        if running.is_many or command is None or command.peak > QUICK:
+            running.is_slow = True
+            self.slow += 1
 
     def note_input(self, running: Running, index: int) -> None:
         """One of many calls that came together begins. The slate has room for one count: the last one's."""
@@ -181,7 +201,7 @@ class Concurrent(Runner):
 
     def _launch(self, running: Running) -> None:
         """Hands a call to a thread or to the event loop."""
-        if running.resolve() and self.tasks is not None:
+        if running.is_async and self.tasks is not None:
             self.tasks.launch(running)
             return
         with self.lock:
@@ -198,43 +218,85 @@ class Concurrent(Runner):
     def _work(self, running: Running) -> None:
         """The life of a thread: one call after the other."""
         while True:
+            began = monotonic()
             current_call.set(running)
             running.run()
             current_call.set(None)
-            self.over(running)
+            self.took(running, monotonic() - began)
+            following = self._end(running)
+            if following is not None and self._is_for_thread(following):
+                self.hold()
+                running = following
+                continue
+            if following is not None:
+                self._launch(following)
             with self.lock:
                 # Threads beyond the limit were for nested calls.
-                if self.idle >= self.limit:
+                is_spare = self.idle >= self.limit
+                if is_spare:
                     self.started -= 1
-                    return
-                self.idle += 1
+                else:
+                    self.idle += 1
+            # Only now: with the answer the next call may come, and is to find this thread free.
+            self.connection.flush()
+            if is_spare:
+                return
             running = self.jobs.get()
 
+    def _is_for_thread(self, running: Running) -> bool:
+        """Whether a thread that is free may run it."""
+        return not running.is_async
+
     def answer(self, call: int, word: int, encoded: "Encoded") -> None:
-        """The last frame of a call."""
+        """The last frame of a call. Whoever ran it sends it, or holds it."""
         with self.lock:
             self.finished += 1
             self.life.slate[2] = self.finished
         self.connection.post(word, call, encoded)
-        self.connection.flush()
+
+    def took(self, running: Running, seconds: float) -> None:
+        """Keeps in mind how long a command takes; what was slow once is forgotten step by step."""
+        command = running.command
+        if command is not None and (seconds > QUICK or running.is_slow):
+            command.peak = max(seconds, command.peak / 2)
+
+    def hold(self) -> bool:
+        """Answers may wait while quick calls run, and the postman watches them. False: they were sent."""
+        parts = self.connection.parts
+        if not parts:
+            return False
+        if self.slow or len(parts) > MOST_PARTS:
+            self.connection.flush()
+            return False
+        if not self.postman.awake:
+            self.postman.watch()
+        return True
 
     def over(self, running: Running) -> None:
         """A call was answered; the next one begins."""
+        following = self._end(running)
+        if following is not None:
+            self._launch(following)
+
+    def _end(self, running: Running) -> "Optional[Running]":
+        """A call was answered; gives the next one, which has its place."""
         following = None
         with self.lock:
             del self.calls[running.call]
+            if running.is_slow:
+                self.slow -= 1
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()
                     self._note_start(following)
+                    self._note_pace(following)
                 else:
                     self.active -= 1
             ended = self.draining and not self.calls
         self.gate.end_of(running)
-        if following is not None:
-            self._launch(following)
-        elif ended:
+        if ended:
             self.wake()
+        return following
 
     def fail(self, call: int, error: BaseException) -> None:
         self.connection.post(word_of(ERROR), call, self.failure(error))

@@ -294,12 +294,18 @@ class Calls(Concurrent):
         assert type(running) is RpcCall
         running.settle(word, encoded)
 
-    def over(self, running: Running) -> None:
-        super().over(running)
+    def _is_for_thread(self, running: Running) -> bool:
+        """Those that do not stream have the threads of their RPCs."""
+        assert type(running) is RpcCall
+        return running.streams and not running.is_async
+
+    def _end(self, running: Running) -> "Optional[Running]":
+        following = super()._end(running)
         assert type(running) is RpcCall
         # Asked for while it was among the calls, or never: both look at it under the lock.
         if running.is_asked_for:
             self.connection.say(running.call, ended={})
+        return following
 
     def failure(self, error: BaseException, around: int = 0) -> "Any":
         if self.connection.forked:

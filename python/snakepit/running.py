@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Answer = Tuple[int, Encoded]
 
+_RESULT, _ERROR = word_of(RESULT), word_of(ERROR)
 _CANCELLED = 0
 _WAKE = (_CANCELLED, None, 0)
 _TURN = (-1, None, 0)
@@ -35,6 +36,11 @@ _DONE = object()
 
 class Running:
     """A call that waits, runs or ends."""
+
+    __slots__ = (
+        "loop", "call", "name", "args", "options", "deadline", "is_many", "is_nested", "is_async", "command", "_context",
+        "is_slow", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers", "task", "asked",
+    )
 
     def __init__(self, loop: "Concurrent", call: int, message: "Any", arrived: float, is_many: bool) -> None:
         if type(message) is not list or not 3 <= len(message) <= 4:
@@ -48,7 +54,9 @@ class Running:
         self.is_nested = "nested" in self.options
         self.is_async = False
         self.command: "Optional[Command]" = None
-        self.context = Context(loop, call, self.deadline, self.options)
+        self._context: "Optional[Context]" = None
+        # Not known to be quick when it began; the loop's.
+        self.is_slow = False
         self.credit = 0
         self.room = 0
         self.stage = 0
@@ -63,14 +71,20 @@ class Running:
         # What it has asked of the host's tools; the gate's.
         self.asked: "Asked" = {}
 
-    def resolve(self) -> bool:
-        """Finds the command; whether it is async. An unknown one is found out again when it runs."""
+    @property
+    def context(self) -> Context:
+        """Made when it is asked for: most calls do not ask."""
+        if self._context is None:
+            self._context = Context(self.loop, self.call, self.deadline, self.options)
+        return self._context
+
+    def resolve(self) -> None:
+        """Finds the command. An unknown one is found out again when it runs."""
         try:
             self.command = self.loop.life.registry.commands.get(self.name)
         except TypeError:
             self.command = None
         self.is_async = self.command is not None and self.command.is_async
-        return self.is_async
 
     # --- cancel ---
 
@@ -125,7 +139,7 @@ class Running:
     def run(self) -> None:
         """Runs the call in this thread and answers it."""
         self.thread = get_ident()
-        word, encoded = word_of(ERROR), None
+        word, encoded = _ERROR, None
         attached = begin(self.options) if "trace" in self.options else None
         try:
             try:
@@ -133,7 +147,7 @@ class Running:
             finally:
                 self._settle()
         except BaseException as error:
-            word, encoded = word_of(ERROR), None
+            word, encoded = _ERROR, None
             self._settle()
             encoded = self.loop.failure(error)
         end(attached)
@@ -170,7 +184,7 @@ class Running:
         self.unshield()
         value = command.run(self.args)
         self.shield()
-        return word_of(RESULT), self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
+        return _RESULT, self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
 
     def _answer_many(self) -> "Answer":
         results = Results(self.loop, self.call)
@@ -252,8 +266,11 @@ class Running:
             raise
 
     def take_first_credit(self) -> None:
+        credit, room = read_credit(self.options["stream"])
         with self.lock:
-            self.credit, self.room = read_credit(self.options["stream"])
+            # More may have come before it began.
+            self.credit += credit
+            self.room += room
 
     def may_send(self) -> bool:
         return self.credit > 0 and self.room > 0

@@ -6,8 +6,11 @@ the loop's thread, unless it says otherwise.
 
 import asyncio
 import threading
+from _contextvars import copy_context
 from collections import deque
+from time import monotonic
 
+from .concurrent import current_call
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
 from .results import Results
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from .running import Running
 
 _WAKE = (0, None, 0)
+# So long answers wait for those of other calls that are known to be quick.
+HELD = 0.0005
 
 
 class Tasks:
@@ -34,11 +39,16 @@ class Tasks:
         asyncio.set_event_loop(self.loop)
         self.thread = threading.get_ident()
         self.lost = False
+        self.sends = False
+        self.held = 0.0
+        # What the variables of contexts are for a call that begins.
+        self.base = copy_context()
         concurrent.connection.gone = self._gone
 
     def run(self) -> None:
         """Until the host drains this worker, or is gone."""
         concurrent, loop = self.concurrent, self.loop
+        self.base = copy_context()
         descriptor = concurrent.connection.descriptor()
         concurrent.wake = self._wake
         if descriptor is None:
@@ -85,13 +95,29 @@ class Tasks:
         """Whether the caller is in the loop's thread, where waiting would stop everything. Called in any thread."""
         return running.is_async and threading.get_ident() == self.thread
 
+    def send_soon(self) -> None:
+        """Answers go out together when all that is ready has had its turn; at once if that may take long."""
+        if self.concurrent.hold() and not self.sends:
+            self.sends = True
+            self.held = monotonic()
+            self.loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        # A call that waited gets its turn only now, and its answer may go with the others.
+        if self.concurrent.calls and monotonic() - self.held < HELD and self.concurrent.hold():
+            self.loop.call_soon(self._send)
+            return
+        self.sends = False
+        self.concurrent.connection.flush()
+
     def launch(self, running: "Running") -> None:
         """Called in any thread."""
         running.task = Task(self, running)
         if threading.get_ident() == self.thread:
-            running.task.start()
+            # Not in the context of the call before, which may have made room for this one.
+            self.base.copy().run(running.task.start)
         else:
-            self.loop.call_soon_threadsafe(running.task.start)
+            self.loop.call_soon_threadsafe(running.task.start, context=self.base.copy())
 
     # --- the host's tools ---
 
@@ -180,7 +206,7 @@ class Task:
         self.tasks = tasks
         self.running = running
         self.task: "Optional[asyncio.Task[None]]" = None
-        self.credit = Answers(tasks.loop)
+        self.credit: "Optional[Answers]" = None
 
     def start(self) -> None:
         self.task = self.tasks.loop.create_task(self._run())
@@ -192,12 +218,12 @@ class Task:
             self.task.cancel()
 
     def wake(self) -> None:
-        self.credit.put(_WAKE)
+        if self.credit is not None:
+            self.credit.put(_WAKE)
 
     async def _run(self) -> None:
-        from .concurrent import current_call
-
         running, concurrent = self.running, self.tasks.concurrent
+        began = monotonic()
         current_call.set(running)
         if "trace" in running.options:
             begin(running.options)  # of this task alone, and over with it
@@ -206,7 +232,9 @@ class Task:
         except BaseException as error:
             word, encoded = word_of(ERROR), concurrent.failure(self._reason(error))
         concurrent.answer(running.call, word, encoded)
+        concurrent.took(running, monotonic() - began)
         concurrent.over(running)
+        self.tasks.send_soon()
 
     def _reason(self, error: BaseException) -> BaseException:
         """What asyncio calls a cancelled task is a cancelled call, if the caller has cancelled it."""
@@ -265,6 +293,7 @@ class Task:
 
     async def _stream(self, command: "Any") -> None:
         running = self.running
+        self.credit = Answers(self.tasks.loop)
         running.take_first_credit()
         items = command.run(running.args)
         if not command.streams:
@@ -283,9 +312,9 @@ class Task:
             await items.aclose()
 
     async def _send(self, item: "Any") -> None:
-        running = self.running
-        while not running.may_send() and not running.stage:
-            await self.credit.get()
+        running, credit = self.running, self.credit
+        while credit is not None and not running.may_send() and not running.stage:
+            await credit.get()
         if running.stage:
             raise Cancelled("the caller no longer wants the stream")
         running.send_item(item)

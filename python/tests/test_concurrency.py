@@ -148,3 +148,81 @@ def a_worker_with_async_commands_does_one_call_at_a_time_in_order():
         worker.expect("PONG")
         worker.send("HOST_RESULT", first, [number, None])
         assert [worker.expect("RESULT").call for _ in range(3)] == [first, second, third]
+
+
+PLAIN_BESIDE_ASYNC = """
+    import os, snakepit, threading
+
+    @snakepit.command
+    def where():
+        return threading.get_ident()
+
+    @snakepit.command
+    def read(path: str):
+        if path:
+            os.close(os.open(path, os.O_RDONLY))
+        return path
+
+    @snakepit.command
+    async def where_async():
+        return threading.get_ident()
+
+    @snakepit.command
+    async def read_async(path: str):
+        return read(path)
+"""
+
+
+def start_many(worker, command, count, **named):
+    """All at once, as a host does that knows them to be short."""
+    first = worker.next_call + 1
+    worker.next_call += count
+    worker.send_bytes(b"".join(worker.frame("CALL", first + n, [command, named, None]) for n in range(count)))
+    return list(range(first, first + count))
+
+
+def the_plain_commands_beside_async_ones_stay_in_one_thread_and_in_order():
+    with Worker(PLAIN_BESIDE_ASYNC) as worker:
+        worker.ready()
+        main = worker.call("where_async")
+        calls = start_many(worker, "where", 200)
+        threads = [worker.expect("RESULT", call).value for call in calls]
+        assert main not in threads
+        changes = sum(1 for one, other in zip(threads, threads[1:]) if one != other)
+        assert changes < 20, f"{changes} of 200 calls were handed to another thread"
+
+
+def no_answer_waits_for_a_call_that_is_unexpectedly_slow():
+    for command in ("read", "read_async"):
+        with Worker(PLAIN_BESIDE_ASYNC) as worker:
+            worker.ready()
+            fifo = os.path.join(worker.directory.name, "fifo")
+            os.mkfifo(fifo)
+            # Until it is known to be quick, and beyond.
+            for call in start_many(worker, command, 300, path=""):
+                worker.expect("RESULT", call)
+            quick = start_many(worker, command, 5, path="")
+            slow = worker.start(command, path=fifo)
+            for call in quick:
+                worker.expect("RESULT", call)
+            # It waits until somebody writes.
+            with open(fifo, "w"):
+                assert worker.expect("RESULT", slow).value == fifo
+
+
+def the_contexts_of_async_calls_are_apart_however_quickly_they_come():
+    source = """
+        import contextvars, snakepit
+
+        seen = contextvars.ContextVar("seen", default=None)
+
+        @snakepit.command
+        async def leave(n: int):
+            before = seen.get()
+            seen.set(n)
+            return [before, snakepit.context().call_id]
+    """
+    with Worker(source, concurrency=4) as worker:
+        worker.ready()
+        for call in start_many(worker, "leave", 100, n=1):
+            assert worker.expect("RESULT", call).value == [None, call]

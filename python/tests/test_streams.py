@@ -207,6 +207,18 @@ def a_stream_without_first_credit_waits_for_it(worker):
     worker.expect("END", call)
 
 
+def a_credit_that_comes_before_the_stream_has_begun_counts(worker):
+    # A thread that is there already lets the reader read on; one that is started does not.
+    assert worker.stream("plain", x=1) == [1]
+    worker.next_call += 1
+    call = worker.next_call
+    message = ["plain", {"x": 1}, None, {"stream": [0, 0]}]
+    # Together, so that the second is read before a thread or a task has begun with the first.
+    worker.send_bytes(worker.frame("CALL", call, message) + worker.frame("CREDIT", call, [1, 1]))
+    assert worker.expect("ITEM", call).value == 1
+    worker.expect("END", call)
+
+
 def an_exception_in_a_stream_comes_after_its_items(worker):
     with pytest.raises(CallError) as caught:
         worker.stream("fails", n=3)

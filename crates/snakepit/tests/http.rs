@@ -11,8 +11,8 @@ use snakepit::adapter::Program;
 use snakepit::adapter::http::{HttpMethod, HttpWorker};
 use snakepit::custody::{Config, Containment, ExitStatus};
 use snakepit::value::{Args, Blob, Map};
-use snakepit::{CallError, CancelGrace, Pool, Snakepit, Value, args};
-use support::{Pit, chain, fault_of, lines, pids, soon, until};
+use snakepit::{CallError, CancelGrace, Pool, PoolEvent, Snakepit, Value, args};
+use support::{Pit, chain, heard, lines, pids, soon, until};
 
 fn program(words: &[&str]) -> Program {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/http_server.py");
@@ -201,24 +201,55 @@ async fn a_crash_in_a_call_has_its_autopsy() {
     pit.end().await;
 }
 
+/// Until nobody listens at a worker of which this is the port.
+async fn until_deaf(pit: &Pit, port: u16) {
+    let deafens = pit.call::<String>("deafen", args! {});
+    assert_eq!(soon("the call", deafens).await.expect("an answer"), "deaf");
+    let deaf = || std::net::TcpStream::connect(("127.0.0.1", port)).is_err();
+    until("nobody listens", deaf).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_no_longer_listens_is_replaced() {
-    let pit = Pit::start(server()).await;
-    let before = pids(&pit.pools()[0]);
-    assert_eq!(pit.call::<String>("deafen", args! {}).await.expect("an answer"), "deaf");
-    let served = async {
-        loop {
-            match pit.call::<Vec<i64>>("echo", args![1]).await {
-                Ok(answer) if pids(&pit.pools()[0]) != before => return answer,
-                Ok(_) => tokio::task::yield_now().await,
-                Err(error) if error.autopsy().is_some() => {
-                    assert!(fault_of(&error).contains("does not listen"), "{error}");
-                }
-                Err(error) => assert!(error.to_string().contains("broke"), "{error}"),
-            }
-        }
-    };
-    assert_eq!(soon("another worker", served).await, [1]);
+async fn calls_that_cannot_reach_one_that_no_longer_listens_go_to_others() {
+    const CALLS: usize = 8;
+    let pit = Pit::start(server().concurrency(CALLS)).await;
+    let pool = pit.pools()[0].clone();
+    let before = pids(&pool);
+    let mut events = pool.events();
+    let port = pit.call::<u16>("port", args! {}).await.expect("a port");
+    until_deaf(&pit, port).await;
+    let calls = (0..CALLS as i64).map(|n| pit.call::<Vec<i64>>("echo", args![n]).into_future());
+    for (answer, n) in soon("the calls", futures_util::future::join_all(calls)).await.into_iter().zip(0..) {
+        assert_eq!(answer.expect("an answer of another worker"), [n]);
+    }
+    let autopsy = heard(&mut events, |event| match event {
+        PoolEvent::WorkerDied { autopsy, .. } => Some(autopsy),
+        _ => None,
+    })
+    .await;
+    assert!(autopsy.to_string().contains("does not listen"), "{autopsy}");
+    assert_ne!(pids(&pool), before);
+    assert!(pool.quarantine().is_empty(), "nobody is suspected: {:?}", pool.quarantine());
+    assert_eq!(pool.outcomes().died, 0);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_no_worker_can_be_reached_for_was_not_begun() {
+    // Those that come after it cannot start, so nobody is there to take it.
+    let home = tempfile::tempdir().expect("a directory");
+    let once = home.path().join("once");
+    let pool = Pool::http(HttpWorker::new(program(&["port", &once.to_string_lossy()])))
+        .workers(1)
+        .restarts(support::at_once())
+        .queue_timeout(Duration::from_millis(500));
+    let pit = Pit::start(pool).await;
+    let port = pit.call::<u16>("port", args! {}).await.expect("a port");
+    until_deaf(&pit, port).await;
+    let error = failure(&pit, "echo", args![1]).await;
+    let is_queued = matches!(error, CallError::NoWorkers { .. } | CallError::QueueTimeout { .. });
+    assert!(is_queued, "no death, for nobody had it: {error}");
+    assert_eq!(pit.pools()[0].outcomes().died, 0);
     pit.end().await;
 }
 

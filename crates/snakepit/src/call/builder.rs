@@ -186,6 +186,14 @@ impl<T> CallBuilder<T> {
     }
 }
 
+#[cfg(feature = "loops")]
+impl<T> CallBuilder<T> {
+    /// Gives it to its pool, for a caller that may want it back while no worker has it.
+    pub(crate) fn begin(self) -> Result<Waiting, CallError> {
+        self.options.begin(self.input)
+    }
+}
+
 impl<T: DeserializeOwned + Send + 'static> IntoFuture for CallBuilder<T> {
     type Output = Result<T, CallError>;
     type IntoFuture = BoxFuture<'static, Result<T, CallError>>;

@@ -18,6 +18,8 @@ mod stream;
 mod telling;
 pub(crate) mod ticket;
 pub(crate) mod waiting;
+#[cfg(feature = "loops")]
+pub(crate) mod way_back;
 
 use std::collections::BTreeMap;
 use std::fmt;

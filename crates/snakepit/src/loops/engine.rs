@@ -2,26 +2,26 @@
 
 use std::fmt;
 use std::future::pending;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use tracing::Instrument;
 
+use super::door::{Door, Outlook};
 use super::failpoint::{Step, reach};
-use super::hand::{Hand, Leavings, Place, Started};
-use super::settle::{Outcome, Rules, give_back, settle, tell_lost};
+use super::hand::{Hand, Leavings, Place};
+use super::handling::{Leases, NO_WORKERS, Shared, handle_all};
+use super::settle::{Outcome, Rules, give_back, tell_lost};
 use super::trouble::Trouble;
-use super::{Control, End, Failure, LoopError, Orders, RunOptions};
+use super::{Control, End, LoopError, Orders, RunOptions};
 use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
-use crate::telemetry::{Event, Level, TraceContext, emit_with};
+use crate::telemetry::{Event, Level, emit_with};
 
 /// How often an idle loop shows that it lives.
 const BEAT: Duration = Duration::from_secs(5);
@@ -38,6 +38,8 @@ pub(super) struct Engine {
     pub(super) control: Control,
     pub(super) mailbox: Arc<dyn Mailbox>,
     pub(super) work: Work,
+    /// Where messages wait for those who handle them, if that is not the host itself.
+    pub(super) door: Option<Door>,
     pub(super) rules: Arc<Rules>,
     pub(super) concurrency: usize,
     pub(super) prefetch: usize,
@@ -67,6 +69,7 @@ struct Turning<'a> {
     is_backlog: bool,
     extending: Option<BoxFuture<'a, bool>>,
     extend_at: Instant,
+    door: Option<Door>,
     /// No receive before this.
     not_before: Instant,
     iterations: u64,
@@ -78,55 +81,6 @@ struct Turning<'a> {
     _leavings: Leavings,
 }
 
-/// What a run shares with its tasks.
-struct Shared {
-    control: Control,
-    hand: Arc<Hand>,
-    trouble: Trouble,
-    rules: Arc<Rules>,
-    leases: Leases,
-    /// How many messages the receives under way may bring.
-    asked: AtomicUsize,
-    /// From this many in hand on, and in receives under way, there is no room worth a receive.
-    enough: usize,
-    /// Rings when there is.
-    room: Notify,
-}
-
-impl Shared {
-    /// A message is settled, and this many are left in hand.
-    fn note_settled(&self, left: usize) {
-        if left + self.asked.load(Ordering::Relaxed) < self.enough {
-            self.room.notify_one();
-        }
-    }
-}
-
-/// Whether leases are long enough.
-struct Leases {
-    visibility: Duration,
-    shutdown: Duration,
-    longest: AtomicU64,
-    told: AtomicBool,
-}
-
-impl Leases {
-    /// A handling took so long: warns, once, if a shutdown at its begin could outlast its lease.
-    fn note(&self, control: &Control, took: Duration) {
-        let took = took.as_millis() as u64;
-        let longest = Duration::from_millis(self.longest.fetch_max(took, Ordering::Relaxed).max(took));
-        let too_short = self.visibility <= self.shutdown.saturating_add(longest);
-        if too_short && !self.told.swap(true, Ordering::Relaxed) {
-            emit_with(Level::Warn, || Event::LoopLeaseShort {
-                name: control.name().into(),
-                visibility: self.visibility,
-                shutdown: self.shutdown,
-                longest,
-            });
-        }
-    }
-}
-
 impl Engine {
     pub(super) async fn run(&self, options: RunOptions) -> Result<(), LoopError> {
         options.check()?;
@@ -134,11 +88,14 @@ impl Engine {
         emit_with(Level::Info, || Event::LoopStarted { name: self.control.name().into() });
         let hand = Arc::new(Hand::new(self.control.clone()));
         let most = self.concurrency + self.prefetch;
+        // Whoever wants messages given up for want of workers does not want them to wait.
+        let door = self.door.clone().filter(|_| !self.rules.policy.buries_at_once(NO_WORKERS));
         let shared = Arc::new(Shared {
             control: self.control.clone(),
             hand: Arc::clone(&hand),
             trouble: Trouble::new(self.control.clone()),
             rules: Arc::clone(&self.rules),
+            door: door.clone(),
             leases: Leases {
                 visibility: options.visibility_timeout,
                 shutdown: options.shutdown_timeout,
@@ -158,6 +115,7 @@ impl Engine {
             is_backlog: false,
             extending: None,
             extend_at: now + extension_period(options.visibility_timeout),
+            door,
             not_before: now,
             iterations: 0,
             is_closed: false,
@@ -198,7 +156,10 @@ impl<'a> Turning<'a> {
             if ends && is_idle {
                 return;
             }
-            if !ends && wanted.receives() {
+            if !self.is_open() {
+                // Others may be able to handle what this one is not.
+                self.stop_receiving();
+            } else if !ends && wanted.receives() {
                 self.receive();
             }
             self.extend(wanted);
@@ -234,8 +195,20 @@ impl<'a> Turning<'a> {
                 self.received(asked, received);
             }
             in_order = or_pending(&mut self.extending) => self.extended(in_order),
+            () = changed(&mut self.door) => {}
             () = sleep_until(wake_at) => {}
         }
+    }
+
+    /// Whether messages can be handled at present.
+    fn is_open(&self) -> bool {
+        let reason = match self.door.as_ref().map_or(Outlook::Open, Door::outlook) {
+            Outlook::Open => None,
+            Outlook::Shut(reason) | Outlook::Over(reason) => Some(reason),
+        };
+        let is_open = reason.is_none();
+        self.shared.trouble.note_pool(reason);
+        is_open
     }
 
     /// Asks for as many messages as there is room for. One receive waits for them. While there is a backlog, others take what is
@@ -359,6 +332,13 @@ async fn or_pending<T>(slot: &mut Option<BoxFuture<'_, T>>) -> T {
     }
 }
 
+async fn changed(door: &mut Option<Door>) {
+    match door {
+        Some(door) => door.changed().await,
+        None => pending().await,
+    }
+}
+
 /// False if it should be tried again soon.
 async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
     reach(Step::Extend);
@@ -378,49 +358,4 @@ async fn extend(place: Place, message: &Message, visibility: Duration, shared: &
             false
         }
     }
-}
-
-/// Handles a message, and then those that wait, one after another: the next one costs no task, and the engine no turn.
-async fn handle_all(work: Work, first: Started, shared: Arc<Shared>) {
-    let mut orders = shared.control.orders();
-    let mut next = Some(first);
-    while let Some(Started { place, message, holding }) = next {
-        handle(&work, &message, place, &shared, &mut orders).await;
-        drop(holding);
-        // What is to be given back is not started.
-        next = if shared.control.wanted().receives() { shared.hand.start() } else { None };
-    }
-}
-
-/// Handles one message, from its start to the end of its lease. One that is cancelled stays in hand.
-async fn handle(
-    work: &Work,
-    message: &Message,
-    place: Place,
-    shared: &Shared,
-    orders: &mut watch::Receiver<Orders>,
-) {
-    let began = Instant::now();
-    let span =
-        tracing::info_span!(target: "snakepit", "message", name = shared.control.name(), id = %message.id);
-    // The work begins in here: what is told, and what panics, before its first wait is its own, too.
-    let handling = async {
-        match message.trace.as_deref().map(TraceContext::new) {
-            Some(Ok(trace)) => trace.scope(async { work(message).await }).await,
-            _ => work(message).await,
-        }
-    };
-    let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
-    reach(Step::Handle);
-    let outcome = tokio::select! {
-        biased;
-        _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
-        outcome = handling => outcome,
-    };
-    reach(Step::Handled);
-    shared.leases.note(&shared.control, began.elapsed());
-    let outcome = outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
-    settle(message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
-    let (_, left) = shared.hand.remove(place);
-    shared.note_settled(left);
 }

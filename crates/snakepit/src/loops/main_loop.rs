@@ -69,6 +69,7 @@ impl MainLoop {
                 control: Control::new(name),
                 mailbox,
                 work: Arc::new(work),
+                door: None,
                 rules: Arc::default(),
                 concurrency: 1,
                 prefetch: 0,

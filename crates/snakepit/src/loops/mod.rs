@@ -1,14 +1,17 @@
 //! Loops: they take messages from a mailbox and handle them; what is in flight completes, what is not started is given back.
 //!
 //! [`Runnable`] is what every loop is. [`Control`] is how others speak to one, and the only state that they touch.
-//! [`MainLoop`] gives messages to a handler, [`PoolLoop`] to a command of a pool, and a [`LoopGroup`] runs many of them. A message travels `engine` → handler → `settle`; `hand` has those under way.
+//! [`MainLoop`] gives messages to a handler, [`PoolLoop`] to a command of a pool, and a [`LoopGroup`] runs many of them. A message travels `engine` → handler → `settle`; `hand` has those under way, and `door` knows
+//! whether a pool can take them.
 
 mod control;
+mod door;
 mod engine;
 pub(crate) mod failpoint;
 mod failure;
 mod group;
 mod hand;
+mod handling;
 #[cfg(feature = "health")]
 mod health;
 mod heartbeat;

@@ -6,11 +6,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use super::door::Door;
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
 use super::{Control, Failure, LoopError, RunOptions, Runnable};
+use crate::call::waiting::Waiting;
+use crate::call::way_back::WayBack;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
-use crate::{PoolRef, Snakepit, Value};
+use crate::{CallError, PoolRef, Snakepit, Value};
 
 /// What a [`PoolLoop`] does. Its messages are JSON: an object is arguments by name, a list arguments by position, anything
 /// else the one argument.
@@ -117,6 +120,9 @@ impl PoolLoopOptions {
 }
 
 /// A loop that calls a command of a pool with each message of a mailbox, and replies with its value.
+///
+/// While the pool has no worker, nothing is received, and what was received waits for one: a message that no worker has begun is
+/// not given up for that, however long it takes, unless the policy [includes](DeadLetterPolicy::include) the error by its name.
 #[derive(Debug)]
 pub struct PoolLoop {
     engine: Engine,
@@ -151,9 +157,10 @@ impl PoolLoop {
         let deliveries = options.max_deliveries.unwrap_or(policy.max_deliveries);
         Ok(Self {
             engine: Engine {
+                work: work(&control, &pool, options),
+                door: Some(Door::new(&pool)),
                 control,
                 mailbox,
-                work: work(pool, options),
                 rules: Arc::new(Rules {
                     policy: policy.max_deliveries(deliveries),
                     give_up: options.give_up,
@@ -172,7 +179,8 @@ impl PoolLoop {
     }
 }
 
-fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
+fn work(control: &Control, pool: &PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
+    let (control, pool, door) = (control.clone(), pool.clone(), Arc::new(Door::new(pool)));
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);
     let tells_id = options.tell_id;
@@ -190,17 +198,69 @@ fn work(pool: PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
             call = call.timeout(timeout);
         }
         let asks = message.reply_to.is_some();
+        let (control, door) = (control.clone(), Arc::clone(&door));
         Box::pin(async move {
-            match call.await {
+            let mut waiting = match call.begin() {
+                Ok(waiting) => waiting,
+                Err(error) => return failed(error),
+            };
+            let back = waiting.way_back();
+            let answered = tokio::select! {
+                biased;
+                answered = answer(&mut waiting) => answered,
+                () = taken_back(&back, &control, &door) => {
+                    let failure = Failure::new("TakenBack", "no worker had begun it when the loop was to end");
+                    return Outcome::NotBegun { failure, again_in: Duration::ZERO };
+                }
+            };
+            match answered {
                 Ok(_) if !asks => Outcome::Done(None),
                 Ok(value) => match body(&value) {
                     Ok(body) => Outcome::Done(Some(body)),
                     Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
                 },
-                Err(error) => Outcome::Failed(error.into()),
+                Err(error) => failed(error),
             }
         })
     })
+}
+
+async fn answer(waiting: &mut Waiting) -> Result<Value, CallError> {
+    let value = waiting.value().await?;
+    let read = value.decode();
+    read.map_err(|source| CallError::Result { command: waiting.command.name.to_string(), source })
+}
+
+/// What an error of a call says about its message: nothing, if no worker was there to begin it.
+fn failed(error: CallError) -> Outcome {
+    let again_in = match &error {
+        CallError::NoWorkers { .. }
+        | CallError::QueueTimeout { .. }
+        | CallError::Saturated { .. }
+        | CallError::Stopped => Duration::ZERO,
+        CallError::CircuitOpen { retry_in, .. } => *retry_in,
+        _ => return Outcome::Failed(error.into()),
+    };
+    Outcome::NotBegun { failure: error.into(), again_in }
+}
+
+/// Until the call is taken out of the queue of a pool without workers, because the loop is to give back what is not started:
+/// nobody knows how long it would wait there.
+async fn taken_back(back: &WayBack, control: &Control, door: &Door) {
+    let mut orders = control.orders();
+    // Each call comes here, and almost none comes further.
+    let _ = orders.wait_for(|orders| !orders.receives()).await;
+    let mut door = door.clone();
+    loop {
+        let gives_back = !orders.borrow_and_update().receives();
+        if gives_back && !door.has_worker() && back.withdraws() {
+            return;
+        }
+        tokio::select! {
+            _ = orders.changed() => {}
+            () = door.changed() => {}
+        }
+    }
 }
 
 impl Runnable for PoolLoop {

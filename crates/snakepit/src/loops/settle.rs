@@ -24,6 +24,13 @@ pub(super) enum Outcome {
     Failed(Failure),
     /// Its body is not what the handler takes.
     Undecodable(String),
+    /// Nobody has begun it, for want of somebody who could, and that is not its fault.
+    NotBegun {
+        /// Why not.
+        failure: Failure,
+        /// Before this has passed it would be in vain to try again.
+        again_in: Duration,
+    },
 }
 
 /// What is done with a message that the policy gives up.
@@ -126,6 +133,7 @@ fn first_step(message: &Message, outcome: Outcome, rules: &Rules) -> Step {
         Outcome::Done(_) => Step::Ack,
         Outcome::Failed(failure) => after_failure(message, &failure, rules, rules.give_up),
         Outcome::Undecodable(error) => Step::Bury(DeadReason::Undecodable { error }),
+        Outcome::NotBegun { .. } => Step::Again(Duration::ZERO),
     }
 }
 

@@ -75,12 +75,16 @@ impl DeadLetterPolicy {
         })
     }
 
+    /// Whether an error of this name buries a message, however often it was delivered.
+    pub(crate) fn buries_at_once(&self, error: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|name| name == error);
+        named(&self.include) && !named(&self.exclude)
+    }
+
     /// What becomes of a message that failed with an error of this name at its delivery number `deliveries`. `chance` is
     /// between 0 and 1.
     pub fn after_failure(&self, error: &str, deliveries: u32, chance: f64) -> AfterFailure {
-        let named = |list: &[String]| list.iter().any(|name| name == error);
-        let at_once = named(&self.include) && !named(&self.exclude);
-        if at_once || deliveries >= self.max_deliveries {
+        if self.buries_at_once(error) || deliveries >= self.max_deliveries {
             AfterFailure::Bury
         } else {
             AfterFailure::Again(self.backoff.pause(deliveries, chance))

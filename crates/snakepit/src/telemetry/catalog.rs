@@ -344,11 +344,11 @@ catalog! {
         reason: Arc<str> = "why",
         then: &'static str = "what the group does: `stop_all`, `restart` or `ignore`",
     }
-    LoopTrouble = "snakepit.loop.trouble", Warn, "A loop's mailbox does not work; it is tried again until it does." {
+    LoopTrouble = "snakepit.loop.trouble", Warn, "A loop's mailbox does not work, and is tried again until it does; or its pool has no worker, and is waited for." {
         name: Arc<str> = "the loop",
         reason: Arc<str> = "why not",
     }
-    LoopRecovered = "snakepit.loop.recovered", Info, "A loop's mailbox works again." {
+    LoopRecovered = "snakepit.loop.recovered", Info, "A loop's mailbox works again, or its pool has a worker." {
         name: Arc<str> = "the loop",
     }
     LoopLeaseLost = "snakepit.loop.lease_lost", Warn, "The lease of a message ended before its handling did; somebody else may get it." {

@@ -16,3 +16,4 @@ mod process;
 mod python;
 mod recovery;
 mod seed;
+mod shortage;

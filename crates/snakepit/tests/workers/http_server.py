@@ -1,4 +1,7 @@
-"""A worker that serves HTTP with nothing but the standard library: `port`, or `socket` with the path of one."""
+"""A worker that serves HTTP with nothing but the standard library: `port`, or `socket` with the path of one.
+
+`port` with a path: only the first one that is started with it serves.
+"""
 
 import http.server
 import json
@@ -59,6 +62,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def command_pid(self, args):
         self.send(200, os.getpid())
+
+    def command_port(self, args):
+        self.send(200, self.server.server_address[1])
 
     def command_connection(self, args):
         self.send(200, id(self.connection))
@@ -155,6 +161,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 def main():
     ready = {"status": "ready", "pid": os.getpid(), "commands": ["echo"]}
+    if sys.argv[1] == "port" and len(sys.argv) > 2:
+        # The first to make this file serves, the others do not start.
+        open(sys.argv[2], "x").close()
     if sys.argv[1] == "socket":
         Server.address_family = socket.AF_UNIX
         server = Server(sys.argv[2], Handler)

@@ -33,6 +33,8 @@ pub(super) enum SendError {
     Unreachable(io::Error),
     /// There is no connection to be had, which is not the worker's fault: no descriptor, or no port of our own.
     NoConnection(io::Error),
+    /// The connection broke before anything of the request was on its way.
+    Unsent(hyper::Error),
     /// The connection broke; the worker may have begun.
     Broken(hyper::Error),
 }
@@ -91,7 +93,7 @@ impl Client {
             };
             if let Err(error) = connected.sender.ready().await {
                 if is_fresh {
-                    return Err(SendError::Broken(error));
+                    return Err(SendError::Unsent(error));
                 }
                 continue;
             }
@@ -100,7 +102,8 @@ impl Client {
                 Err(mut error) => match error.take_message() {
                     // Closed by the worker while it idled: nothing of it was sent.
                     Some(unsent) if !is_fresh => request = unsent,
-                    _ => return Err(SendError::Broken(error.into_error())),
+                    Some(_) => return Err(SendError::Unsent(error.into_error())),
+                    None => return Err(SendError::Broken(error.into_error())),
                 },
             }
         }
@@ -170,7 +173,7 @@ async fn greet<S>(stream: S) -> Result<Connected, SendError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(SendError::Broken)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(SendError::Unsent)?;
     // Its errors are those of the requests that it carries.
     let task = tokio::spawn(async move { drop(connection.await) });
     Ok(Connected { sender, _task: AbortOnDrop(task.abort_handle()) })

@@ -40,6 +40,8 @@ pub(super) struct HttpHandle {
     route: Route,
     max_body: usize,
     introduction: Introduction,
+    /// Where calls get their tasks, whoever hands them over.
+    runtime: tokio::runtime::Handle,
     running: Mutex<HashMap<CallId, Running>>,
     lost: LostCalls,
     /// A call is not under way any more.
@@ -49,7 +51,8 @@ pub(super) struct HttpHandle {
 
 /// A call that is under way.
 struct Running {
-    task: AbortHandle,
+    /// None for the moment in which it is made.
+    task: Option<AbortHandle>,
     flow: Arc<Flow>,
     command: Arc<str>,
     since: Instant,
@@ -66,10 +69,12 @@ struct Flow {
 
 /// Why a call has no outcome.
 enum Lost {
-    /// The worker cannot be reached at all.
+    /// The worker cannot be reached at all, and has not heard of it.
     Unreachable(String),
     /// There is no connection for this call.
     NoConnection(String),
+    /// The connection of this call broke before the worker heard of it.
+    Unsent(String),
     /// The connection of this call broke.
     Broken(String),
 }
@@ -81,6 +86,7 @@ impl From<SendError> for Lost {
                 Self::Unreachable(format!("it does not listen where it said: {error}"))
             }
             SendError::NoConnection(error) => Self::NoConnection(error.to_string()),
+            SendError::Unsent(error) => Self::Unsent(error.to_string()),
             SendError::Broken(error) => Self::Broken(error.to_string()),
         }
     }
@@ -96,9 +102,18 @@ impl HttpHandle {
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
-        let (running, lost) = (Mutex::default(), LostCalls::new());
-        let (concluded, closed) = (Notify::new(), Closed::default());
-        Self { process, client, route, max_body, introduction, running, lost, concluded, closed }
+        Self {
+            process,
+            client,
+            route,
+            max_body,
+            introduction,
+            runtime: tokio::runtime::Handle::current(),
+            running: Mutex::default(),
+            lost: LostCalls::new(),
+            concluded: Notify::new(),
+            closed: Closed::default(),
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
@@ -240,19 +255,25 @@ impl HttpHandle {
             Ok(outcome) => return call.finish_after(since.elapsed(), outcome),
             Err(lost) => lost,
         };
-        if tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok() {
-            // It fails with the end of its worker, which is looked into.
-            return self.lost.keep(call);
-        }
+        let is_dead = tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok();
         match lost {
+            Lost::Unreachable(_) | Lost::NoConnection(_) | Lost::Unsent(_) if is_dead => {
+                self.lost.keep_unsent(call);
+            }
+            // It fails with the end of its worker, which is looked into.
+            Lost::Broken(_) if is_dead => self.lost.keep(call),
             Lost::Unreachable(why) => {
-                // Lost, too: the worker is about to be replaced.
-                self.lost.keep(call);
+                // The worker is about to be replaced.
+                self.lost.keep_unsent(call);
                 self.closed.close(&why);
             }
             Lost::NoConnection(why) => {
                 let message = format!("there is no connection to the worker to be had: {why}");
                 call.finish(Err(RemoteError::new("exception", message)));
+            }
+            Lost::Unsent(why) => {
+                let message = format!("the worker closed the connection, and has not begun the call: {why}");
+                call.finish(Err(RemoteError::new("refused", message)));
             }
             Lost::Broken(why) => {
                 let message = format!("the worker's connection broke before it had answered: {why}");
@@ -322,14 +343,16 @@ impl Handle for HttpHandle {
             flow.cancelled.notify_one();
         }
         let (worker, its_flow) = (Arc::clone(&self), Arc::clone(&flow));
-        // Locked until the task is noted, so that it cannot end before.
+        // Locked until it is noted: so either this sees the worker's end, or the end sees this.
         let mut running = self.running();
         if self.lost.is_over() {
             // It was chosen for this worker before the worker's end was known.
             drop(running);
             return call.give_back();
         }
-        let task = tokio::spawn(async move {
+        running.insert(id, Running { task: None, flow, command, since });
+        drop(running);
+        let task = self.runtime.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 () = its_flow.cancelled.notified() => Ok(Err(RemoteError::new("cancelled", "the request was closed"))),
@@ -339,7 +362,11 @@ impl Handle for HttpHandle {
             worker.running().remove(&id);
             worker.concluded.notify_waiters();
         });
-        running.insert(id, Running { task: task.abort_handle(), flow, command, since });
+        match self.running().get_mut(&id) {
+            Some(running) => running.task = Some(task.abort_handle()),
+            // It has its end, or the worker has.
+            None => task.abort(),
+        }
     }
 
     fn cancel(&self, call: CallId, _stage: CancelStage) {
@@ -375,8 +402,8 @@ impl Handle for HttpHandle {
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
             let _tasks = EndTasks(self);
-            if reason == Reason::Died {
-                // What it had answered may be on its way through a socket.
+            if matches!(reason, Reason::Died | Reason::Broken(_)) {
+                // What it had answered may be on its way through a socket, and others may be about to find it gone.
                 let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, self.all_concluded()).await;
             }
         }
@@ -397,7 +424,7 @@ impl HttpHandle {
     }
 }
 
-/// Ends what is under way, when it is dropped: the calls are lost with their worker.
+/// Ends what is under way, when it is dropped: the calls are lost with their worker, but for those that it never heard of.
 struct EndTasks<'a>(&'a HttpHandle);
 
 impl Drop for EndTasks<'_> {
@@ -405,8 +432,7 @@ impl Drop for EndTasks<'_> {
         self.0.client.close();
         // First: whoever is noted among the running ones afterwards sees that it is over.
         self.0.lost.end();
-        for running in std::mem::take(&mut *self.0.running()).into_values() {
-            running.task.abort();
-        }
+        let running = std::mem::take(&mut *self.0.running());
+        running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
     }
 }
