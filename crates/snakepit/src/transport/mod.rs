@@ -17,7 +17,7 @@ mod stacks;
 mod tools;
 
 pub(crate) use beat::BeatPipe;
-#[cfg(any(feature = "http", feature = "stdio"))]
+#[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
 pub(crate) use closed::Closed;
 pub(crate) use connection::{Connection, LastWord, Ready};
 pub(crate) use messages::{Hello, ReadyMessage, Signals};
