@@ -13,9 +13,10 @@ from .codec import Codec
 from .concurrent import Concurrent, current_call
 from .connection import Connection
 from .frames import ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_END, HOST_ERROR, HOST_ITEM, HOST_RESULT, LOG
-from .frames import PROGRESS, RESULT, TELEMETRY
-from .grpc_messages import CallReply, Error, FromWorker, Value
+from .frames import PROGRESS, RESULT, TELEMETRY, word_of
+from .grpc_messages import CallReply, Error, FromWorker, Value, value_reply
 from .running import Running
+from .trace import begin, end
 from .values import BadPayload
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 AHEAD = [16, 256 << 10]
 # Without a deadline, gRPC has one in some hundred years.
 NEVER = 1e8
+_RESULT, _ERROR = word_of(RESULT), word_of(ERROR)
 # One that is too long for a reply is cut to so much of it.
 SHORT = 16
 
@@ -109,14 +111,44 @@ class RpcCall(Running):
         # A plain call may run; or a call that others run is answered.
         self.turn = Lock()
         self.turn.acquire()
+        # A message, or its bytes.
         self.reply: "Any" = None
-        # Replies of a stream with their sizes; None after the last.
-        self.replies: "SimpleQueue[Any]" = SimpleQueue()
+        if streams:
+            # Replies with their sizes; None after the last.
+            self.replies: "SimpleQueue[Any]" = SimpleQueue()
         self.telemetry: "list[Any]" = []
         # How many messages it has said through Link.
         self.said = 0
         # The host wants to know when it is over.
         self.is_asked_for = False
+
+    def run(self) -> None:
+        """As any call, but a plain one in a few steps: this is what the most are, and each step counts in a thread that comes
+        from gRPC's work."""
+        if self.streams:
+            super().run()
+            return
+        self.thread = get_ident()
+        loop = self.loop
+        attached = begin(self.options) if "trace" in self.options else None
+        try:
+            try:
+                command = self.check()
+                self.unshield()
+                value = command.run(self.args)
+                self.shield()
+            except BaseException:
+                self._settle()
+                raise
+            word, outcome = _RESULT, loop.codec.encode(value, "result", loop.connection.max_frame)
+        except BaseException as error:
+            self._settle()
+            word, outcome = _ERROR, loop.failure(error)
+        if attached is not None:
+            end(attached)
+        if loop.connection.forked:
+            loop.connection.leave_child()
+        self.settle(word, outcome)
 
     # --- cancel and credit: these come in threads of gRPC, and tasks live in that of the event loop ---
 
@@ -135,19 +167,20 @@ class RpcCall(Running):
 
     def send_item(self, item: "Any") -> None:
         encoded = self.loop.codec.encode(item, "item", self.loop.connection.max_frame)
+        assert type(encoded) is bytes
         with self.lock:
             self.credit -= 1
             self.room -= len(encoded)
-        self.replies.put((CallReply(value=Value(data=encoded)), len(encoded)))
+        self.replies.put((value_reply(encoded), len(encoded)))
 
     def settle(self, word: int, outcome: "Any") -> None:
         """It is answered: with a value, an error, or the end of a stream."""
-        kind = word >> 8 & 0xFF
-        if kind == RESULT:
-            self.reply = CallReply(value=Value(data=outcome))
-        elif kind == ERROR:
+        has_more = bool(self.telemetry or self.said)
+        if word == _RESULT:
+            self.reply = CallReply(value=Value(data=outcome)) if has_more else value_reply(outcome)
+        elif word == _ERROR:
             self.reply = CallReply(error=outcome)
-        if self.telemetry or self.said:
+        if has_more:
             if self.reply is None:
                 self.reply = CallReply()
             self.reply.telemetry.extend(self.telemetry)
@@ -242,7 +275,7 @@ class Calls(Concurrent):
         running = self._accept(request, context, False)
         if type(running) is not RpcCall:
             return running
-        self._begin(running)
+        self._begin_rpc(running, context)
         running.turn.acquire()
         if not running.is_async:
             current_call.set(running)
@@ -256,7 +289,7 @@ class Calls(Concurrent):
         if type(running) is not RpcCall:
             yield running
             return
-        self._begin(running)
+        self._begin_rpc(running, context)
         while True:
             reply = running.replies.get()
             if reply is None:
@@ -273,12 +306,13 @@ class Calls(Concurrent):
             args = codec.decode(request.args.data)
         except BadPayload as bad:
             return CallReply(error=self.failure(bad))
-        running = RpcCall(self, request, args, context.time_remaining(), streams)
-        running.resolve()
-        # One whose RPC is over already is cancelled before it begins.
+        return RpcCall(self, request, args, context.time_remaining(), streams)
+
+    def _begin_rpc(self, running: RpcCall, context: "Any") -> None:
+        self._begin(running)
+        # Only now is it among the calls, where the end of its RPC is looked for; it may have come already.
         if not context.add_callback(running.rpc_is_over):
-            running.stage = 1
-        return running
+            running.cancel(1)
 
     def _launch(self, running: Running) -> None:
         assert type(running) is RpcCall

@@ -131,6 +131,31 @@ def _class(name: str) -> "Any":
     return message_factory.MessageFactory(_pool).GetPrototype(descriptor)  # before protobuf 4.22
 
 
+def value_reply(data: bytes) -> bytes:
+    """`CallReply(value=Value(data=data))` as it is sent. Made by hand: protobuf would copy the value three times."""
+    value = b"\n" + _varint(len(data))
+    return b"".join((b"\n", _varint(len(value) + len(data)), value, data))
+
+
+def _varint(number: int) -> bytes:
+    if number < 128:
+        return bytes((number,))
+    digits = bytearray()
+    while number >= 128:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def serialized(reply: "Any") -> bytes:
+    """A reply, which may be bytes already."""
+    if type(reply) is bytes:
+        return reply
+    made: bytes = reply.SerializeToString()
+    return made
+
+
 HelloRequest = _class("snakepit.v1.HelloRequest")
 HelloReply = _class("snakepit.v1.HelloReply")
 Value = _class("snakepit.v1.Value")

@@ -199,29 +199,28 @@ def _methods(server: Server, secret: "Optional[str]") -> "Any":
 
     from . import grpc_messages as messages
 
-    def unary(method: "Any", request: "Any", reply: "Any") -> "Any":
-        return grpc.unary_unary_rpc_method_handler(method, request.FromString, reply.SerializeToString)
+    def unary(method: "Any", request: "Any") -> "Any":
+        return grpc.unary_unary_rpc_method_handler(method, request.FromString, messages.serialized)
 
-    def stream(method: "Any", request: "Any", reply: "Any") -> "Any":
-        return grpc.unary_stream_rpc_method_handler(method, request.FromString, reply.SerializeToString)
+    def stream(method: "Any", request: "Any") -> "Any":
+        return grpc.unary_stream_rpc_method_handler(method, request.FromString, messages.serialized)
 
     def refuse(request: "Any", context: "Any") -> "NoReturn":
         context.abort(grpc.StatusCode.UNAUTHENTICATED, f"the metadata {SECRET} is not this worker's secret")
         raise AssertionError  # abort has raised
 
-    request, reply = messages.CallRequest, messages.CallReply
     threads = server.threads
-    health, status = messages.HealthCheckRequest, messages.HealthCheckResponse
+    request, health = messages.CallRequest, messages.HealthCheckRequest
     methods: "Dict[str, Any]" = {
-        "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest, messages.HelloReply),
-        "/snakepit.v1.Worker/Call": unary(threads.holding(server.calls.call), request, reply),
-        "/snakepit.v1.Worker/Stream": stream(threads.holding_on(server.calls.stream), request, reply),
+        "/snakepit.v1.Worker/Hello": unary(server.hello, messages.HelloRequest),
+        "/snakepit.v1.Worker/Call": unary(threads.holding(server.calls.call), request),
+        "/snakepit.v1.Worker/Stream": stream(threads.holding_on(server.calls.stream), request),
         # What it says is serialized where it is said.
         "/snakepit.v1.Worker/Link": grpc.stream_stream_rpc_method_handler(
             threads.holding_on(server.link), messages.FromHost.FromString
         ),
-        "/grpc.health.v1.Health/Check": unary(threads.holding(server.check), health, status),
-        "/grpc.health.v1.Health/Watch": stream(threads.holding_on(server.watch), health, status),
+        "/grpc.health.v1.Health/Check": unary(threads.holding(server.check), health),
+        "/grpc.health.v1.Health/Watch": stream(threads.holding_on(server.watch), health),
     }
     refused = grpc.unary_unary_rpc_method_handler(refuse)
 

@@ -45,3 +45,11 @@ def each_message_can_be_made_and_comes_back():
     again = grpc_messages.CallRequest.FromString(request.SerializeToString())
     assert again == request
     assert again.HasField("nested") and again.HasField("session") and not again.HasField("traceparent")
+
+
+def a_value_that_is_written_by_hand_is_what_protobuf_writes():
+    for size in (1, 2, 124, 125, 126, 127, 128, 129, 16379, 16380, 16381, 16382, 16383, 16384, 1 << 21, (1 << 21) + 1):
+        data = bytes(size)
+        reply = grpc_messages.CallReply(value=grpc_messages.Value(data=data))
+        assert grpc_messages.value_reply(data) == reply.SerializeToString() == grpc_messages.serialized(reply), size
+        assert grpc_messages.serialized(grpc_messages.value_reply(data)) == reply.SerializeToString()
