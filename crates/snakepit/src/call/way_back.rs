@@ -1,5 +1,6 @@
 //! A call that its caller may want back while no worker has it: another one than who waits for its end takes it out of the queue.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::ticket::Ticket;
@@ -10,6 +11,12 @@ use crate::pool::{self, Whereabouts};
 pub(crate) struct WayBack {
     pool: Arc<pool::Shared>,
     ticket: Arc<Ticket>,
+}
+
+impl fmt::Debug for WayBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WayBack").finish_non_exhaustive()
+    }
 }
 
 impl Waiting {

@@ -1,9 +1,13 @@
 //! Whether the pool behind a loop can serve. While it cannot, no messages are received, and those in hand wait here: what nobody
 //! has begun is not to blame for that.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use tokio::sync::watch;
 
 use crate::PoolRef;
+use crate::call::way_back::WayBack;
 use crate::pool::Health;
 
 /// How it stands with a pool, as far as its loop is concerned.
@@ -17,16 +21,63 @@ pub(super) enum Outlook {
     Over(String),
 }
 
-/// The way to a pool. Each holder has its own.
+/// The way to a pool. Each holder has its own, and all of a loop know the calls that have gone through.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
     pool: PoolRef,
     health: watch::Receiver<Health>,
+    inside: Arc<Inside>,
+}
+
+/// The calls that are with the pool, and how to get them back.
+#[derive(Debug, Default)]
+struct Inside(Mutex<(u64, HashMap<u64, WayBack>)>);
+
+impl Inside {
+    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<u64, WayBack>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that has gone through, as long as somebody waits for it.
+pub(super) struct Entered {
+    inside: Arc<Inside>,
+    number: u64,
+}
+
+impl Entered {
+    /// Whether it was taken back: then no worker has it, and none will.
+    pub(super) fn is_taken_back(&self) -> bool {
+        !self.inside.lock().1.contains_key(&self.number)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.inside.lock().1.remove(&self.number);
+    }
 }
 
 impl Door {
     pub(super) fn new(pool: &PoolRef) -> Self {
-        Self { pool: pool.clone(), health: pool.shared.health.subscribe() }
+        Self { pool: pool.clone(), health: pool.shared.health.subscribe(), inside: Arc::default() }
+    }
+
+    /// A call has gone through.
+    pub(super) fn enter(&self, back: WayBack) -> Entered {
+        let mut inside = self.inside.lock();
+        inside.0 += 1;
+        let number = inside.0;
+        inside.1.insert(number, back);
+        Entered { inside: Arc::clone(&self.inside), number }
+    }
+
+    /// Takes out what waits in the queue of a pool without workers, because the loop is to give back what is not started: nobody
+    /// knows how long it would wait there.
+    pub(super) fn take_back(&self) {
+        if !self.has_worker() {
+            self.inside.lock().1.retain(|_, back| !back.withdraws());
+        }
     }
 
     /// How it stands now. A pool that sleeps until it is called is open.
@@ -65,7 +116,7 @@ impl Door {
     }
 
     /// Whether any worker is there that serves.
-    pub(super) fn has_worker(&self) -> bool {
+    fn has_worker(&self) -> bool {
         self.outlook() == Outlook::Open && self.pool.shared.scheduler().berths().next().is_some()
     }
 }

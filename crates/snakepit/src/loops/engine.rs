@@ -95,7 +95,7 @@ impl Engine {
             hand: Arc::clone(&hand),
             trouble: Trouble::new(self.control.clone()),
             rules: Arc::clone(&self.rules),
-            door: door.clone(),
+            door,
             leases: Leases {
                 visibility: options.visibility_timeout,
                 shutdown: options.shutdown_timeout,
@@ -115,7 +115,7 @@ impl Engine {
             is_backlog: false,
             extending: None,
             extend_at: now + extension_period(options.visibility_timeout),
-            door,
+            door: self.door.clone(),
             not_before: now,
             iterations: 0,
             is_closed: false,
@@ -162,6 +162,9 @@ impl<'a> Turning<'a> {
             } else if !ends && wanted.receives() {
                 self.receive();
             }
+            if let (false, Some(door)) = (wanted.receives(), &self.door) {
+                door.take_back();
+            }
             self.extend(wanted);
             self.turn(wanted).await;
         }
@@ -202,7 +205,7 @@ impl<'a> Turning<'a> {
 
     /// Whether messages can be handled at present.
     fn is_open(&self) -> bool {
-        let reason = match self.door.as_ref().map_or(Outlook::Open, Door::outlook) {
+        let reason = match self.shared.door.as_ref().map_or(Outlook::Open, Door::outlook) {
             Outlook::Open => None,
             Outlook::Shut(reason) | Outlook::Over(reason) => Some(reason),
         };

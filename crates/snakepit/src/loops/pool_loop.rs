@@ -11,7 +11,6 @@ use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
 use super::{Control, Failure, LoopError, RunOptions, Runnable};
 use crate::call::waiting::Waiting;
-use crate::call::way_back::WayBack;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
 use crate::{CallError, PoolRef, Snakepit, Value};
 
@@ -153,12 +152,13 @@ impl PoolLoop {
             let (pool, command) = (stuck_pool.clone(), stuck_command.clone());
             Box::pin(async move { pool.stacks_at(Some(&command)).await })
         });
+        let door = Door::new(&pool);
         let policy = DeadLetterPolicy::default();
         let deliveries = options.max_deliveries.unwrap_or(policy.max_deliveries);
         Ok(Self {
             engine: Engine {
-                work: work(&control, &pool, options),
-                door: Some(Door::new(&pool)),
+                work: work(&control, &pool, &door, options),
+                door: Some(door),
                 control,
                 mailbox,
                 rules: Arc::new(Rules {
@@ -179,8 +179,8 @@ impl PoolLoop {
     }
 }
 
-fn work(control: &Control, pool: &PoolRef, options: &PoolLoopOptions) -> super::engine::Work {
-    let (control, pool, door) = (control.clone(), pool.clone(), Arc::new(Door::new(pool)));
+fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOptions) -> super::engine::Work {
+    let (control, pool, door) = (control.clone(), pool.clone(), Arc::new(door.clone()));
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);
     let tells_id = options.tell_id;
@@ -204,15 +204,16 @@ fn work(control: &Control, pool: &PoolRef, options: &PoolLoopOptions) -> super::
                 Ok(waiting) => waiting,
                 Err(error) => return failed(error),
             };
-            let back = waiting.way_back();
-            let answered = tokio::select! {
-                biased;
-                answered = answer(&mut waiting) => answered,
-                () = taken_back(&back, &control, &door) => {
-                    let failure = Failure::new("TakenBack", "no worker had begun it when the loop was to end");
-                    return Outcome::NotBegun { failure, again_in: Duration::ZERO };
-                }
-            };
+            let entered = door.enter(waiting.way_back());
+            // It may have come too late for whoever takes back what is inside.
+            if !control.wanted().receives() {
+                door.take_back();
+            }
+            let answered = answer(&mut waiting).await;
+            if answered.is_err() && entered.is_taken_back() {
+                let failure = Failure::new("TakenBack", "no worker had begun it when the loop was to end");
+                return Outcome::NotBegun { failure, again_in: Duration::ZERO };
+            }
             match answered {
                 Ok(_) if !asks => Outcome::Done(None),
                 Ok(value) => match body(&value) {
@@ -242,25 +243,6 @@ fn failed(error: CallError) -> Outcome {
         _ => return Outcome::Failed(error.into()),
     };
     Outcome::NotBegun { failure: error.into(), again_in }
-}
-
-/// Until the call is taken out of the queue of a pool without workers, because the loop is to give back what is not started:
-/// nobody knows how long it would wait there.
-async fn taken_back(back: &WayBack, control: &Control, door: &Door) {
-    let mut orders = control.orders();
-    // Each call comes here, and almost none comes further.
-    let _ = orders.wait_for(|orders| !orders.receives()).await;
-    let mut door = door.clone();
-    loop {
-        let gives_back = !orders.borrow_and_update().receives();
-        if gives_back && !door.has_worker() && back.withdraws() {
-            return;
-        }
-        tokio::select! {
-            _ = orders.changed() => {}
-            () = door.changed() => {}
-        }
-    }
 }
 
 impl Runnable for PoolLoop {
