@@ -6,6 +6,7 @@ mod interpreters;
 mod keeping;
 mod launchers;
 mod packages;
+#[cfg(all(feature = "http", feature = "stdio"))]
 mod programs;
 #[path = "../support/mod.rs"]
 mod support;

@@ -57,14 +57,12 @@ async fn works_in_its_environment(shop: &Shop, pool: Pool) {
     pit.end().await;
 }
 
-#[cfg(feature = "stdio")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_speaks_lines_finds_what_is_installed_for_it() {
     let shop = Shop::new();
     works_in_its_environment(&shop, Pool::stdio(program(&shop, "lines.py", LINES))).await;
 }
 
-#[cfg(feature = "http")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_serves_http_finds_what_is_installed_for_it() {
     let shop = Shop::new();
