@@ -97,7 +97,7 @@ impl Door {
         }
     }
 
-    /// Until it may stand otherwise than when this, or its begin, was last asked for.
+    /// Until its pool tells something new.
     pub(super) async fn changed(&mut self) {
         // It cannot fail: the pool holds the sender.
         let _ = self.health.changed().await;

@@ -8,7 +8,7 @@ import os
 import pathlib
 import signal
 import sys
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -42,10 +42,10 @@ def call(request, context):
     if request.command == "remaining":
         return value(context.time_remaining())
     if request.command == "wait":
-        context.add_callback(lambda: note(args["path"], "cancelled"))
+        over = threading.Event()
+        context.add_callback(lambda: (note(args["path"], "cancelled"), over.set()))
         note(args["path"], "started")
-        while context.is_active():
-            time.sleep(0.005)
+        over.wait()
         return value(None)
     if request.command == "status":
         context.abort(grpc.StatusCode[args["code"]], "in gRPC's own way")
