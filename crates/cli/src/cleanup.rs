@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use snakepit::custody::{CleanupReport, Killed, ReapedRun};
+use snakepit::custody::{CleanupReport, Killed, LetBe, ReapedRun};
 
 use crate::Common;
 use crate::exec::Left;
@@ -28,11 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = args.common.state_dir()?;
     let report = snakepit::custody::cleanup(&dir).map_err(|error| crate::cannot_use_state(&error))?;
     say::out(&if args.common.json { json(&dir, &report) } else { text(&dir, &report) });
-    Ok(if is_clean(&report) { 0 } else { NOT_CLEAN })
-}
-
-fn is_clean(report: &CleanupReport) -> bool {
-    report.runs.iter().all(|run| run.removed && run.survivors.is_empty())
+    Ok(if report.is_clean() { 0 } else { NOT_CLEAN })
 }
 
 fn text(dir: &Path, report: &CleanupReport) -> String {
@@ -48,6 +44,9 @@ fn text(dir: &Path, report: &CleanupReport) -> String {
         for left in run.survivors.iter().map(Left::from) {
             let _ = writeln!(text, "  survived: {}", left.describe());
         }
+        for let_be in &run.let_be {
+            let _ = writeln!(text, "  {let_be}");
+        }
         if let Some(trouble) = &run.trouble {
             let _ = writeln!(text, "  {trouble}");
         }
@@ -61,8 +60,12 @@ fn text(dir: &Path, report: &CleanupReport) -> String {
 }
 
 fn summary(run: &ReapedRun) -> String {
+    let in_doubt = run.let_be.iter().any(|let_be| let_be.reason.is_doubt());
     let killed = match run.killed.len() {
-        0 => "nothing was left alive".to_owned(),
+        // Only if that was seen.
+        0 if run.removed => "nothing was left alive".to_owned(),
+        0 if in_doubt || !run.survivors.is_empty() => "nothing was killed".to_owned(),
+        0 => "it was let be".to_owned(),
         1 => "killed 1 process".to_owned(),
         n => format!("killed {n} processes"),
     };
@@ -87,7 +90,15 @@ fn json(dir: &Path, report: &CleanupReport) -> String {
         removed: bool,
         killed: Vec<Gone>,
         survivors: Vec<Left>,
+        let_be: Vec<Untouched>,
         trouble: Option<String>,
+    }
+    #[derive(Serialize)]
+    struct Untouched {
+        pid: i32,
+        command: String,
+        reason: String,
+        may_be_of_the_run: bool,
     }
     #[derive(Serialize)]
     struct Gone {
@@ -100,16 +111,23 @@ fn json(dir: &Path, report: &CleanupReport) -> String {
         worker: killed.worker.as_ref().map(ToString::to_string),
         command: killed.command.clone(),
     };
+    let untouched = |let_be: &LetBe| Untouched {
+        pid: let_be.pid.as_raw(),
+        command: let_be.command.clone(),
+        reason: let_be.reason.to_string(),
+        may_be_of_the_run: let_be.reason.is_doubt(),
+    };
     let reaped = |run: &ReapedRun| Reaped {
         run: run.run.clone(),
         removed: run.removed,
         killed: run.killed.iter().map(gone).collect(),
         survivors: run.survivors.iter().map(Left::from).collect(),
+        let_be: run.let_be.iter().map(untouched).collect(),
         trouble: run.trouble.clone(),
     };
     say::json(&Cleanup {
         state_dir: dir.display().to_string(),
-        clean: is_clean(report),
+        clean: report.is_clean(),
         runs: report.runs.iter().map(reaped).collect(),
     })
 }

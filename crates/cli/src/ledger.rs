@@ -107,7 +107,8 @@ fn life(life: RunLife) -> &'static str {
         RunLife::Dead => "dead",
         RunLife::OtherBoot => "dead, before the last boot",
         RunLife::OtherNamespace => "live, in another PID namespace",
-        RunLife::OtherNamespaceOver => "dead, of another PID namespace",
+        RunLife::OtherNamespaceUnseen => "unseen, in another PID namespace",
+        RunLife::OtherNamespaceOver => "dead, of a PID namespace that is gone",
         RunLife::Unreadable => "unreadable",
     }
 }

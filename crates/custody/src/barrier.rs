@@ -50,7 +50,7 @@ pub struct Survivor {
 
 impl Survivor {
     pub(crate) fn observe(pid: Pid, worker: Option<WorkerId>) -> Self {
-        let state = machine::stat(pid).map_or('?', |stat| stat.state);
+        let state = machine::stat(pid).ok().flatten().map_or('?', |stat| stat.state);
         Self { worker, pid, state, command: machine::command_line(pid) }
     }
 }

@@ -11,8 +11,22 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 
 use crate::RunId;
+use crate::failpoint::hit;
 use crate::ledger::record::MAX_TEXT;
+use crate::state::StateDir;
 use crate::wait::ready_within;
+
+/// How the name of a run's cgroup begins.
+const PREFIX: &str = "snakepit-";
+/// What stands between the run's id and the digest of its state directory.
+const STATE_MARK: &str = ".";
+
+/// The run that a cgroup of this name was made for.
+fn run_of(name: &str) -> Option<RunId> {
+    let name = name.strip_prefix(PREFIX)?;
+    // Older versions gave it no state directory.
+    name.split_once(STATE_MARK).map_or(name, |(run, _)| run).parse().ok()
+}
 
 /// The cgroup of one run.
 #[derive(Debug)]
@@ -43,8 +57,8 @@ fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
 
 impl Cgroup {
     /// Makes the run's cgroup and makes sure that it can kill.
-    pub(crate) fn create(run: RunId) -> Result<Self, String> {
-        let path = place()?.join(Self::name(run));
+    pub(crate) fn create(run: RunId, state: u64) -> Result<Self, String> {
+        let path = place()?.join(format!("{}{}{state:016x}", Self::name(run), STATE_MARK));
         if path.as_os_str().len() > MAX_TEXT {
             return Err(format!("the path {} is too long for the ledger", path.display()));
         }
@@ -73,12 +87,26 @@ impl Cgroup {
     pub(crate) fn recorded(path: &[u8], run: RunId) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-        let named = path.file_name().is_some_and(|name| name == Self::name(run).as_str());
+        let named = path.file_name().is_some_and(|name| run_of(&name.to_string_lossy()) == Some(run));
         (named && path.join("cgroup.procs").exists()).then_some(Self { path })
     }
 
+    /// The cgroups below the caller's own that were made for runs of a state directory.
+    pub(crate) fn all_of(state: &StateDir) -> Vec<(RunId, Self)> {
+        let (Ok(place), Ok(digest)) = (place(), state.digest()) else { return Vec::new() };
+        let mark = format!("{STATE_MARK}{digest:016x}");
+        let Ok(entries) = fs::read_dir(place) else { return Vec::new() };
+        let paths = entries.flatten().map(|entry| entry.path());
+        let of_state = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?;
+            let run = name.ends_with(&mark).then(|| run_of(name))??;
+            Some((run, Self { path }))
+        };
+        paths.filter_map(of_state).collect()
+    }
+
     fn name(run: RunId) -> String {
-        format!("snakepit-{run}")
+        format!("{PREFIX}{run}")
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -90,10 +118,33 @@ impl Cgroup {
         Ok(fs::File::open(&self.path)?.into())
     }
 
-    /// Who is in it.
-    pub(crate) fn members(&self) -> Vec<crate::Pid> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)).collect()
+    /// Who is in it, and in the cgroups below it.
+    pub(crate) fn members(&self) -> io::Result<Vec<crate::Pid>> {
+        hit("look.cgroup")?;
+        let mut members = Vec::new();
+        let mut dirs = vec![self.path.clone()];
+        while let Some(dir) = dirs.pop() {
+            // A cgroup that was removed meanwhile has nobody in it.
+            let gone = |error: &io::Error| {
+                error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+            };
+            let text = match fs::read_to_string(dir.join("cgroup.procs")) {
+                Err(error) if gone(&error) => continue,
+                text => text?,
+            };
+            members.extend(text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)));
+            let entries = match fs::read_dir(&dir) {
+                Err(error) if gone(&error) => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    dirs.push(entry.path());
+                }
+            }
+        }
+        Ok(members)
     }
 
     /// Kills everybody in it, at once.

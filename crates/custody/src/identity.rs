@@ -1,17 +1,25 @@
 //! Telling a recorded process from a stranger that has its pid.
 //!
-//! Always in this order: open the pidfd, compare, signal through the pidfd. What does not match is let be.
+//! Always in this order: open the pidfd, compare, signal through the pidfd. What does not match is let be. `Ok(None)`
+//! means that the process is gone for sure; an error means that nobody could tell, and is never taken for a death.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::failpoint::hit;
 use crate::ledger::record::Process;
+use crate::machine;
 use crate::state::Lock;
 use crate::wait::ready_within;
-use crate::{Pid, RunId, machine};
+use crate::{Pid, RunId};
+
+/// How many ancestors of a host are recorded: more than any service manager and shell put above it.
+const MOST_ANCESTORS: usize = 16;
 
 /// A process that is known to be the recorded one, and cannot become another.
 #[derive(Debug)]
@@ -23,7 +31,7 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn kill(&self) {
         // Gone already, or not ours to kill: whether it lives is asked afterwards in any case.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.signal(Signal::KILL);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -51,94 +59,133 @@ pub(crate) fn ends_within(pidfd: &impl AsFd, timeout: Duration) -> bool {
 }
 
 /// The identity of the calling process.
-pub(crate) fn own() -> std::io::Result<Process> {
-    let pid = Pid::current();
-    let pidfd = pidfd_open(pid.as_rustix(), PidfdFlags::empty())?;
-    let stat = machine::stat(pid).ok_or_else(|| std::io::Error::other("/proc/self/stat cannot be read"))?;
-    Ok(Process { pid: pid.as_raw(), start: stat.start, pidfs: pidfs_inode(&pidfd).unwrap_or(0) })
+pub(crate) fn own() -> io::Result<Process> {
+    describe(Pid::current())?.ok_or_else(|| io::Error::other("/proc does not show this process"))
+}
+
+/// The processes that the caller descends from, the nearest first: whoever is orphaned below the caller becomes a
+/// child of one of them, if it is a subreaper, or else of init.
+pub(crate) fn ancestors() -> io::Result<Vec<Process>> {
+    let mut ancestors = Vec::new();
+    let mut next = machine::stat(Pid::current())?.map_or(0, |stat| stat.parent);
+    while next > 1
+        && ancestors.len() < MOST_ANCESTORS
+        && let Some(pid) = Pid::new(next)
+    {
+        // Whoever ends meanwhile adopts nobody any more.
+        let (Some(process), Some(stat)) = (describe(pid)?, machine::stat(pid)?) else { break };
+        ancestors.push(process);
+        next = stat.parent;
+    }
+    Ok(ancestors)
+}
+
+/// What can be recorded of a process; `None` if there is none.
+fn describe(pid: Pid) -> io::Result<Option<Process>> {
+    let Some(found) = open(pid)? else { return Ok(None) };
+    let Some(stat) = machine::stat(pid)? else { return Ok(None) };
+    let pidfs = pidfs_inode(&found.pidfd)?.unwrap_or(0);
+    let start = match machine::clock_offset() {
+        Ok(offset) => stat.start.wrapping_add_signed(-offset),
+        // The inode says it all.
+        Err(_) if pidfs != 0 => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Process { pid: pid.as_raw(), start, pidfs }))
 }
 
 /// The inode that pidfs gives a process, unique until the next boot; `None` where there is no pidfs.
-pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> Option<u64> {
+pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> io::Result<Option<u64>> {
     const PIDFS_MAGIC: u64 = 0x5049_4446;
-    let filesystem = rustix::fs::fstatfs(pidfd).ok()?;
-    (filesystem.f_type as u64 == PIDFS_MAGIC)
-        .then(|| rustix::fs::fstat(pidfd).ok().map(|stat| stat.st_ino))?
+    if hit("look.pidfs").is_err() {
+        return Ok(None);
+    }
+    if rustix::fs::fstatfs(pidfd)?.f_type as u64 != PIDFS_MAGIC {
+        return Ok(None);
+    }
+    Ok(Some(rustix::fs::fstat(pidfd)?.st_ino))
 }
 
-/// The recorded process, if it is still alive. The caller has made sure of boot and PID namespace.
-pub(crate) fn find(recorded: &Process) -> Option<Found> {
-    find_if(recorded, |_| true)
-}
-
-/// Whether the host of a run lives; the lock cannot decide it, since a forked copy of the host holds it, too.
-pub(crate) fn host_lives(recorded: &Process, _lock: Lock) -> bool {
-    find(recorded).is_some()
-}
-
-/// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must confirm.
-pub(crate) fn find_of_run(recorded: &Process, run: RunId) -> Option<Found> {
-    find_if(recorded, |pid| recorded.pidfs != 0 || carries_marker(pid, run) != Marker::Absent)
-}
-
-fn find_if(recorded: &Process, confirm: impl Fn(Pid) -> bool) -> Option<Found> {
-    let found = open(Pid::new(recorded.pid)?)?;
-    let by_inode = match (recorded.pidfs, pidfs_inode(&found.pidfd)) {
-        (0, _) | (_, None) => None,
-        (recorded, Some(inode)) => Some(inode == recorded),
-    };
-    let by_start = match recorded.start {
-        0 => None,
-        start => Some(machine::stat(found.pid)?.start == start),
-    };
-    // What is on record must match, and at least one of them must be.
-    let same = by_inode.or(by_start) == Some(true) && by_start != Some(false) && confirm(found.pid);
-    // Alive after the comparison: so what was read under its pid was read of it.
-    (same && found.is_alive()).then_some(found)
-}
-
-pub(crate) fn open(pid: Pid) -> Option<Found> {
-    let pidfd = pidfd_open(pid.as_rustix(), PidfdFlags::empty()).ok()?;
-    Some(Found { pid, pidfd })
-}
-
-#[derive(PartialEq, Eq, Debug)]
-enum Marker {
-    Present,
-    Absent,
-    Unreadable,
-}
-
-/// Whether a process carries the run's marker: in its environment, or as keeper or shim on its command line.
-fn carries_marker(pid: Pid, run: RunId) -> Marker {
-    let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return Marker::Unreadable };
-    let variable = format!("{}={run}", crate::RUN_ID_VARIABLE);
-    let marked = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
-    if marked || keeper_of(pid).is_some_and(|keeper_of| keeper_of == run) {
-        Marker::Present
-    } else {
-        Marker::Absent
+/// A process by its pid alone; `None` if there is none.
+pub(crate) fn open(pid: Pid) -> io::Result<Option<Found>> {
+    hit("look.pidfd")?;
+    match pidfd_open(pid.as_rustix(), PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Some(Found { pid, pidfd })),
+        // The last two: the number is a thread's or a group's by now, and no process has it.
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
     }
 }
 
-/// The run that a keeper or shim serves.
-fn keeper_of(pid: Pid) -> Option<RunId> {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut words = line.split(|byte| *byte == 0);
-    let named = words.next()? == crate::link::KEEPER_NAME.as_bytes();
-    named.then(|| std::str::from_utf8(words.next()?).ok()?.parse().ok())?
+/// The recorded process, if it is still alive. The caller has made sure of boot and PID namespace.
+pub(crate) fn find(recorded: &Process) -> io::Result<Option<Found>> {
+    find_if(recorded, |_| Ok(true))
 }
 
-/// Everybody who carries the run's marker, except the caller.
-pub(crate) fn find_marked(run: RunId) -> Vec<Found> {
-    let own = Pid::current();
-    machine::all_pids()
-        .into_iter()
-        .filter(|pid| *pid != own && carries_marker(*pid, run) == Marker::Present)
-        .filter_map(|pid| {
-            let found = open(pid)?;
-            // Again, now that the pidfd is held: the first look was at whoever had the pid then.
-            (carries_marker(pid, run) == Marker::Present && found.is_alive()).then_some(found)
-        })
-        .collect()
+/// Whether the host of a run lives; the lock cannot decide it, since a forked copy of the host holds it, too.
+pub(crate) fn host_lives(recorded: &Process, _lock: Lock) -> io::Result<bool> {
+    Ok(find(recorded)?.is_some())
+}
+
+/// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must not contradict.
+pub(crate) fn find_of_run(recorded: &Process, run: RunId) -> io::Result<Option<Found>> {
+    find_if(recorded, |found| {
+        if pidfs_inode(&found.pidfd)?.is_some() {
+            return Ok(true);
+        }
+        match markers(found.pid) {
+            Ok(marked) => Ok(marked.is_some_and(|runs| runs.contains(&run))),
+            // A process that changed its user cannot be read; pid, start time, boot and namespace match.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+            Err(error) => Err(error),
+        }
+    })
+}
+
+fn find_if(
+    recorded: &Process,
+    confirm: impl FnOnce(&Found) -> io::Result<bool>,
+) -> io::Result<Option<Found>> {
+    let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
+    let Some(found) = open(pid)? else { return Ok(None) };
+    let same = is_recorded(&found, recorded)? && confirm(&found)?;
+    // Alive after the comparison: so what was read under its pid was read of it.
+    Ok((same && found.is_alive()).then_some(found))
+}
+
+/// Whether a process is the recorded one. The inode decides alone where it is known: a start time depends on who
+/// looks.
+fn is_recorded(found: &Found, recorded: &Process) -> io::Result<bool> {
+    if recorded.pidfs != 0
+        && let Some(inode) = pidfs_inode(&found.pidfd)?
+    {
+        return Ok(inode == recorded.pidfs);
+    }
+    if recorded.start == 0 {
+        return Err(io::Error::other("the record has nothing that this kernel could compare"));
+    }
+    let Some(stat) = machine::stat(found.pid)? else { return Ok(false) };
+    Ok(stat.start.wrapping_add_signed(-machine::clock_offset()?) == recorded.start)
+}
+
+/// The runs whose marker a process carries, in its environment or, as keeper or shim, on its command line; `None` if
+/// there is no such process.
+pub(crate) fn markers(pid: Pid) -> io::Result<Option<Vec<RunId>>> {
+    // First: the environment of a shim in a user namespace cannot be read, and there is nothing in it.
+    if let Some(run) = served_by(pid)? {
+        return Ok(Some(vec![run]));
+    }
+    let Some(environment) = machine::environment(pid)? else { return Ok(None) };
+    let variables = environment.split(|byte| *byte == 0);
+    let values = variables
+        .filter_map(|entry| entry.strip_prefix(crate::RUN_ID_VARIABLE.as_bytes())?.strip_prefix(b"="));
+    Ok(Some(values.filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok()).collect()))
+}
+
+/// The run that a keeper or shim serves.
+pub(crate) fn served_by(pid: Pid) -> io::Result<Option<RunId>> {
+    let Some(line) = machine::words(pid)? else { return Ok(None) };
+    let mut words = line.split(|byte| *byte == 0);
+    let named = words.next().is_some_and(|name| name == crate::link::KEEPER_NAME.as_bytes());
+    Ok(words.next().filter(|_| named).and_then(|id| std::str::from_utf8(id).ok()?.parse().ok()))
 }

@@ -22,6 +22,7 @@ mod checked;
 mod command;
 mod config;
 mod event;
+mod failpoint;
 mod id;
 #[cfg_attr(portable, path = "portable/identity.rs")]
 mod identity;
@@ -36,16 +37,21 @@ mod look;
 mod machine;
 mod order;
 mod probe;
+#[cfg(not(portable))]
+mod process_table;
 mod reaper;
 mod run;
+mod run_name;
 mod runs;
 mod signals;
 mod spawn;
 pub mod startup;
 mod state;
+mod sweep;
 mod tender;
 #[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
+mod turn;
 mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
@@ -57,13 +63,15 @@ pub use config::{Config, Containment, LedgerSync, Session, Tier};
 pub use event::{Event, Events, Level, listen};
 pub use id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use listing::{ProcessEntry, RunEntry, ledger};
+pub use machine::PlaceError;
 pub use probe::{Probe, probe};
-pub use reaper::{CleanupReport, Killed, ReapedRun, RunLife, cleanup};
+pub use reaper::{CleanupReport, ReapedRun, RunLife, cleanup};
 pub use run::{OpenError, Run};
 pub use runs::end_all;
 pub use signals::{NotesError, Signal, SignalNotes, exit_now};
 pub use spawn::SpawnError;
 pub use state::{StateError, default_state_dir};
+pub use sweep::{Killed, LetBe, LetBeReason};
 pub use worker::{Exit, ExitStatus, SignalError, Worker};
 
 /// The variable in every worker's environment that names its run.
@@ -74,6 +82,12 @@ pub const WORKER_ID_VARIABLE: &str = "SNAKEPIT_WORKER_ID";
 #[cfg(feature = "failpoints")]
 #[path = "keeper/steps.rs"]
 mod steps;
+
+/// The looks at runs and processes at which `SNAKEPIT_FAILPOINTS` can ask for an error.
+#[cfg(feature = "failpoints")]
+pub fn failpoint_looks() -> &'static [&'static str] {
+    failpoint::LOOKS
+}
 
 /// The steps of a spawn at which `SNAKEPIT_FAILPOINTS` can ask for a fault.
 #[cfg(feature = "failpoints")]

@@ -8,7 +8,8 @@ use crate::ledger::record::{Kind, Process, Record};
 use crate::machine::Place;
 use crate::reaper::{RunLife, life};
 use crate::run::OpenError;
-use crate::state::{StateDir, is_unborn};
+use crate::run_name::RunName;
+use crate::state::{RunDir, StateDir, is_unborn};
 use crate::wire::WireTier;
 use crate::{Pid, Tier, WorkerId, identity};
 
@@ -59,30 +60,38 @@ pub struct ProcessEntry {
 /// Everything on record below `state_dir`; an absent directory is an empty ledger.
 pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
     let Some(state) = StateDir::open_existing(state_dir)? else { return Ok(Vec::new()) };
-    let place = Place::here().map_err(OpenError::Identity)?;
+    let place = Place::here()?;
     let mut runs = Vec::new();
     for name in state.run_names()? {
         let name = Path::new(&name);
         if is_unborn(name) {
             continue;
         }
-        let run = name.to_string_lossy().into_owned();
+        let text = name.to_string_lossy();
+        let run =
+            RunName::parse(&text).map_or_else(|| text.clone().into_owned(), |name| name.run.to_string());
         match state.open_run(name) {
             Ok(None) => {}
-            Ok(Some(dir)) => match dir.read_ledger() {
-                // It was just removed, or not quite.
-                _ if dir.is_empty_shell() => {}
-                Ok(bytes) => {
-                    let mut contents = Contents::parse(&bytes.unwrap_or_default());
-                    let life = life(&contents, dir.lock(), place);
-                    runs.push(entry(run, &mut contents, life, place));
-                }
+            Ok(Some(dir)) => match read(&dir, place) {
+                Ok(Some((mut contents, life))) => runs.push(entry(run, &mut contents, life, place)),
+                Ok(None) => {}
                 Err(error) => runs.push(unreadable(run, error.to_string())),
             },
             Err(error) => runs.push(unreadable(run, error.to_string())),
         }
     }
     Ok(runs)
+}
+
+/// What is on record of a run, and whether it is over; `None` if it was just removed, or not quite.
+fn read(dir: &RunDir, place: Place) -> std::io::Result<Option<(Contents, RunLife)>> {
+    let bytes = dir.read_ledger();
+    if dir.is_empty_shell()? {
+        return Ok(None);
+    }
+    let contents = Contents::parse(&bytes?.unwrap_or_default());
+    let life = life(&contents, dir.lock()?, place)?;
+    Ok(Some((contents, life)))
 }
 
 fn unreadable(run: String, trouble: String) -> RunEntry {
@@ -135,7 +144,10 @@ fn process(record: &Record, place: Place) -> Option<ProcessEntry> {
         tier: WireTier::from_byte(record.tier)?.into(),
         spawned_at: time(record.time),
         at_gate: record.kind == Kind::Intent,
-        alive: here && record.main != Process::default() && identity::find(&record.main).is_some(),
+        alive: here
+            && record.main != Process::default()
+            // Whoever cannot be looked at is not called dead.
+            && !matches!(identity::find(&record.main), Ok(None)),
     })
 }
 

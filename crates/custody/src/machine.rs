@@ -1,10 +1,16 @@
-//! What is true of this machine and this PID namespace, and what `/proc` says of a process.
+//! What is true of this machine and of the caller's namespaces, and what `/proc` says of a process.
+//!
+//! An error of looking is an error here, never "there is nobody": callers decide about lives by these answers.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use crate::Pid;
+use crate::failpoint::hit;
+
+/// The PID namespace that the machine booted with has this inode on every Linux.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The place in which a pid means something: one boot of one machine, one PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,30 +19,173 @@ pub(crate) struct Place {
     pub(crate) pidns: u64,
 }
 
+/// Why custody cannot work where the caller is: numbers of processes would not mean what they seem to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// There is no `/proc` that shows the caller.
+    #[error("/proc does not show this process: mount it (`mount -t proc proc /proc`)")]
+    NoProc(#[source] io::Error),
+    /// The machine's boot has no name here.
+    #[error(
+        "/proc/sys/kernel/random/boot_id cannot be read, so runs of another boot could not be told apart: \
+         mount /proc without subset=pid (in a systemd unit: ProcSubset=all)"
+    )]
+    NoBootId(#[source] io::Error),
+    /// `/proc` shows another PID namespace than the caller's.
+    #[error(
+        "/proc shows another PID namespace, where this process has the pid {shown} and not {own}: mount one of its own \
+         (`unshare --pid --fork --mount-proc`, or `nsenter` with `--mount` as well)"
+    )]
+    ForeignProc {
+        /// The caller's pid in `/proc`.
+        shown: String,
+        /// The caller's pid.
+        own: Pid,
+    },
+    /// What the caller starts is born into another PID namespace.
+    #[error(
+        "what this process starts is born into another PID namespace: start it as a child in that namespace \
+         (`unshare --pid` needs `--fork`)"
+    )]
+    ChildrenElsewhere,
+}
+
 impl Place {
-    pub(crate) fn here() -> io::Result<Self> {
-        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let boot = uuid::Uuid::try_parse(text.trim()).map_err(io::Error::other)?.into_bytes();
+    pub(crate) fn here() -> Result<Self, PlaceError> {
         // Of the thread: the process's own entry is empty once its main thread has ended.
-        let pidns = fs::metadata("/proc/thread-self/ns/pid")?.ino();
+        let status = fs::read_to_string("/proc/thread-self/status").map_err(PlaceError::NoProc)?;
+        let own = Pid::current();
+        // One number for each namespace from that of `/proc` down to the thread's own. `/proc/self` alone could
+        // be the same number in both by chance.
+        let shown = field(&status, "NStgid:").unwrap_or_default();
+        if shown.trim() != own.to_string() {
+            return Err(PlaceError::ForeignProc { shown: shown.trim().replace('\t', "/"), own });
+        }
+        let namespace = |name| fs::metadata(format!("/proc/thread-self/ns/{name}")).map(|file| file.ino());
+        let pidns = namespace("pid").map_err(PlaceError::NoProc)?;
+        match namespace("pid_for_children") {
+            Ok(children) if children == pidns => {}
+            // Not there: a namespace that has nobody in it yet.
+            Ok(_) => return Err(PlaceError::ChildrenElsewhere),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(PlaceError::ChildrenElsewhere);
+            }
+            Err(error) => return Err(PlaceError::NoProc(error)),
+        }
+        let boot = boot_id().map_err(PlaceError::NoBootId)?;
         Ok(Self { boot, pidns })
+    }
+
+    /// Whether every process of the machine can be seen from here: from the first PID namespace, by root.
+    pub(crate) fn sees_all(self) -> bool {
+        self.pidns == FIRST_PID_NAMESPACE && rustix::process::geteuid().is_root()
     }
 }
 
+fn boot_id() -> io::Result<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(uuid::Uuid::try_parse(text.trim()).map_err(io::Error::other)?.into_bytes())
+}
+
+/// The rest of the line that begins with `name`.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
+}
+
 /// The fields of `/proc/PID/stat` that custody needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stat {
     pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// Clock ticks from boot to its start, as the caller's time namespace counts them: see [`clock_offset`].
     pub(crate) start: u64,
 }
 
-pub(crate) fn stat(pid: Pid) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+/// Reads of `/proc/PID/…`, where a process that ends meanwhile is gone and everything else is an error.
+fn of_process<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What `/proc` says of a process; `None` if there is none.
+pub(crate) fn stat(pid: Pid) -> io::Result<Option<Stat>> {
+    hit("look.stat")?;
+    let Some(text) = of_process(fs::read(format!("/proc/{pid}/stat")))? else { return Ok(None) };
+    let unknown = || io::Error::other(format!("/proc/{pid}/stat is not as Linux writes it"));
+    parse_stat(&text).ok_or_else(unknown).map(Some)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
     // The name in field 2 may contain anything, parentheses too.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
-    let rest = String::from_utf8_lossy(text.get(after_name..)?).into_owned();
+    let rest = String::from_utf8_lossy(text.get(after_name..)?);
     let mut fields = rest.split_ascii_whitespace();
-    Some(Stat { state: fields.next()?.chars().next()?, start: fields.nth(18)?.parse().ok()? })
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        session: fields.next()?.parse().ok()?,
+        start: fields.nth(15)?.parse().ok()?,
+    })
+}
+
+/// By how many clock ticks start times are shifted for readers in the caller's time namespace. Without it, a start
+/// time that was written in one time namespace would name nobody in another.
+pub(crate) fn clock_offset() -> io::Result<i64> {
+    const NANOS_PER_TICK: i64 = 10_000_000;
+    let offsets = match fs::read_to_string("/proc/thread-self/timens_offsets") {
+        Ok(offsets) => offsets,
+        // Before Linux 5.6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut boottime = field(&offsets, "boottime").unwrap_or_default().split_ascii_whitespace();
+    let mut number = || boottime.next().and_then(|number| number.parse::<i64>().ok());
+    let (Some(seconds), Some(nanos)) = (number(), number()) else {
+        return Err(io::Error::other("/proc/thread-self/timens_offsets is not as Linux writes it"));
+    };
+    if (seconds, nanos) == (0, 0) {
+        return Ok(0);
+    }
+    let inode = |name| fs::metadata(format!("/proc/thread-self/ns/{name}")).map(|file| file.ino());
+    // The offsets are those of children to come; and half a tick cannot be taken off a whole one.
+    if inode("time")? != inode("time_for_children")? || nanos % NANOS_PER_TICK != 0 {
+        return Err(io::Error::other("the offset of this time namespace cannot be told in clock ticks"));
+    }
+    Ok(seconds * (1_000_000_000 / NANOS_PER_TICK) + nanos / NANOS_PER_TICK)
+}
+
+/// The real and the effective user of a process; `None` if there is none.
+pub(crate) fn users(pid: Pid) -> io::Result<Option<[u32; 2]>> {
+    hit("look.users")?;
+    let Some(status) = of_process(fs::read_to_string(format!("/proc/{pid}/status")))? else {
+        return Ok(None);
+    };
+    let mut numbers = field(&status, "Uid:").unwrap_or_default().split_ascii_whitespace();
+    let mut number = || numbers.next().and_then(|number| number.parse().ok());
+    match (number(), number()) {
+        (Some(real), Some(effective)) => Ok(Some([real, effective])),
+        _ => Err(io::Error::other(format!("/proc/{pid}/status is not as Linux writes it"))),
+    }
+}
+
+/// The bytes of `/proc/PID/environ`; `None` if there is no such process.
+pub(crate) fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
+    hit("look.environment")?;
+    of_process(fs::read(format!("/proc/{pid}/environ")))
+}
+
+/// The words of a process's command line; `None` if there is no such process.
+pub(crate) fn words(pid: Pid) -> io::Result<Option<Vec<u8>>> {
+    hit("look.command_line")?;
+    of_process(fs::read(format!("/proc/{pid}/cmdline")))
 }
 
 /// What a process is called, for people: its command line, or its name in brackets.
@@ -52,8 +201,49 @@ pub(crate) fn command_line(pid: Pid) -> String {
     if text.chars().count() > 120 { text.chars().take(119).chain(['…']).collect() } else { text }
 }
 
-/// The machine's processes at this moment.
-pub(crate) fn all_pids() -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| Pid::new(entry.file_name().to_str()?.parse().ok()?)).collect()
+/// The numbers of all processes that can be seen at this moment.
+pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
+    hit("look.processes")?;
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| Pid::new(name.parse().ok()?)));
+    }
+    Ok(pids)
+}
+
+/// Whether somebody lives in a PID namespace. Only for whoever [sees all](Place::sees_all) of the machine.
+pub(crate) fn namespace_lives(pidns: u64) -> io::Result<bool> {
+    for pid in all_pids()? {
+        match of_process(fs::metadata(format!("/proc/{pid}/ns/pid")))? {
+            Some(file) if file.ino() == pidns => return Ok(true),
+            Some(_) | None => {}
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_process_is_read_as_it_is() {
+        let stat = stat(Pid::current()).unwrap().unwrap();
+        assert_eq!(stat.parent, rustix::process::getppid().unwrap().as_raw_nonzero().get());
+        assert!(stat.start > 0);
+        assert_eq!(users(Pid::current()).unwrap().unwrap()[1], rustix::process::geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_name_with_parentheses_hides_no_field() {
+        let text = b"7 (a) b (c)) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 4242 99";
+        assert_eq!(parse_stat(text), Some(Stat { state: 'S', parent: 1, group: 2, session: 3, start: 4242 }));
+    }
+
+    #[test]
+    fn nobody_is_nobody_and_not_an_error() {
+        let nobody = Pid::new(i32::MAX).unwrap();
+        assert!(stat(nobody).unwrap().is_none());
+        assert!(environment(nobody).unwrap().is_none());
+    }
 }

@@ -21,7 +21,7 @@ pub struct Probe {
 pub fn probe() -> Probe {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let run = crate::RunId::new();
-    let cgroup = cgroup::Cgroup::create(run).map(|cgroup| {
+    let cgroup = cgroup::Cgroup::create(run, 0).map(|cgroup| {
         cgroup.remove();
         cgroup.path().parent().map_or_else(PathBuf::new, PathBuf::from)
     });

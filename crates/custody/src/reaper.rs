@@ -1,63 +1,64 @@
-//! The start-up reaper: finds the runs of dead hosts and ends whatever of them still lives.
+//! The start-up reaper: finds the runs of dead hosts, has whatever of them still lives ended, and removes them.
 //!
-//! A run is dead when its host is, whoever holds its lock; a run that cannot be judged is let be. The
-//! order is: by cgroup, by recorded identity, by the run's marker, until two passes find nobody.
+//! A run is dead when its host is, whoever holds its lock; a run that cannot be judged is let be and reported, and so is
+//! whatever of a dead run cannot be seen. Hosts that start at the same time clear dead runs once for all of them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::barrier::Survivor;
 use crate::cgroup::Cgroup;
 use crate::event::{Event, EventSink};
-use crate::identity::{self, Found};
 use crate::ledger::Contents;
-use crate::ledger::record::Process;
 use crate::machine::{self, Place};
 use crate::run::OpenError;
-use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn};
-use crate::{Config, Pid, RunId, WorkerId};
+use crate::run_name::RunName;
+use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn, unborn_run};
+use crate::sweep::{self, DeadRun, Killed, LetBe, sweep};
+use crate::{Config, RunId, identity, turn};
 
-/// How long a keeper that is at work on its own dead run may take before it is ended, too.
+/// How long the keepers that are at work on their own dead runs may take before they are ended, too.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to wait for another host that clears dead runs: as long as it may take for that, and a little more.
+const TURN_PATIENCE: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
 
 /// What a cleanup found and did.
 #[derive(Clone, Debug, Default)]
 pub struct CleanupReport {
-    /// The dead runs, oldest first.
+    /// The dead runs, and those that could not be judged, oldest first.
     pub runs: Vec<ReapedRun>,
 }
 
 impl CleanupReport {
-    /// Whether nobody is left of any dead run.
+    /// Whether nobody is left of any dead run, as far as that could be seen.
     pub fn is_clean(&self) -> bool {
-        self.runs.iter().all(|run| run.survivors.is_empty())
+        self.runs.iter().all(|run| run.removed && run.survivors.is_empty())
     }
 }
 
 /// A dead run and what became of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReapedRun {
-    /// The name of its directory: the run's id.
+    /// The run's id, or the name of a directory that is not a run's.
     pub run: String,
     /// Who had to be killed.
     pub killed: Vec<Killed>,
     /// Who is left.
     pub survivors: Vec<Survivor>,
-    /// What is wrong with its records, for a person.
+    /// Who looked as if it were of the run, and was not touched.
+    pub let_be: Vec<LetBe>,
+    /// What is wrong with its records, or could not be looked at, for a person.
     pub trouble: Option<String>,
     /// Whether its directory is gone.
     pub removed: bool,
 }
 
-/// A process that was killed.
-#[derive(Clone, Debug)]
-pub struct Killed {
-    /// The process.
-    pub pid: Pid,
-    /// The worker that it was, where it is on record.
-    pub worker: Option<WorkerId>,
-    /// Its command line.
-    pub command: String,
+impl ReapedRun {
+    fn in_trouble(run: &impl ToString, trouble: impl Into<String>) -> Self {
+        Self { run: run.to_string(), trouble: Some(trouble.into()), ..Self::default() }
+    }
 }
 
 /// Whether a run is over, and where.
@@ -71,17 +72,29 @@ pub enum RunLife {
     OtherBoot,
     /// It is of another PID namespace, and somebody of it lives there: let be.
     OtherNamespace,
-    /// It was of another PID namespace, and nobody of it is left to hold its lock.
+    /// It was of another PID namespace, and nobody holds its lock. Whether anybody of it is left can be seen only from
+    /// there: let be.
+    OtherNamespaceUnseen,
+    /// It was of another PID namespace, and that namespace is gone with everybody in it.
     OtherNamespaceOver,
-    /// Its records do not say whose it is, and its lock is held: let be.
+    /// It cannot be judged: its records do not say whose it is and its lock is held, or they cannot be looked at. Let be.
     Unreadable,
+}
+
+/// Who may wait for whom.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// A start, or a cleanup that somebody asked for: waits until the dead runs are cleared.
+    WaitForOthers,
+    /// A round that comes again: leaves them to whoever clears them already.
+    LeaveToOthers,
 }
 
 /// Clears the dead runs below `state_dir`. It needs no run, and touches no live one.
 pub fn cleanup(state_dir: &Path) -> Result<CleanupReport, OpenError> {
     let Some(state) = StateDir::open_existing(state_dir)? else { return Ok(CleanupReport::default()) };
-    let place = Place::here().map_err(OpenError::Identity)?;
-    Ok(reap(&state, place, &Config::default(), None)?)
+    let place = Place::here()?;
+    Ok(reap(&state, place, &Config::default(), None, Haste::WaitForOthers)?)
 }
 
 /// Clears all dead runs but `own`.
@@ -90,34 +103,250 @@ pub(crate) fn reap(
     place: Place,
     config: &Config,
     own: Option<RunId>,
+    haste: Haste,
 ) -> Result<CleanupReport, StateError> {
-    let mut report = CleanupReport::default();
     state.remove_set_aside();
+    let found = look(state, place, own)?;
+    if found.over.is_empty() {
+        return Ok(CleanupReport { runs: found.unclear });
+    }
+    let patience = match haste {
+        Haste::WaitForOthers => TURN_PATIENCE,
+        Haste::LeaveToOthers => Duration::ZERO,
+    };
+    // Without a turn, as in a directory that cannot be locked, two at the same time do no harm, only double work.
+    let turn = state.turn().and_then(|dir| turn::wait_for(dir, patience));
+    if matches!(turn, Ok(None)) {
+        let mut report = CleanupReport { runs: found.unclear };
+        if haste == Haste::WaitForOthers {
+            report.runs.extend(found.over.iter().map(|over| {
+                ReapedRun::in_trouble(
+                    &over.run,
+                    "another host is clearing it, and has taken long; it is left to it",
+                )
+            }));
+        }
+        return Ok(report);
+    }
+    // Whoever had the turn before has cleared most of them, or all.
+    let found = look(state, place, own)?;
+    let mut runs = found.unclear;
+    runs.extend(clear(found.over, config));
+    runs.sort_by(|one, other| one.run.cmp(&other.run));
+    Ok(CleanupReport { runs })
+}
+
+/// What a look at all runs found.
+#[derive(Default)]
+struct Found {
+    over: Vec<Over>,
+    unclear: Vec<ReapedRun>,
+}
+
+/// A run that is over and has to be cleared.
+struct Over {
+    run: RunId,
+    contents: Contents,
+    cgroup: Option<Cgroup>,
+    /// `None` if only its cgroup is left.
+    dir: Option<RunDir>,
+    /// Whether somebody of it may be alive, here, to be ended.
+    sweep: bool,
+}
+
+/// Looks at every run but `own`. A live run costs one look at its host.
+fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, StateError> {
+    let mut found = Found::default();
+    // Before the runs: a run has its directory before its cgroup, and loses it after.
+    let cgroups = Cgroup::all_of(state);
+    let mut known = BTreeSet::new();
     for name in state.run_names()? {
         let name = Path::new(&name);
+        let text = name.to_string_lossy();
         if is_unborn(name) {
+            known.extend(unborn_run(name));
             state.remove_unborn(name);
             continue;
         }
-        let text = name.to_string_lossy().into_owned();
-        let Ok(run) = text.parse::<RunId>() else {
-            report.runs.push(trouble(text, "not a run: remove it by hand if nobody needs it".to_owned()));
+        let Some(parsed) = RunName::parse(&text) else {
+            found
+                .unclear
+                .push(ReapedRun::in_trouble(&text, "not a run: remove it by hand if nobody needs it"));
             continue;
         };
-        if own == Some(run) {
+        known.insert(parsed.run);
+        let host = parsed.host_at(place);
+        if own == Some(parsed.run) || host.is_some_and(|host| matches!(identity::find(&host), Ok(Some(_)))) {
             continue;
         }
         match state.open_run(name) {
             Ok(None) => {}
-            Ok(Some(dir)) => report.runs.extend(reap_run(run, &dir, place, config)),
-            Err(error) => report.runs.push(trouble(text, error_chain(&error))),
+            Ok(Some(dir)) => judge(parsed.run, dir, place, &mut found),
+            Err(error) => found.unclear.push(ReapedRun::in_trouble(&parsed.run, error_chain(&error))),
         }
     }
-    Ok(report)
+    for (run, cgroup) in cgroups.into_iter().filter(|(run, _)| !known.contains(run) && own != Some(*run)) {
+        judge_cgroup(run, cgroup, &mut found);
+    }
+    Ok(found)
 }
 
-fn trouble(run: String, trouble: String) -> ReapedRun {
-    ReapedRun { run, killed: Vec::new(), survivors: Vec::new(), trouble: Some(trouble), removed: false }
+/// Sorts a run by whether it is over.
+fn judge(run: RunId, dir: RunDir, place: Place, found: &mut Found) {
+    let judged = dir.read_ledger().and_then(|bytes| {
+        if dir.is_empty_shell()? {
+            return Ok(None);
+        }
+        let contents = Contents::parse(&bytes.unwrap_or_default());
+        let life = life(&contents, dir.lock()?, place)?;
+        Ok(Some((contents, life)))
+    });
+    let (contents, life) = match judged {
+        Ok(Some(judged)) => judged,
+        Ok(None) => {
+            // It was just removed, or not quite.
+            let _ = dir.remove();
+            return;
+        }
+        Err(error) => {
+            return found.unclear.push(ReapedRun::in_trouble(&run, format!("it cannot be judged: {error}")));
+        }
+    };
+    let cgroup = contents.cgroup.as_ref().and_then(|record| Cgroup::recorded(&record.text, run));
+    let sweep = match life {
+        RunLife::Live | RunLife::OtherNamespace => return,
+        RunLife::Unreadable => {
+            let troubles = contents.troubles();
+            let trouble = if troubles.is_empty() {
+                "its records do not say whose it is, and its lock is held".to_owned()
+            } else {
+                troubles.join("; ")
+            };
+            return found.unclear.push(ReapedRun::in_trouble(&run, trouble));
+        }
+        RunLife::OtherNamespaceUnseen => {
+            let trouble = format!(
+                "it is of another PID namespace, and only from there can be seen whether anybody of it is left: clean \
+                 up there, or remove {} if that namespace is gone",
+                dir.path().display()
+            );
+            return found.unclear.push(ReapedRun::in_trouble(&run, trouble));
+        }
+        RunLife::OtherBoot | RunLife::OtherNamespaceOver => false,
+        RunLife::Dead => true,
+    };
+    found.over.push(Over { run, contents, cgroup, dir: Some(dir), sweep });
+}
+
+/// A cgroup of ours whose run has no directory: it was removed by somebody else.
+fn judge_cgroup(run: RunId, cgroup: Cgroup, found: &mut Found) {
+    match server_of(run) {
+        Ok(None) => {
+            found.over.push(Over {
+                run,
+                contents: Contents::default(),
+                cgroup: Some(cgroup),
+                dir: None,
+                sweep: true,
+            });
+        }
+        Ok(Some(pid)) => found.unclear.push(ReapedRun::in_trouble(
+            &run,
+            format!("its directory is gone, but its keeper or a shim lives as process {pid}: let be"),
+        )),
+        Err(error) => {
+            found
+                .unclear
+                .push(ReapedRun::in_trouble(&run, format!("its processes cannot be looked at: {error}")));
+        }
+    }
+}
+
+/// A living keeper or shim of a run.
+fn server_of(run: RunId) -> std::io::Result<Option<crate::Pid>> {
+    for pid in machine::all_pids()? {
+        if identity::served_by(pid)? == Some(run) {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a run is over. An error is one of looking, and decides nothing.
+pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> std::io::Result<RunLife> {
+    let Some(any) = contents.any_record() else {
+        // Not one record: nothing was started from it, or nothing can be said about it.
+        return Ok(if lock == Lock::Held { RunLife::Unreadable } else { RunLife::Dead });
+    };
+    if any.boot != place.boot {
+        // Held by somebody all the same: another machine that shares the directory.
+        return Ok(if lock == Lock::Held { RunLife::Unreadable } else { RunLife::OtherBoot });
+    }
+    if any.pidns != place.pidns {
+        return Ok(match lock {
+            Lock::Held => RunLife::OtherNamespace,
+            Lock::Free if place.sees_all() && !machine::namespace_lives(any.pidns)? => {
+                RunLife::OtherNamespaceOver
+            }
+            Lock::Free => RunLife::OtherNamespaceUnseen,
+        });
+    }
+    Ok(match &contents.open {
+        Some(open) if identity::host_lives(&open.main, lock)? => RunLife::Live,
+        None if lock == Lock::Held => RunLife::Unreadable,
+        Some(_) | None => RunLife::Dead,
+    })
+}
+
+/// Ends whoever is left of these runs, and removes them.
+fn clear(mut over: Vec<Over>, config: &Config) -> Vec<ReapedRun> {
+    let deadline = Instant::now() + sweep::LIMIT;
+    wait_for_keepers(&over);
+    // Some were cleared by their own keepers meanwhile.
+    over.retain(|over| over.dir.as_ref().is_none_or(|dir| !matches!(dir.exists(), Ok(false))));
+    let dead: Vec<DeadRun<'_>> = over
+        .iter_mut()
+        .filter(|over| over.sweep)
+        .map(|over| DeadRun { id: over.run, contents: &over.contents, cgroup: over.cgroup.take() })
+        .collect();
+    let mut swept = if dead.is_empty() { Vec::new() } else { sweep(&dead, config, deadline) }.into_iter();
+    drop(dead);
+    let clear = |over: Over| {
+        let swept = if over.sweep { swept.next() } else { None }.unwrap_or_default();
+        let troubles = over.contents.troubles();
+        let is_clean = swept.is_clean();
+        let mut reaped = ReapedRun {
+            run: over.run.to_string(),
+            killed: swept.killed,
+            survivors: swept.survivors,
+            let_be: swept.let_be,
+            trouble: swept
+                .trouble
+                .or_else(|| (!troubles.is_empty() && over.dir.is_some()).then(|| troubles.join("; "))),
+            removed: false,
+        };
+        if is_clean {
+            match over.dir.as_ref().map_or(Ok(()), RunDir::remove) {
+                Ok(()) => reaped.removed = true,
+                Err(error) => reaped.trouble = Some(format!("its directory cannot be removed: {error}")),
+            }
+        }
+        reaped
+    };
+    over.into_iter().map(clear).collect()
+}
+
+/// A keeper whose host has just died is at work already: all of them may finish, but not for ever.
+fn wait_for_keepers(over: &[Over]) {
+    let deadline = Instant::now() + KEEPER_PATIENCE;
+    for over in over.iter().filter(|over| over.sweep) {
+        let keeper = over.contents.keepers.last().map(|record| identity::find(&record.main));
+        if let Some(Ok(Some(keeper))) = keeper {
+            keeper.signal(rustix::process::Signal::CONT);
+            let left = deadline.saturating_duration_since(Instant::now());
+            keeper.ends_within(left, Config::default().poll_interval());
+        }
+    }
 }
 
 fn error_chain(error: &dyn std::error::Error) -> String {
@@ -133,187 +362,13 @@ fn error_chain(error: &dyn std::error::Error) -> String {
 /// Tells the run's own listeners.
 pub(crate) fn announce(report: &CleanupReport, sink: &EventSink) {
     for reaped in &report.runs {
-        if let Some(trouble) = &reaped.trouble {
-            sink.emit(Event::ReapTrouble { run: reaped.run.clone(), trouble: trouble.clone() });
+        let survivors = reaped.survivors.iter().map(|survivor| format!("{survivor} survives KILL"));
+        let let_be = reaped.let_be.iter().map(ToString::to_string);
+        for trouble in reaped.trouble.iter().cloned().chain(survivors).chain(let_be) {
+            sink.emit(Event::ReapTrouble { run: reaped.run.clone(), trouble });
         }
-        for survivor in &reaped.survivors {
-            sink.emit(Event::ReapTrouble {
-                run: reaped.run.clone(),
-                trouble: format!("{survivor} survives KILL"),
-            });
-        }
-        if let Ok(run) = reaped.run.parse() {
+        if let (true, Ok(run)) = (reaped.removed || !reaped.killed.is_empty(), reaped.run.parse()) {
             sink.emit(Event::Reaped { run, killed: reaped.killed.iter().map(|killed| killed.pid).collect() });
         }
     }
-}
-
-/// Whether a run is over.
-pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
-    let Some(any) = contents.any_record() else {
-        // Not one record: nothing was started from it, or nothing can be said about it.
-        return if lock == Lock::Held { RunLife::Unreadable } else { RunLife::Dead };
-    };
-    if any.boot != place.boot {
-        // Held by somebody all the same: another machine that shares the directory.
-        return if lock == Lock::Held { RunLife::Unreadable } else { RunLife::OtherBoot };
-    }
-    if any.pidns != place.pidns {
-        return if lock == Lock::Held { RunLife::OtherNamespace } else { RunLife::OtherNamespaceOver };
-    }
-    match &contents.open {
-        Some(open) if identity::host_lives(&open.main, lock) => RunLife::Live,
-        None if lock == Lock::Held => RunLife::Unreadable,
-        Some(_) | None => RunLife::Dead,
-    }
-}
-
-/// Clears one run if it is dead.
-fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<ReapedRun> {
-    let read = dir.read_ledger();
-    if dir.is_empty_shell() {
-        // It was just removed, or not quite.
-        let _ = dir.remove();
-        return None;
-    }
-    let bytes = match read {
-        Ok(bytes) => bytes.unwrap_or_default(),
-        Err(error) => return Some(trouble(run.to_string(), format!("its ledger cannot be read: {error}"))),
-    };
-    let contents = Contents::parse(&bytes);
-    let troubles = contents.troubles();
-    let mut reaped = ReapedRun {
-        run: run.to_string(),
-        killed: Vec::new(),
-        survivors: Vec::new(),
-        trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
-        removed: false,
-    };
-    match life(&contents, dir.lock(), place) {
-        RunLife::Live | RunLife::OtherNamespace => return None,
-        RunLife::Unreadable => {
-            reaped
-                .trouble
-                .get_or_insert_with(|| "its records do not say whose it is, and its lock is held".into());
-            return Some(reaped);
-        }
-        RunLife::OtherBoot | RunLife::OtherNamespaceOver => {}
-        RunLife::Dead => {
-            wait_for_keeper(&contents, config);
-            if !dir.exists() {
-                // Its own keeper has cleared it meanwhile.
-                return None;
-            }
-            let swept = sweep(run, &contents, config);
-            reaped.killed = swept.killed;
-            reaped.survivors = swept.survivors;
-            #[cfg(portable)]
-            if let Some(doubts) = identity::doubts(&contents) {
-                reaped.trouble = Some(doubts);
-            }
-        }
-    }
-    if reaped.survivors.is_empty() {
-        match dir.remove() {
-            Ok(()) => reaped.removed = true,
-            Err(error) => reaped.trouble = Some(format!("cannot remove {}: {error}", dir.path().display())),
-        }
-    }
-    Some(reaped)
-}
-
-/// A keeper whose host has just died is at work already: let it finish, but not for ever.
-fn wait_for_keeper(contents: &Contents, config: &Config) {
-    if let Some(keeper) = contents.keepers.last().and_then(|record| identity::find(&record.main)) {
-        keeper.signal(rustix::process::Signal::CONT);
-        keeper.ends_within(KEEPER_PATIENCE, config.poll_interval());
-    }
-}
-
-/// What a sweep did.
-pub(crate) struct Swept {
-    pub(crate) killed: Vec<Killed>,
-    pub(crate) survivors: Vec<Survivor>,
-    pub(crate) took: Duration,
-}
-
-/// Ends everybody of a run whose host, or whose keeper, is gone.
-pub(crate) fn sweep(run: RunId, contents: &Contents, config: &Config) -> Swept {
-    let began = Instant::now();
-    let cgroup = contents.cgroup.as_ref().and_then(|record| Cgroup::recorded(&record.text, run));
-    let mut killed: Vec<Killed> = Vec::new();
-    let mut survivors = Vec::new();
-    let mut clean_passes = 0;
-    // Rounds that make progress do not count against the limit: a storm of forks is not a survivor.
-    let mut vain_rounds = 0;
-    while clean_passes < 2 && vain_rounds <= config.cleanup_max_retries {
-        let found = pass(run, contents, cgroup.as_ref());
-        if found.is_empty() {
-            clean_passes += 1;
-            survivors.clear();
-            continue;
-        }
-        clean_passes = 0;
-        let before = killed.len();
-        for (_, named) in &found {
-            if !killed.iter().any(|known| known.pid == named.pid) {
-                killed.push(named.clone());
-            }
-        }
-        if let Some(cgroup) = &cgroup {
-            let _ = cgroup.kill();
-        }
-        for (process, _) in &found {
-            process.kill();
-        }
-        let deadline = Instant::now() + config.retry_interval();
-        let left: Vec<_> = found
-            .into_iter()
-            .filter(|(process, _)| {
-                let left = deadline.saturating_duration_since(Instant::now());
-                !process.ends_within(left, config.poll_interval())
-            })
-            .collect();
-        vain_rounds = if left.is_empty() && killed.len() > before { 0 } else { vain_rounds + 1 };
-        survivors = left.into_iter().map(|(_, named)| Survivor::observe(named.pid, named.worker)).collect();
-    }
-    killed.retain(|killed| !survivors.iter().any(|survivor| survivor.pid == killed.pid));
-    if survivors.is_empty()
-        && let Some(cgroup) = cgroup
-    {
-        cgroup.wait_empty(config.retry_interval());
-        cgroup.remove();
-    }
-    Swept { killed, survivors, took: began.elapsed() }
-}
-
-/// Everybody of the run who can be found now, each once, with a name while it still has one.
-fn pass(run: RunId, contents: &Contents, cgroup: Option<&Cgroup>) -> Vec<(Found, Killed)> {
-    let recorded = contents.living.values().flat_map(|record| {
-        let worker = std::str::from_utf8(&record.text).ok().and_then(|text| WorkerId::new(text).ok());
-        [(record.main, worker), (record.shim, None)]
-    });
-    let keepers = contents.keepers.iter().map(|record| (record.main, None));
-    let by_record = recorded
-        .chain(keepers)
-        .filter(|(process, _)| *process != Process::default())
-        .filter_map(|(process, worker)| Some((identity::find_of_run(&process, run)?, worker)));
-    let by_cgroup = cgroup.map(find_members).unwrap_or_default().into_iter();
-    let by_marker = identity::find_marked(run);
-    let mut found: Vec<(Found, Killed)> = Vec::new();
-    for (process, worker) in by_record.chain(by_cgroup.chain(by_marker).map(|process| (process, None))) {
-        if !found.iter().any(|(known, _)| known.pid == process.pid) {
-            let command = machine::command_line(process.pid);
-            let named = Killed { pid: process.pid, worker, command };
-            found.push((process, named));
-        }
-    }
-    found
-}
-
-/// Who is in the cgroup, and was so when the pidfd was held already.
-fn find_members(cgroup: &Cgroup) -> Vec<Found> {
-    let opened: Vec<Found> = cgroup.members().into_iter().filter_map(identity::open).collect();
-    let again = cgroup.members();
-    opened.into_iter().filter(|process| again.contains(&process.pid) && process.is_alive()).collect()
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -17,12 +18,15 @@ use crate::cgroup::Cgroup;
 use crate::command::Command;
 use crate::config::{Config, Containment, Tier};
 use crate::event::{Event, EventSink, Events};
-use crate::ledger::{self, record};
+use crate::ledger::{self, opening, record};
 use crate::link::Link;
-use crate::machine::Place;
+use crate::machine::{Place, PlaceError};
 use crate::order::place_order;
+use crate::reaper::Haste;
+use crate::run_name::RunName;
 use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
+use crate::tender::Starting;
 use crate::wire::{ToKeeper, WireTier};
 use crate::worker::{Exit, Shared, Worker};
 use crate::{Pid, RunId, WorkerId, identity, reaper, runs, tender, tiers};
@@ -51,8 +55,11 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
-    /// `/proc` is not what custody needs.
-    #[error("cannot tell this machine and this process apart from others: is /proc mounted?")]
+    /// Numbers of processes do not mean here what they seem to.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The own process cannot be told from others.
+    #[error("cannot read from /proc who this process is")]
     Identity(#[source] io::Error),
 }
 
@@ -132,72 +139,25 @@ pub(crate) struct Spawning {
 }
 
 impl Run {
-    /// Clears what dead hosts left behind, then starts the keeper.
+    /// Clears what dead hosts left behind and starts the keeper, both at the same time.
     pub fn open(config: Config) -> Result<Self, OpenError> {
-        let place = Place::here().map_err(OpenError::Identity)?;
-        let host = identity::own().map_err(OpenError::Identity)?;
+        let place = Place::here()?;
         let tier = choose_tier(config.containment)?;
         let path = config.state_dir.clone().map_or_else(default_state_dir, Ok)?;
-        let state_dir = StateDir::open(&path)?;
-        let id = RunId::new();
-        let (sink, events) = EventSink::new(id);
-        let reaped = reaper::reap(&state_dir, place, &config, None)?;
-        reaper::announce(&reaped, &sink);
-
-        let cgroup = match config.containment {
-            Containment::Auto => Cgroup::create(id).ok(),
-            Containment::Namespace | Containment::Shim | Containment::Group => None,
-        };
-        let head = |kind, text| record::Record {
-            main: host,
-            ..record::Record::new(kind, WireTier::from(tier) as u8, place.boot, place.pidns, text)
-        };
-        let mut heads = vec![head(record::Kind::Open, id.as_bytes().to_vec())];
-        if let Some(cgroup) = &cgroup {
-            use std::os::unix::ffi::OsStrExt;
-            heads.push(head(record::Kind::Cgroup, cgroup.path().as_os_str().as_bytes().to_vec()));
+        let inner = Arc::new(Inner::create(config, tier, place, StateDir::open(&path)?)?);
+        let keeper = tender::start(&inner);
+        // The keeper runs nothing before it is asked to, and nobody can ask before the dead runs are cleared.
+        let reaped =
+            reaper::reap(&inner.state_dir, place, &inner.config, Some(inner.id), Haste::WaitForOthers);
+        if let Err(reason) = keeper.and_then(Starting::wait) {
+            inner.forget();
+            return Err(OpenError::Keeper { reason });
         }
-        let created = state_dir.create_run(id, |file| ledger::write_from(file, 0, &heads).map(|_| ()));
-        let (dir, lock) = match created {
-            Ok(created) => created,
-            Err(error) => {
-                if let Some(cgroup) = &cgroup {
-                    cgroup.remove();
-                }
-                return Err(error.into());
-            }
-        };
-        let inner = Arc::new(Inner {
-            id,
-            config,
-            tier,
-            place,
-            state_dir,
-            dir,
-            lock,
-            cgroup,
-            sink,
-            owner: Pid::current(),
-            events: Mutex::new(Some(events)),
-            next_key: AtomicU64::new(1),
-            table: Mutex::new(Table {
-                keeper: Keeper::Awaited,
-                spawning: BTreeMap::new(),
-                workers: BTreeMap::new(),
-            }),
-            changed: Condvar::new(),
-            report: Mutex::new(None),
-        });
-        match tender::start(&inner) {
-            Ok(()) => {
-                runs::enter(&inner);
-                Ok(Self(Arc::new(Owner { inner })))
-            }
-            Err(reason) => {
-                inner.forget();
-                Err(OpenError::Keeper { reason })
-            }
-        }
+        runs::enter(&inner);
+        // From here on it is stopped when it is dropped.
+        let run = Self(Arc::new(Owner { inner }));
+        reaper::announce(&reaped?, &run.0.inner.sink);
+        Ok(run)
     }
 
     /// The run's id.
@@ -301,6 +261,58 @@ fn choose_tier(containment: Containment) -> Result<Tier, OpenError> {
 }
 
 impl Inner {
+    /// Makes the run's directory and its cgroup, and records both and the host.
+    fn create(config: Config, tier: Tier, place: Place, state_dir: StateDir) -> Result<Self, OpenError> {
+        let host = identity::own().map_err(OpenError::Identity)?;
+        let ancestors = identity::ancestors().map_err(OpenError::Identity)?;
+        let id = RunId::new();
+        let head = |kind, text| record::Record {
+            main: host,
+            ..record::Record::new(kind, WireTier::from(tier) as u8, place.boot, place.pidns, text)
+        };
+        let mut cgroup = None;
+        let created = state_dir.create_run(&RunName::new(id, place, &host), |file| {
+            // The directory is there already: a cgroup without one is nobody's.
+            if config.containment == Containment::Auto {
+                cgroup = state_dir.digest().ok().and_then(|state| Cgroup::create(id, state).ok());
+            }
+            let mut heads = vec![head(record::Kind::Open, opening::text(id, &ancestors))];
+            if let Some(cgroup) = &cgroup {
+                heads.push(head(record::Kind::Cgroup, cgroup.path().as_os_str().as_bytes().to_vec()));
+            }
+            ledger::write_from(file, 0, &heads).map(|_| ())
+        });
+        let (dir, lock) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                cgroup.iter().for_each(Cgroup::remove);
+                return Err(error.into());
+            }
+        };
+        let (sink, events) = EventSink::new(id);
+        Ok(Self {
+            id,
+            config,
+            tier,
+            place,
+            state_dir,
+            dir,
+            lock,
+            cgroup,
+            sink,
+            owner: Pid::current(),
+            events: Mutex::new(Some(events)),
+            next_key: AtomicU64::new(1),
+            table: Mutex::new(Table {
+                keeper: Keeper::Awaited,
+                spawning: BTreeMap::new(),
+                workers: BTreeMap::new(),
+            }),
+            changed: Condvar::new(),
+            report: Mutex::new(None),
+        })
+    }
+
     /// Whether the caller is the process that opened the run, and not a forked copy of it.
     pub(crate) fn is_owner(&self) -> bool {
         Pid::current() == self.owner
@@ -382,7 +394,7 @@ impl Inner {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
-        if self.dir.exists() {
+        if !matches!(self.dir.exists(), Ok(false)) {
             let _ = self.dir.remove();
         }
     }

@@ -21,6 +21,8 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::RunId;
+use crate::failpoint::hit;
+use crate::run_name::RunName;
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
@@ -171,6 +173,18 @@ impl StateDir {
         self.path.with_file_name(name)
     }
 
+    /// A descriptor of the runs' directory whose lock is the turn to clear dead runs.
+    pub(crate) fn turn(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.runs, ".", flags, Mode::empty())?)
+    }
+
+    /// Tells this state directory from others, also where it is mounted elsewhere.
+    pub(crate) fn digest(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstat(&self.state)?;
+        Ok((stat.st_dev as u64).rotate_left(32) ^ stat.st_ino as u64)
+    }
+
     /// The names of the runs on record, oldest first, and of those that are not yet.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
         let entries = std::fs::read_dir(&self.path).map_err(io_error("list", &self.path))?;
@@ -183,6 +197,7 @@ impl StateDir {
     /// Opens a run's directory; `None` if it has gone meanwhile.
     pub(crate) fn open_run(&self, name: &Path) -> Result<Option<RunDir>, StateError> {
         let path = self.path.join(name);
+        hit("look.run").map_err(io_error("open", &path))?;
         match open_own_dir(&self.runs, name, &path) {
             Ok(dir) => Ok(Some(RunDir { path, dir })),
             Err(StateError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -193,11 +208,11 @@ impl StateDir {
     /// Makes a run's directory, locked. It appears under its name only when `fill` has succeeded.
     pub(crate) fn create_run(
         &self,
-        run: RunId,
+        name: &RunName,
         fill: impl FnOnce(&File) -> io::Result<()>,
     ) -> Result<(RunDir, OwnedFd), StateError> {
-        let unborn = PathBuf::from(format!("{UNBORN}{run}"));
-        let path = self.path.join(run.to_string());
+        let unborn = PathBuf::from(format!("{UNBORN}{}", name.run));
+        let path = self.path.join(name.to_string());
         rustix::fs::mkdirat(&self.runs, &unborn, Mode::RWXU).map_err(io_error("make", &path))?;
         let made = (|| {
             let dir = open_own_dir(&self.runs, &unborn, &path)?;
@@ -206,7 +221,7 @@ impl StateDir {
                 .map_err(io_error("lock", &path.join("lock")))?;
             let ledger = File::from(create_file(&dir, "ledger", &path)?);
             fill(&ledger).map_err(io_error("write", &path.join("ledger")))?;
-            rustix::fs::renameat(&self.runs, &unborn, &self.runs, run.to_string())
+            rustix::fs::renameat(&self.runs, &unborn, &self.runs, name.to_string())
                 .map_err(io_error("name", &path))?;
             Ok((RunDir { path: path.clone(), dir }, lock))
         })();
@@ -240,6 +255,11 @@ pub(crate) fn is_unborn(name: &Path) -> bool {
     name.to_string_lossy().starts_with(UNBORN)
 }
 
+/// The run that such a name will be.
+pub(crate) fn unborn_run(name: &Path) -> Option<RunId> {
+    name.to_str()?.strip_prefix(UNBORN)?.parse().ok()
+}
+
 /// One run's directory.
 #[derive(Debug)]
 pub(crate) struct RunDir {
@@ -267,6 +287,7 @@ impl RunDir {
     /// The ledger's bytes; `None` if there is no ledger.
     pub(crate) fn read_ledger(&self) -> io::Result<Option<Vec<u8>>> {
         use std::io::Read;
+        hit("look.ledger")?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.dir, "ledger", flags, Mode::empty()) {
             Ok(file) => {
@@ -286,12 +307,18 @@ impl RunDir {
     }
 
     /// Looks at the lock without keeping it.
-    pub(crate) fn lock(&self) -> Lock {
+    pub(crate) fn lock(&self) -> io::Result<Lock> {
+        hit("look.lock")?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(&self.dir, "lock", flags, Mode::empty()) else { return Lock::Free };
+        let file = match rustix::fs::openat(&self.dir, "lock", flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(Lock::Free),
+            Err(errno) => return Err(errno.into()),
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Lock::Free,
-            Err(_) => Lock::Held,
+            Ok(()) => Ok(Lock::Free),
+            Err(Errno::WOULDBLOCK) => Ok(Lock::Held),
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -308,14 +335,19 @@ impl RunDir {
     }
 
     /// Whether it is only what a removal has left that did not come to its end.
-    pub(crate) fn is_empty_shell(&self) -> bool {
-        ["lock", "ledger"].iter().all(|name| {
-            matches!(rustix::fs::statat(&self.dir, *name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
-        })
+    pub(crate) fn is_empty_shell(&self) -> io::Result<bool> {
+        for name in ["lock", "ledger"] {
+            match rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => return Ok(false),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
     }
 
-    pub(crate) fn exists(&self) -> bool {
-        self.path.exists()
+    pub(crate) fn exists(&self) -> io::Result<bool> {
+        self.path.try_exists()
     }
 }
 

@@ -3,13 +3,16 @@
 //! It lives as long as the run, because a keeper of the namespace tier dies with the thread that made it.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
+use crate::cgroup::Cgroup;
 use crate::event::Event;
 use crate::ledger::{self, Contents, record};
 use crate::link::{Child, Link, Outfit};
+use crate::reaper::Haste;
 use crate::run::{Inner, Keeper, Table};
+use crate::sweep::{self, DeadRun, sweep};
 use crate::wire::{Init, ToHost, ToKeeper};
 use crate::worker::Exit;
 use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
@@ -21,21 +24,33 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait between two vain attempts to replace a keeper.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
-/// Starts the run's threads; returns when the first keeper serves.
-pub(crate) fn start(run: &Arc<Inner>) -> Result<(), String> {
+/// A keeper that is being started.
+pub(crate) struct Starting {
+    run: Arc<Inner>,
+    answer: Receiver<Result<(), String>>,
+}
+
+/// Starts the thread that starts the keeper.
+pub(crate) fn start(run: &Arc<Inner>) -> Result<Starting, String> {
     let (ready, answer) = sync_channel(1);
     let tended = Arc::clone(run);
     let thread = std::thread::Builder::new().name("snakepit-tender".to_owned());
     thread.spawn(move || tend(&tended, &ready)).map_err(|error| format!("cannot start a thread: {error}"))?;
-    answer.recv().unwrap_or_else(|_| Err("its thread died".to_owned()))?;
-    if !run.config.reap_interval.is_zero() {
-        let watched = Arc::clone(run);
-        let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
-        thread
-            .spawn(move || reap_now_and_then(&watched))
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(Starting { run: Arc::clone(run), answer })
+}
+
+impl Starting {
+    /// Waits until the keeper serves.
+    pub(crate) fn wait(self) -> Result<(), String> {
+        self.answer.recv().unwrap_or_else(|_| Err("its thread died".to_owned()))?;
+        if !self.run.config.reap_interval.is_zero() {
+            let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
+            thread
+                .spawn(move || reap_now_and_then(&self.run))
+                .map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn tend(run: &Arc<Inner>, ready: &SyncSender<Result<(), String>>) {
@@ -86,12 +101,7 @@ fn take_over(run: &Inner, link: &Arc<Link>) {
 fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     let bytes = run.dir.read_ledger().map_err(|error| format!("cannot read the ledger: {error}"))?;
     let contents = Contents::parse(&bytes.unwrap_or_default());
-    let cgroup = run
-        .cgroup
-        .as_ref()
-        .map(crate::cgroup::Cgroup::open)
-        .transpose()
-        .map_err(|error| error.to_string())?;
+    let cgroup = run.cgroup.as_ref().map(Cgroup::open).transpose().map_err(|error| error.to_string())?;
     let outfit = Outfit {
         state: &run.state_dir,
         run: run.id,
@@ -207,7 +217,7 @@ fn mourn(run: &Inner) -> bool {
         (std::mem::take(&mut table.workers), link, closing)
     };
     // A keeper that was told to finish has removed the directory as its last act.
-    let finished = closing && !run.dir.exists();
+    let finished = closing && matches!(run.dir.exists(), Ok(false));
     if let Some(link) = link
         && !finished
     {
@@ -242,9 +252,17 @@ fn mourn(run: &Inner) -> bool {
 fn clear(run: &Inner) {
     let Ok(Some(bytes)) = run.dir.read_ledger() else { return };
     let contents = Contents::parse(&bytes);
-    let swept = reaper::sweep(run.id, &contents, &run.config);
-    if !swept.survivors.is_empty() {
-        run.sink.emit(Event::CleanupTimeout { survivors: swept.survivors, took: swept.took });
+    let cgroup = contents.cgroup.as_ref().and_then(|record| Cgroup::recorded(&record.text, run.id));
+    let began = Instant::now();
+    let dead = [DeadRun { id: run.id, contents: &contents, cgroup }];
+    for swept in sweep(&dead, &run.config, began + sweep::LIMIT) {
+        let trouble = swept.trouble.into_iter().chain(swept.let_be.iter().map(ToString::to_string));
+        for trouble in trouble {
+            run.sink.emit(Event::ReapTrouble { run: run.id.to_string(), trouble });
+        }
+        if !swept.survivors.is_empty() {
+            run.sink.emit(Event::CleanupTimeout { survivors: swept.survivors, took: began.elapsed() });
+        }
     }
     let ends: Vec<_> = contents
         .living
@@ -262,7 +280,8 @@ fn clear(run: &Inner) {
 fn reap_now_and_then(run: &Inner) {
     let closing = |table: &Table| matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
     while !run.wait_table(run.config.reap_interval, closing) {
-        if let Ok(report) = reaper::reap(&run.state_dir, run.place, &run.config, Some(run.id)) {
+        let own = Some(run.id);
+        if let Ok(report) = reaper::reap(&run.state_dir, run.place, &run.config, own, Haste::LeaveToOthers) {
             reaper::announce(&report, &run.sink);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) const AUTO: Tier = Tier::Shim;
 pub(crate) fn pidfs() -> Result<(), String> {
     pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .ok()
-        .and_then(|pidfd| identity::pidfs_inode(&pidfd))
+        .and_then(|pidfd| identity::pidfs_inode(&pidfd).ok().flatten())
         .map(|_| ())
         .ok_or_else(|| "no pidfs (Linux 6.9 has it): start time and marker tell processes apart".to_owned())
 }

@@ -27,6 +27,13 @@ impl Bystander {
         Self::start(&mut command, "marked with another run")
     }
 
+    /// One that carries the marker of a given run, as a job does that was started with a copied environment.
+    pub fn of_this_run(hostile: &Path, run: &str) -> Self {
+        let mut command = Command::new(hostile);
+        command.arg("innocent").env("SNAKEPIT_RUN_ID", run).env("SNAKEPIT_WORKER_ID", "w1");
+        Self::start(&mut command, "with a copied environment")
+    }
+
     fn start(command: &mut Command, looks: &'static str) -> Self {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = quiet.spawn().expect("start a bystander");

@@ -3,6 +3,7 @@
 //! Absent, torn and corrupt are three answers. The pen is the keeper's, see `keeper/ledger.rs`; the host
 //! writes only before its first keeper starts and after one was lost.
 
+pub(crate) mod opening;
 pub(crate) mod record;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,13 @@ impl Contents {
                 self.living.remove(&record.key);
             }
         }
+    }
+
+    /// The processes that the host descended from, the nearest first, as far as they were recorded: whoever of them
+    /// lives may have adopted orphans of the run.
+    #[cfg(not(portable))]
+    pub(crate) fn ancestors(&self) -> Vec<record::Process> {
+        self.open.as_ref().map_or_else(Vec::new, |open| opening::ancestors(&open.text))
     }
 
     /// Any record at all, for what all records of a run have in common.

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::process::{Signal, getpgid, kill_process, kill_process_group};
 
-use crate::ledger::Contents;
 use crate::ledger::record::Process;
 use crate::look::{self, Look};
 use crate::state::Lock;
@@ -108,56 +107,36 @@ pub(crate) fn own() -> io::Result<Process> {
 }
 
 /// The recorded process, if it is alive or may be.
-pub(crate) fn find(recorded: &Process) -> Option<Found> {
-    let pid = Pid::new(recorded.pid)?;
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn find(recorded: &Process) -> io::Result<Option<Found>> {
+    let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
     let start = (recorded.start != 0).then_some(recorded.start);
     let look = look::at_process(recorded.pid);
     let start = start.filter(|_| look != Look::Unknown);
-    may_be(look, start).then_some(Found { pid, start })
+    Ok(may_be(look, start).then_some(Found { pid, start }))
 }
 
 /// The recorded process of a run, if it is alive for sure: this one may be killed.
-pub(crate) fn find_of_run(recorded: &Process, _run: RunId) -> Option<Found> {
-    find(recorded).filter(Found::is_proven)
+pub(crate) fn find_of_run(recorded: &Process, _run: RunId) -> io::Result<Option<Found>> {
+    Ok(find(recorded)?.filter(Found::is_proven))
 }
 
 /// Whether the host of a run lives. A free lock says that it does not, whoever has its pid by now.
-pub(crate) fn host_lives(recorded: &Process, lock: Lock) -> bool {
-    lock == Lock::Held && find(recorded).is_some()
+pub(crate) fn host_lives(recorded: &Process, lock: Lock) -> io::Result<bool> {
+    Ok(lock == Lock::Held && find(recorded)?.is_some())
 }
 
-/// Nobody's environment can be read here in a way that is the same on all systems.
-pub(crate) fn find_marked(_run: RunId) -> Vec<Found> {
-    Vec::new()
+/// Nobody adopts orphans in a way that could be told here.
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn ancestors() -> io::Result<Vec<Process>> {
+    Ok(Vec::new())
 }
 
-/// A bare pid proves nothing.
-pub(crate) fn open(_pid: Pid) -> Option<Found> {
-    None
+/// Keepers cannot be told by their command line here.
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn served_by(_pid: Pid) -> io::Result<Option<RunId>> {
+    Ok(None)
 }
 
 /// What stands for a pidfd here cannot carry a signal: the keeper does it.
 pub(crate) fn kill_through(_end: &OwnedFd) {}
-
-/// Who of a dead run may live, but cannot be proven to be of it, and so was let be.
-pub(crate) fn doubts(contents: &Contents) -> Option<String> {
-    let doubt = |pid: i32, pgid: i32, process: &Process| {
-        if find(process).is_some() {
-            Some(format!(
-                "process {pid} may be of this run; its start time does not prove it, so it was let be"
-            ))
-        } else if look::group_lives(pgid) {
-            Some(format!(
-                "group {pgid} has members, but its leader is gone and proves nothing, so it was let be"
-            ))
-        } else {
-            None
-        }
-    };
-    let doubts: Vec<String> = contents
-        .living
-        .values()
-        .filter_map(|record| doubt(record.main.pid, record.pgid, &record.main))
-        .collect();
-    (!doubts.is_empty()).then(|| doubts.join("; "))
-}

@@ -14,11 +14,34 @@ pub(crate) struct Place {
     pub(crate) pidns: u64,
 }
 
+/// Why custody cannot work where the caller is; there is no such place here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {}
+
 impl Place {
     #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-    pub(crate) fn here() -> io::Result<Self> {
+    pub(crate) fn here() -> Result<Self, PlaceError> {
         Ok(Self { boot: boot().unwrap_or_default(), pidns: 0 })
     }
+
+    /// There is but one PID namespace.
+    #[expect(clippy::unused_self, reason = "on Linux it depends on the place")]
+    pub(crate) fn sees_all(self) -> bool {
+        true
+    }
+}
+
+/// Nobody lives in another PID namespace than the one there is.
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn namespace_lives(_pidns: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// There is no list of processes that would be the same on all systems.
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
+    Ok(Vec::new())
 }
 
 #[cfg(target_os = "linux")]
@@ -62,8 +85,9 @@ pub(crate) struct Stat {
 }
 
 /// Nothing is known of a process's state that would be the same on all systems.
-pub(crate) fn stat(_pid: Pid) -> Option<Stat> {
-    None
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn stat(_pid: Pid) -> io::Result<Option<Stat>> {
+    Ok(None)
 }
 
 /// What a process is called, for people: here only its number is known, which they see anyway.

@@ -69,6 +69,13 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("symlinked_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("umask_zero",                           [ZERO,      ZERO, ZERO,       ZERO]),
     ("forked_copy",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("foreign_proc",                         [ZERO,      ZERO, ZERO,       ZERO]),
+    ("unseen_namespace",                     [ZERO,      ZERO, ZERO,       ZERO]),
+    ("time_namespace",                       [ZERO,      NEXT, NEXT,       NEXT]),
+    ("errors_of_looking",                    [ZERO,      NEXT, NEXT,       NEXT]),
+    ("copied_environment",                   [ZERO,      ZERO, ZERO,       ZERO]),
+    ("unprovable",                           [ZERO,      ZERO, ZERO,       ZERO]),
+    ("forged_markers",                       [ZERO,      ZERO, ZERO,       ZERO]),
     ("ten_thousand_spawns",                  [ZERO,      ZERO, ZERO,       ZERO]),
 ];
 

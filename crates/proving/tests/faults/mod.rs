@@ -1,13 +1,17 @@
 //! The faults, and what they share.
 
 mod changed_credentials;
+mod copied_environment;
 mod ctrl_backslash;
 mod ctrl_c;
 mod disk_full;
 mod double_fork;
 mod errno_at_every_step;
+mod errors_of_looking;
 mod expected;
+mod foreign_proc;
 mod foreign_state_dir;
+mod forged_markers;
 mod fork_bomb;
 mod fork_chains;
 mod forked_copy;
@@ -49,9 +53,12 @@ mod stop_races_exit;
 mod stopped_workers;
 mod symlinked_state_dir;
 mod ten_thousand_spawns;
+mod time_namespace;
 mod two_reapers;
 mod umask_zero;
 mod unprivileged;
+mod unprovable;
+mod unseen_namespace;
 
 use rustix::process::Signal;
 use snakepit_proving::deadline::recheck;

@@ -288,9 +288,13 @@ fn reap(state: &Path) -> Outcome {
     let left: Vec<String> = report.runs.iter().map(|run| survivor_words(&run.survivors)).collect();
     let trouble: Vec<&str> = report.runs.iter().filter_map(|run| run.trouble.as_deref()).collect();
     let removed = report.runs.iter().filter(|run| run.removed).count();
+    let let_be: Vec<String> =
+        report.runs.iter().flat_map(|run| &run.let_be).map(|let_be| let_be.pid.to_string()).collect();
     Ok(format!(
-        "runs={} removed={removed} killed={} survivors={} trouble={}",
+        "runs={} clean={} removed={removed} let_be={} killed={} survivors={} trouble={}",
         report.runs.len(),
+        report.is_clean(),
+        let_be.join(","),
         killed.join(","),
         left.join(","),
         trouble.join(";").replace(char::is_whitespace, "_"),

@@ -5,6 +5,7 @@
 //! it, so that the end of the stream means that all of them are there.
 
 mod again;
+mod bare;
 mod bomb;
 mod chains;
 mod credentials;
@@ -22,6 +23,7 @@ mod shed;
 mod stand;
 mod stopped;
 mod storm;
+mod undumpable;
 
 use std::path::Path;
 
@@ -58,6 +60,8 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "leave" => leave::run(worn, ready),
         "eater" => eater::run(worn, ready),
         "exit" => exit::run(worn, ready, args),
+        "bare" => bare::run(worn, ready),
+        "undumpable" => undumpable::run(worn, ready),
         "storm" => storm::run(worn, ready, args),
         "descriptors" => descriptors::run(worn, ready, args),
         _ => panic!("no such kind of trouble: {kind}"),

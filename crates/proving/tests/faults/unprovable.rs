@@ -1,0 +1,77 @@
+//! What may be of a dead run and cannot be proven to be is let be, reported, and keeps the record. Broken was: the reaper
+//! said that nothing was left alive.
+
+use snakepit_proving::{Case, Cell, GridTier, OpenAs, cgroup};
+
+super::each_tier!(members_of_a_group_without_leader, a_cgroup_whose_ledger_is_gone);
+
+fn members_of_a_group_without_leader(case: &mut Case) {
+    let mut host = case.host_with(2, "bare");
+    case.must_be_populated(4);
+    super::leave_a_dead_run(case, &mut host);
+    let told = case.cleanup().expect("the reaper");
+    match case.tier {
+        // The namespace ends with its init, and a cgroup proves whose they are.
+        GridTier::Namespace => assert!(case.tag().is_free(), "{told:?}"),
+        GridTier::Auto if host.cgroup.is_some() => {
+            assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("true", "1"), "{told:?}");
+            assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
+        }
+        GridTier::Auto | GridTier::Shim | GridTier::Group => {
+            let left: Vec<String> = case.wearers().iter().map(|found| found.pid.to_string()).collect();
+            assert_eq!(left.len(), 2, "nobody was killed on a guess: {told:?}");
+            let let_be: Vec<&str> = told["let_be"].split(',').collect();
+            assert!(left.iter().all(|pid| let_be.contains(&pid.as_str())), "{left:?} are reported: {told:?}");
+            assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("false", "0"), "{told:?}");
+            assert_eq!(case.run_dirs().len(), 1, "the record stays");
+            case.end_survivors_and_go_on();
+            assert_eq!(case.cleanup().expect("the reaper")["clean"], "true", "nobody is left to doubt");
+        }
+    }
+    case.verdict();
+}
+
+fn a_cgroup_whose_ledger_is_gone(case: &mut Case) {
+    let mut host = case.host_with(2, "bare");
+    let Some(group) = host.cgroup.clone() else {
+        host.kill();
+        return case.verdict();
+    };
+    // Somebody removes the directory of a live run: its keeper lives, so it is let be.
+    let dir = case.run_dirs().remove(0);
+    let aside = case.dir().join("aside");
+    std::fs::rename(&dir, &aside).expect("take the directory away");
+    let told = case.cleanup().expect("the reaper");
+    assert_eq!((told["clean"].as_str(), told["killed"].as_str()), ("false", ""), "{told:?}");
+    assert!(told["trouble"].contains("its_directory_is_gone"), "{told:?}");
+    case.must_be_populated(4);
+    super::leave_a_dead_run(case, &mut host);
+    assert!(!case.wearers().is_empty(), "somebody lives in the cgroup");
+    let told = case.cleanup().expect("the reaper");
+    assert_eq!(told["clean"], "true", "{told:?}");
+    assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
+    assert!(!group.exists(), "the cgroup is removed");
+    cgroup::try_remove_tree(&group);
+    case.verdict();
+}
+
+/// Root reads everybody; another user cannot look into a process of its own that forbids it.
+#[test]
+fn a_process_that_cannot_be_looked_into_is_reported() {
+    if !snakepit_proving::is_root() {
+        return super::unproven("needs a user to become");
+    }
+    let options = OpenAs { user: Some(65534), ..OpenAs::default() };
+    let mut case = Case::with(&super::programs(), GridTier::Shim, Cell::SHED_NEXT, options);
+    let mut host = case.host_with(1, "undumpable");
+    case.must_be_populated(2);
+    super::leave_a_dead_run(&case, &mut host);
+    let told = case.cleanup().expect("the reaper");
+    let left = case.wearers();
+    assert_eq!(left.len(), 1, "{left:#?}");
+    assert!(told["let_be"].split(',').any(|pid| pid == left[0].pid.to_string()), "{told:?}");
+    assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("false", "0"), "{told:?}");
+    case.end_survivors_and_go_on();
+    assert_eq!(case.cleanup().expect("the reaper")["clean"], "true");
+    case.finish();
+}
