@@ -1,6 +1,6 @@
 //! A run's own cgroup v2: one write to `cgroup.kill` ends everybody in it, whatever they did to escape.
 //!
-//! Workers are born into it; host, keeper and shims stay outside.
+//! Each worker has one of its own below it; host, keeper and shims stay outside.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,6 +26,15 @@ fn run_of(name: &str) -> Option<RunId> {
     let name = name.strip_prefix(PREFIX)?;
     // Older versions gave it no state directory.
     name.split_once(STATE_MARK).map_or(name, |(run, _)| run).parse().ok()
+}
+
+/// `None` of a cgroup that was removed meanwhile: nobody is in it.
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// The cgroup of one run.
@@ -66,12 +75,25 @@ impl Cgroup {
         cgroup.make().map_err(|error| format!("cannot make {}: {error}", cgroup.path.display()))?;
         // Opened but not written: a cgroup that was killed once kills whoever is cloned into it from
         // outside, see docs/design/custody.md.
-        match cgroup.kill_file() {
-            Ok(_) => Ok(cgroup),
-            Err(error) => {
-                cgroup.remove();
-                Err(format!("{}/cgroup.kill: {error} (Linux 5.14 has it)", cgroup.path.display()))
+        let usable = cgroup.takes_processes().and_then(|()| match cgroup.kill_file() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{}/cgroup.kill: {error} (Linux 5.14 has it)", cgroup.path.display())),
+        });
+        if usable.is_err() {
+            cgroup.remove();
+        }
+        usable.map(|()| cgroup)
+    }
+
+    /// Below a threaded cgroup one can be made, but no process be put into it.
+    fn takes_processes(&self) -> Result<(), String> {
+        match fs::read_to_string(self.path.join("cgroup.type")) {
+            Ok(kind) if kind.trim() != "domain" => {
+                let below = self.path.parent().unwrap_or(&self.path).display();
+                Err(format!("a cgroup below {below} takes no process: it is {}", kind.trim()))
             }
+            // Before Linux 4.14 there is one kind alone.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -118,33 +140,33 @@ impl Cgroup {
         Ok(fs::File::open(&self.path)?.into())
     }
 
-    /// Who is in it, and in the cgroups below it.
+    /// Who is in it, or in one below it.
     pub(crate) fn members(&self) -> io::Result<Vec<crate::Pid>> {
         hit("look.cgroup")?;
         let mut members = Vec::new();
-        let mut dirs = vec![self.path.clone()];
-        while let Some(dir) = dirs.pop() {
-            // A cgroup that was removed meanwhile has nobody in it.
-            let gone = |error: &io::Error| {
-                error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
-            };
-            let text = match fs::read_to_string(dir.join("cgroup.procs")) {
-                Err(error) if gone(&error) => continue,
-                text => text?,
-            };
+        for path in self.tree()? {
+            let text = unless_gone(fs::read_to_string(path.join("cgroup.procs")))?.unwrap_or_default();
             members.extend(text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)));
-            let entries = match fs::read_dir(&dir) {
-                Err(error) if gone(&error) => continue,
-                entries => entries?,
-            };
-            for entry in entries {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    dirs.push(entry.path());
-                }
-            }
         }
         Ok(members)
+    }
+
+    /// It and those below it, each after its parent: the keeper makes one per worker, and a worker may make more.
+    fn tree(&self) -> io::Result<Vec<PathBuf>> {
+        /// However many a worker has made.
+        const MOST: usize = 10_000;
+        let mut found = vec![self.path.clone()];
+        let mut next = 0;
+        while next < found.len() && found.len() < MOST {
+            for entry in unless_gone(fs::read_dir(&found[next]))?.into_iter().flatten() {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    found.push(entry.path());
+                }
+            }
+            next += 1;
+        }
+        Ok(found)
     }
 
     /// Kills everybody in it, at once.
@@ -176,7 +198,9 @@ impl Cgroup {
 
     pub(crate) fn remove(&self) {
         // Refused while somebody is in it; the next reaper tries again.
-        let _ = fs::remove_dir(&self.path);
+        for path in self.tree().unwrap_or_else(|_| vec![self.path.clone()]).iter().rev() {
+            let _ = fs::remove_dir(path);
+        }
     }
 }
 

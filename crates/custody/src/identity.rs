@@ -168,6 +168,21 @@ fn is_recorded(found: &Found, recorded: &Process) -> io::Result<bool> {
     Ok(stat.start.wrapping_add_signed(-machine::clock_offset()?) == recorded.start)
 }
 
+/// Whether a process lives; whoever has ended and waits to be reaped does not.
+pub(crate) fn lives(pid: Pid) -> io::Result<bool> {
+    Ok(open(pid)?.is_some_and(|found| found.is_alive()))
+}
+
+/// Whether somebody lives in another PID namespace. Only for whoever [sees all](crate::machine::Place::sees_all) of the machine.
+pub(crate) fn namespace_lives(pidns: u64) -> io::Result<bool> {
+    for pid in machine::all_pids()? {
+        if machine::pid_namespace(pid)? == Some(pidns) && lives(pid)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The runs whose marker a process carries, in its environment or, as keeper or shim, on its command line; `None` if
 /// there is no such process.
 pub(crate) fn markers(pid: Pid) -> io::Result<Option<Vec<RunId>>> {

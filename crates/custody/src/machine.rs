@@ -12,6 +12,9 @@ use crate::failpoint::hit;
 /// The PID namespace that the machine booted with has this inode on every Linux.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
+/// And its time namespace this one.
+const FIRST_TIME_NAMESPACE: u64 = 0xEFFF_FFFA;
+
 /// The place in which a pid means something: one boot of one machine, one PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
@@ -140,26 +143,24 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// time that was written in one time namespace would name nobody in another.
 pub(crate) fn clock_offset() -> io::Result<i64> {
     const NANOS_PER_TICK: i64 = 10_000_000;
-    let offsets = match fs::read_to_string("/proc/thread-self/timens_offsets") {
-        Ok(offsets) => offsets,
+    let inode = |name| fs::metadata(format!("/proc/thread-self/ns/{name}")).map(|file| file.ino());
+    let own = match inode("time") {
+        Ok(FIRST_TIME_NAMESPACE) => return Ok(0),
+        Ok(inode) => inode,
         // Before Linux 5.6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
+    let offsets = fs::read_to_string("/proc/self/timens_offsets")?;
     let mut boottime = field(&offsets, "boottime").unwrap_or_default().split_ascii_whitespace();
     let mut number = || boottime.next().and_then(|number| number.parse::<i64>().ok());
-    let (Some(seconds), Some(nanos)) = (number(), number()) else {
-        return Err(io::Error::other("/proc/thread-self/timens_offsets is not as Linux writes it"));
-    };
-    if (seconds, nanos) == (0, 0) {
-        return Ok(0);
+    match (number(), number()) {
+        // The offsets are those of children to come; and half a tick cannot be taken off a whole one.
+        (Some(seconds), Some(nanos)) if inode("time_for_children")? == own && nanos % NANOS_PER_TICK == 0 => {
+            Ok(seconds * (1_000_000_000 / NANOS_PER_TICK) + nanos / NANOS_PER_TICK)
+        }
+        _ => Err(io::Error::other("the offset of this time namespace cannot be told in clock ticks")),
     }
-    let inode = |name| fs::metadata(format!("/proc/thread-self/ns/{name}")).map(|file| file.ino());
-    // The offsets are those of children to come; and half a tick cannot be taken off a whole one.
-    if inode("time")? != inode("time_for_children")? || nanos % NANOS_PER_TICK != 0 {
-        return Err(io::Error::other("the offset of this time namespace cannot be told in clock ticks"));
-    }
-    Ok(seconds * (1_000_000_000 / NANOS_PER_TICK) + nanos / NANOS_PER_TICK)
 }
 
 /// The real and the effective user of a process; `None` if there is none.
@@ -211,15 +212,20 @@ pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// Whether somebody lives in a PID namespace. Only for whoever [sees all](Place::sees_all) of the machine.
-pub(crate) fn namespace_lives(pidns: u64) -> io::Result<bool> {
-    for pid in all_pids()? {
-        match of_process(fs::metadata(format!("/proc/{pid}/ns/pid")))? {
-            Some(file) if file.ino() == pidns => return Ok(true),
-            Some(_) | None => {}
-        }
+/// The PID namespace of a process, for whoever is in the first one; `None` if there is no such process.
+pub(crate) fn pid_namespace(pid: Pid) -> io::Result<Option<u64>> {
+    match of_process(fs::metadata(format!("/proc/{pid}/ns/pid"))) {
+        Ok(file) => Ok(file.map(|file| file.ino())),
+        // Some may not be looked into, not even by root; who has one number alone is in our own namespace.
+        Err(error) => match of_process(fs::read_to_string(format!("/proc/{pid}/status")))? {
+            Some(status) => match field(&status, "NStgid:").map(|numbers| numbers.split_whitespace().count())
+            {
+                Some(1) => Ok(Some(FIRST_PID_NAMESPACE)),
+                _ => Err(error),
+            },
+            None => Ok(None),
+        },
     }
-    Ok(false)
 }
 
 #[cfg(test)]

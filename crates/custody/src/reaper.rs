@@ -285,7 +285,7 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> std::io::Re
     if any.pidns != place.pidns {
         return Ok(match lock {
             Lock::Held => RunLife::OtherNamespace,
-            Lock::Free if place.sees_all() && !machine::namespace_lives(any.pidns)? => {
+            Lock::Free if place.sees_all() && !identity::namespace_lives(any.pidns)? => {
                 RunLife::OtherNamespaceOver
             }
             Lock::Free => RunLife::OtherNamespaceUnseen,

@@ -15,7 +15,7 @@ use crate::run::{Inner, Keeper, Table};
 use crate::sweep::{self, DeadRun, sweep};
 use crate::wire::{Init, ToHost, ToKeeper};
 use crate::worker::Exit;
-use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
+use crate::{Config, LedgerSync, Pid, Session, identity, machine, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -141,6 +141,8 @@ fn init(run: &Inner, config: &Config, next_slot: u64) -> Init {
         next_slot,
         boot: run.place.boot,
         pidns: run.place.pidns,
+        pidfs: identity::own().is_ok_and(|host| host.pidfs != 0),
+        clock_offset: machine::clock_offset().unwrap_or(0).cast_unsigned(),
         ignored: startup::ignored_signals(),
         blocked: startup::blocked_signals(),
         failpoints,
@@ -175,6 +177,11 @@ fn hear(run: &Inner, message: &ToHost) {
         ToHost::Escaped { pid } => {
             if let Some(pid) = Pid::new(pid) {
                 run.sink.emit(Event::EscapeCaught { pid });
+            }
+        }
+        ToHost::Unkillable { key, pid } => {
+            if let Some(pid) = Pid::new(pid) {
+                run.note_unkillable(key, pid);
             }
         }
         ToHost::LedgerTrouble { errno } => run.sink.emit(Event::LedgerTrouble { errno }),

@@ -8,20 +8,16 @@ use std::os::unix::fs::MetadataExt;
 use crate::record::Process;
 use crate::sys;
 
-/// Reads identities; knows whether this kernel's pidfds have inodes of their own.
+/// Reads identities as the host would: see `identity.rs` of the library.
 pub(crate) struct Identities {
-    pidfs: bool,
+    pub(crate) pidfs: bool,
+    pub(crate) clock_offset: u64,
 }
 
 impl Identities {
-    /// Two processes' pidfds share one inode where there is no pidfs.
-    pub(crate) fn new(one: &OwnedFd, other: &OwnedFd) -> Self {
-        Self { pidfs: matches!((inode(one), inode(other)), (Some(one), Some(other)) if one != other) }
-    }
-
     /// The identity of the process behind a pidfd, which must not have been reaped.
     pub(crate) fn read(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
-        Ok(Process { start: start_time(pid)?, ..self.read_briefly(pid, pidfd)? })
+        Ok(Process { start: self.start(pid)?, ..self.read_briefly(pid, pidfd)? })
     }
 
     /// The same, without the start time where the inode says more: a look into `/proc/PID` costs twice, once
@@ -29,8 +25,12 @@ impl Identities {
     pub(crate) fn read_briefly(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
         match inode(pidfd) {
             Some(pidfs) if self.pidfs => Ok(Process { pid, start: 0, pidfs }),
-            _ => Ok(Process { pid, start: start_time(pid)?, pidfs: 0 }),
+            _ => Ok(Process { pid, start: self.start(pid)?, pidfs: 0 }),
         }
+    }
+
+    fn start(&self, pid: i32) -> Result<u64> {
+        Ok(start_time(pid)?.wrapping_sub(self.clock_offset))
     }
 }
 

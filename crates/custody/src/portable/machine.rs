@@ -32,12 +32,6 @@ impl Place {
     }
 }
 
-/// Nobody lives in another PID namespace than the one there is.
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-pub(crate) fn namespace_lives(_pidns: u64) -> io::Result<bool> {
-    Ok(false)
-}
-
 /// There is no list of processes that would be the same on all systems.
 #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
 pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
@@ -93,4 +87,10 @@ pub(crate) fn stat(_pid: Pid) -> io::Result<Option<Stat>> {
 /// What a process is called, for people: here only its number is known, which they see anyway.
 pub(crate) fn command_line(_pid: Pid) -> String {
     "(command unknown)".to_owned()
+}
+
+/// There are no time namespaces.
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+pub(crate) fn clock_offset() -> io::Result<i64> {
+    Ok(0)
 }

@@ -194,7 +194,8 @@ impl Sweep<'_> {
         for cgroup in self.runs.iter().filter_map(|run| run.cgroup.as_ref()) {
             let _ = cgroup.kill();
         }
-        for member in members {
+        // Children before their parents: when a parent ends, the kernel continues a stopped group that it leaves.
+        for member in members.iter().rev() {
             member.process.kill();
         }
         let deadline = self.deadline.min(Instant::now() + self.config.retry_interval());

@@ -265,8 +265,9 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 for (pid, stat) in table.rows().filter(|(_, stat)| stat.group == group) {
-                    let is_dead = matches!(stat.state, 'Z' | 'X');
-                    if pid != self.own && stat.start >= self.opened[run] && !is_dead && !seen.has(pid) {
+                    let known = pid == self.own || seen.has(pid);
+                    if !known && stat.start >= self.opened[run] && !matches!(identity::lives(pid), Ok(false))
+                    {
                         seen.let_be(run, pid, LetBeReason::GroupWithoutLeader(group));
                     }
                 }

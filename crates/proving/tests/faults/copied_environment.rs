@@ -12,10 +12,10 @@ fn when_the_keeper_is_killed(case: &mut Case) {
     let bystander = Bystander::of_this_run(case.hostile(), &host.run);
     let keeper = host.keeper_process();
     keeper.end();
-    recheck(Deadline::patient(), "the next keeper", || {
-        matches!(host.ask("keeper"), Reply::Ok(_)).then_some(())
+    recheck(Deadline::patient(), "a worker of the next keeper", || match host.ask("spawn 1 stand") {
+        Reply::Ok(_) => Some(()),
+        Reply::No(..) => None,
     });
-    host.spawn(1, "stand");
     bystander.must_be_untouched();
     host.kill();
     bystander.must_be_untouched();

@@ -1,11 +1,13 @@
 //! The faults, and what they share.
 
+mod breeding;
 mod changed_credentials;
 mod copied_environment;
 mod ctrl_backslash;
 mod ctrl_c;
 mod disk_full;
 mod double_fork;
+mod elevated_child;
 mod errno_at_every_step;
 mod errors_of_looking;
 mod expected;
@@ -44,7 +46,10 @@ mod panic_unwind;
 mod pid_reuse;
 mod process_exit;
 mod read_only_state_dir;
+mod refused_calls;
+mod seized_shim;
 mod shed_everything;
+mod signalled_custody;
 mod spawn_storm;
 mod spawning_thread_exits;
 mod stop_keeper_and_shims_then_kill_host;
@@ -53,6 +58,7 @@ mod stop_races_exit;
 mod stopped_workers;
 mod symlinked_state_dir;
 mod ten_thousand_spawns;
+mod threaded_cgroup;
 mod time_namespace;
 mod two_reapers;
 mod umask_zero;

@@ -1,7 +1,8 @@
 //! What may be of a dead run and cannot be proven to be is let be, reported, and keeps the record. Broken was: the reaper
 //! said that nothing was left alive.
 
-use snakepit_proving::{Case, Cell, GridTier, OpenAs, cgroup};
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Case, Cell, Deadline, GridTier, OpenAs, cgroup};
 
 super::each_tier!(members_of_a_group_without_leader, a_cgroup_whose_ledger_is_gone);
 
@@ -9,6 +10,11 @@ fn members_of_a_group_without_leader(case: &mut Case) {
     let mut host = case.host_with(2, "bare");
     case.must_be_populated(4);
     super::leave_a_dead_run(case, &mut host);
+    // The leaders die with their shims; while one is there, it proves whose its group is.
+    let leaders: Vec<i32> = host.workers.iter().map(|worker| worker.pid).collect();
+    recheck(Deadline::patient(), "the end of the leaders", || {
+        leaders.iter().all(|leader| snakepit_proving::Found::read(*leader).is_none()).then_some(())
+    });
     let told = case.cleanup().expect("the reaper");
     match case.tier {
         // The namespace ends with its init, and a cgroup proves whose they are.
@@ -61,7 +67,8 @@ fn a_process_that_cannot_be_looked_into_is_reported() {
     if !snakepit_proving::is_root() {
         return super::unproven("needs a user to become");
     }
-    let options = OpenAs { user: Some(65534), ..OpenAs::default() };
+    // A user of its own: the processes of other tests' users that cannot be looked into would be reported, too.
+    let options = OpenAs { user: Some(47_011), ..OpenAs::default() };
     let mut case = Case::with(&super::programs(), GridTier::Shim, Cell::SHED_NEXT, options);
     let mut host = case.host_with(1, "undumpable");
     case.must_be_populated(2);
