@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::ledger::Contents;
 use crate::ledger::record::{Kind, Process, Record};
 use crate::machine::Place;
-use crate::reaper::{RunLife, life};
+use crate::reaper::{RunLife, error_chain, life};
 use crate::run::OpenError;
 use crate::state::{StateDir, is_unborn};
 use crate::wire::WireTier;
@@ -69,17 +69,19 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
         let run = name.to_string_lossy().into_owned();
         match state.open_run(name) {
             Ok(None) => {}
-            Ok(Some(dir)) => match dir.read_ledger() {
+            Ok(Some(dir)) => match (dir.read_ledger(), dir.lock(), dir.is_empty_shell()) {
                 // It was just removed, or not quite.
-                _ if dir.is_empty_shell() => {}
-                Ok(bytes) => {
+                (_, _, Ok(true)) => {}
+                (Ok(bytes), Ok(lock), Ok(false)) => {
                     let mut contents = Contents::parse(&bytes.unwrap_or_default());
-                    let life = life(&contents, dir.lock(), place);
+                    let life = life(&contents, lock, place);
                     runs.push(entry(run, &mut contents, life, place));
                 }
-                Err(error) => runs.push(unreadable(run, error.to_string())),
+                (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
+                    runs.push(unreadable(run, error.to_string()));
+                }
             },
-            Err(error) => runs.push(unreadable(run, error.to_string())),
+            Err(error) => runs.push(unreadable(run, error_chain(&error))),
         }
     }
     Ok(runs)

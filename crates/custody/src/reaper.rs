@@ -120,7 +120,7 @@ fn trouble(run: String, trouble: String) -> ReapedRun {
     ReapedRun { run, killed: Vec::new(), survivors: Vec::new(), trouble: Some(trouble), removed: false }
 }
 
-fn error_chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -171,14 +171,24 @@ pub(crate) fn life(contents: &Contents, lock: Lock, place: Place) -> RunLife {
 /// Clears one run if it is dead.
 fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<ReapedRun> {
     let read = dir.read_ledger();
-    if dir.is_empty_shell() {
-        // It was just removed, or not quite.
-        let _ = dir.remove();
-        return None;
+    let cannot_judge =
+        |error: std::io::Error| Some(trouble(run.to_string(), format!("cannot be judged: {error}")));
+    match dir.is_empty_shell() {
+        Ok(true) => {
+            // It was just removed, or not quite.
+            let _ = dir.remove();
+            return None;
+        }
+        Ok(false) => {}
+        Err(error) => return cannot_judge(error),
     }
     let bytes = match read {
         Ok(bytes) => bytes.unwrap_or_default(),
         Err(error) => return Some(trouble(run.to_string(), format!("its ledger cannot be read: {error}"))),
+    };
+    let lock = match dir.lock() {
+        Ok(lock) => lock,
+        Err(error) => return cannot_judge(error),
     };
     let contents = Contents::parse(&bytes);
     let troubles = contents.troubles();
@@ -189,7 +199,7 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
         trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
         removed: false,
     };
-    match life(&contents, dir.lock(), place) {
+    match life(&contents, lock, place) {
         RunLife::Live | RunLife::OtherNamespace => return None,
         RunLife::Unreadable => {
             reaped
@@ -200,9 +210,11 @@ fn reap_run(run: RunId, dir: &RunDir, place: Place, config: &Config) -> Option<R
         RunLife::OtherBoot | RunLife::OtherNamespaceOver => {}
         RunLife::Dead => {
             wait_for_keeper(&contents, config);
-            if !dir.exists() {
+            match dir.exists() {
+                Ok(true) => {}
                 // Its own keeper has cleared it meanwhile.
-                return None;
+                Ok(false) => return None,
+                Err(error) => return cannot_judge(error),
             }
             let swept = sweep(run, &contents, config);
             reaped.killed = swept.killed;

@@ -382,9 +382,7 @@ impl Inner {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
-        if self.dir.exists() {
-            let _ = self.dir.remove();
-        }
+        let _ = self.dir.remove();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::link::{Child, Link, Outfit};
 use crate::run::{Inner, Keeper, Table};
 use crate::wire::{Init, ToHost, ToKeeper};
 use crate::worker::Exit;
-use crate::{Config, LedgerSync, Pid, Session, reaper, startup};
+use crate::{Config, LedgerSync, Pid, Session, file_limit, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -94,6 +94,7 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
         .map_err(|error| error.to_string())?;
     let outfit = Outfit {
         state: &run.state_dir,
+        sink: &run.sink,
         run: run.id,
         dir: &run.dir,
         lock: std::os::fd::AsFd::as_fd(&run.lock),
@@ -111,7 +112,8 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     let _ = child.wait();
     Err(match answer {
         Some(ToHost::Unable { stage, errno }) => {
-            format!("it failed at {stage:?}: {}", std::io::Error::from_raw_os_error(errno))
+            let error = file_limit::in_words(std::io::Error::from_raw_os_error(errno));
+            format!("it failed at {stage:?}: {error}")
         }
         _ => "it ended before it was ready".to_owned(),
     })
@@ -207,7 +209,7 @@ fn mourn(run: &Inner) -> bool {
         (std::mem::take(&mut table.workers), link, closing)
     };
     // A keeper that was told to finish has removed the directory as its last act.
-    let finished = closing && !run.dir.exists();
+    let finished = closing && matches!(run.dir.exists(), Ok(false));
     if let Some(link) = link
         && !finished
     {
