@@ -7,6 +7,7 @@ mod disk_full;
 mod double_fork;
 mod errno_at_every_step;
 mod expected;
+mod foreign_parent_dir;
 mod foreign_state_dir;
 mod fork_bomb;
 mod fork_chains;
