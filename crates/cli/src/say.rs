@@ -79,6 +79,14 @@ impl Failure {
     }
 }
 
+/// A file of the library was damaged: what became of it, and what to do.
+pub(crate) fn damage(path: &dyn std::fmt::Display, trouble: Option<&str>) -> String {
+    match trouble {
+        None => format!("snakepit: {path} was damaged and has been replaced\n"),
+        Some(why) => format!("snakepit: {path} is damaged and cannot be replaced ({why}): remove it\n"),
+    }
+}
+
 /// An error with the whole chain of its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

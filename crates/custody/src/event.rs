@@ -1,11 +1,12 @@
 //! What custody tells about itself: a typed stream, bounded, never in the way.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use crate::{Exit, Pid, RunId, Survivor, WorkerId};
+use crate::{Exit, KeepError, Kept, Pid, RunId, Survivor, WorkerId};
 
 /// How many events wait for a slow reader before new ones are counted as lost.
 const CAPACITY: usize = 4096;
@@ -95,6 +96,13 @@ pub enum Event {
     },
     /// A new keeper serves; spawning goes on.
     KeeperRegained,
+    /// A file that the library keeps was damaged: it did not hold what it should, or others could have changed it.
+    FileDamaged {
+        /// The file.
+        path: PathBuf,
+        /// Why it could not be replaced; `None` if it was.
+        trouble: Option<String>,
+    },
     /// The ledger could not take a record. Spawns are refused until it can.
     LedgerTrouble {
         /// The system's error number.
@@ -128,6 +136,7 @@ impl Event {
             Self::Unkillable { .. } => "snakepit.worker.unkillable",
             Self::KeeperLost { .. } => "snakepit.keeper.lost",
             Self::KeeperRegained => "snakepit.keeper.regained",
+            Self::FileDamaged { .. } => "snakepit.file.damaged",
             Self::LedgerTrouble { .. } => "snakepit.ledger.trouble",
         }
     }
@@ -140,6 +149,7 @@ impl Event {
             | Self::EscapeCaught { .. }
             | Self::Unkillable { .. }
             | Self::KeeperLost { .. }
+            | Self::FileDamaged { .. }
             | Self::LedgerTrouble { .. } => Level::Warning,
             Self::CleanupSuccess { killed, .. } if *killed > 0 => Level::Warning,
             Self::Reaped { killed, .. } if !killed.is_empty() => Level::Warning,
@@ -220,6 +230,16 @@ impl EventSink {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Tells if a file was found to be damaged.
+    pub(crate) fn tell_damage<T>(&self, path: &Path, kept: &Result<(T, Kept), KeepError>) {
+        let trouble = match kept {
+            Ok((_, Kept::Replaced)) => None,
+            Err(KeepError::Replace { source, .. }) => Some(source.to_string()),
+            Ok((_, Kept::Intact | Kept::Written)) | Err(KeepError::Write { .. }) => return,
+        };
+        self.emit(Event::FileDamaged { path: path.to_owned(), trouble });
     }
 
     pub(crate) fn lost(&self) -> u64 {

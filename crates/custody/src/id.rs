@@ -11,7 +11,10 @@ pub struct RunId(uuid::Uuid);
 
 impl RunId {
     pub(crate) fn new() -> Self {
-        Self(uuid::Uuid::now_v7())
+        // Not uuid's own clock, which panics before 1970: a machine without a battery starts there.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let context = uuid::NoContext;
+        Self(uuid::Uuid::new_v7(uuid::Timestamp::from_unix(context, now.as_secs(), now.subsec_nanos())))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {

@@ -23,6 +23,7 @@ mod command;
 mod config;
 mod event;
 mod failpoint;
+mod file_limit;
 mod id;
 #[cfg_attr(portable, path = "portable/identity.rs")]
 mod identity;
@@ -61,6 +62,7 @@ pub use barrier::{StopReport, Survivor};
 pub use command::{Command, MAX_HANDED_FDS, Rlimit, Stdio, TerminalUse};
 pub use config::{Config, Containment, LedgerSync, Session, Tier};
 pub use event::{Event, Events, Level, listen};
+pub use file_limit::{catch_file_size_limit, without_file_size_signal};
 pub use id::{InvalidId, Pgid, Pid, RunId, WorkerId};
 pub use listing::{ProcessEntry, RunEntry, ledger};
 pub use machine::PlaceError;
@@ -70,7 +72,7 @@ pub use run::{OpenError, Run};
 pub use runs::end_all;
 pub use signals::{NotesError, Signal, SignalNotes, exit_now};
 pub use spawn::SpawnError;
-pub use state::{StateError, default_state_dir};
+pub use state::{DirError, KeepError, Kept, Owner, PrivateDir, StateError, default_state_dir};
 pub use sweep::{Killed, LetBe, LetBeReason};
 pub use worker::{Exit, ExitStatus, SignalError, Worker};
 

@@ -17,6 +17,8 @@ use rustix::net::{
 use rustix::pipe::PipeFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::event::EventSink;
+use crate::file_limit::{self, Blocked};
 use crate::state::{RunDir, StateDir};
 use crate::wait::ready_within;
 use crate::wire::{Answer, Init, MAX_FDS, MAX_INLINE, MAX_ORDERS, ToHost, ToKeeper};
@@ -44,6 +46,8 @@ pub(crate) struct Link {
 /// What a keeper is given at its start.
 pub(crate) struct Outfit<'a> {
     pub(crate) state: &'a StateDir,
+    /// Where it is told if the keeper's program is damaged.
+    pub(crate) sink: &'a EventSink,
     pub(crate) run: RunId,
     pub(crate) dir: &'a RunDir,
     pub(crate) lock: BorrowedFd<'a>,
@@ -205,12 +209,13 @@ fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     // Kernels before 6.3 do not know EXEC and refuse it; there every memfd can be executed.
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC))?;
+    let _blocked = Blocked::new();
     let mut rest = bytes;
     while !rest.is_empty() {
         match rustix::io::write(&fd, rest) {
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(file_limit::in_words(errno.into())),
         }
     }
     Ok(fd)
@@ -220,8 +225,10 @@ fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 fn launch(outfit: &Outfit<'_>, control: OwnedFd) -> io::Result<Child> {
     let spare = control.try_clone()?;
     let name = concat!("keeper-", env!("SNAKEPIT_KEEPER_HASH"));
-    let from_file = outfit.state.program(name, KEEPER).and_then(|file| run(&file, outfit.run, control));
-    from_file.or_else(|_| run(&program()?, outfit.run, spare))
+    let kept = outfit.state.program(name, KEEPER);
+    outfit.sink.tell_damage(&outfit.state.program_path(name), &kept);
+    let from_file = kept.ok().and_then(|(file, _)| run(&file, outfit.run, control).ok());
+    from_file.map_or_else(|| run(&program()?, outfit.run, spare), Ok)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the keeper is the one process that the host itself starts")]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::ledger::Contents;
 use crate::ledger::record::{Kind, Process, Record};
 use crate::machine::Place;
-use crate::reaper::{RunLife, life};
+use crate::reaper::{RunLife, error_chain, life};
 use crate::run::OpenError;
 use crate::run_name::RunName;
 use crate::state::{RunDir, StateDir, is_unborn};
@@ -77,7 +77,7 @@ pub fn ledger(state_dir: &Path) -> Result<Vec<RunEntry>, OpenError> {
                 Ok(None) => {}
                 Err(error) => runs.push(unreadable(run, error.to_string())),
             },
-            Err(error) => runs.push(unreadable(run, error.to_string())),
+            Err(error) => runs.push(unreadable(run, error_chain(&error))),
         }
     }
     Ok(runs)

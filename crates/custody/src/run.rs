@@ -397,9 +397,7 @@ impl Inner {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
-        if !matches!(self.dir.exists(), Ok(false)) {
-            let _ = self.dir.remove();
-        }
+        let _ = self.dir.remove();
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::command::{Command, EnvBase, MAX_HANDED_FDS, Stdio, TerminalUse};
 use crate::wire::{Orders, Stage, Strings};
-use crate::{RUN_ID_VARIABLE, RunId, WORKER_ID_VARIABLE, WorkerId};
+use crate::{RUN_ID_VARIABLE, RunId, WORKER_ID_VARIABLE, WorkerId, file_limit};
 
 /// Why a command does not run. Nothing of the attempt is left.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ impl SpawnError {
             Stage::Rlimit => Self::Limit { what: "a resource limit", source },
             Stage::Nice => Self::Limit { what: "the niceness", source },
             Stage::OomScore => Self::Limit { what: "oom_score_adj", source },
-            Stage::Ledger => Self::Ledger { dir: run_dir.to_owned(), source },
+            Stage::Ledger => Self::Ledger { dir: run_dir.to_owned(), source: file_limit::in_words(source) },
             Stage::Exec if errno == libc::E2BIG => Self::TooLarge,
             Stage::ShimDied => Self::ShimDied,
             Stage::KeeperDied => Self::KeeperLost,

@@ -15,7 +15,7 @@ use crate::run::{Inner, Keeper, Table};
 use crate::sweep::{self, DeadRun, sweep};
 use crate::wire::{Init, ToHost, ToKeeper};
 use crate::worker::Exit;
-use crate::{Config, LedgerSync, Pid, Session, identity, machine, reaper, startup};
+use crate::{Config, LedgerSync, Pid, Session, file_limit, identity, machine, reaper, startup};
 
 /// How long a new keeper may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -104,6 +104,7 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     let cgroup = run.cgroup.as_ref().map(Cgroup::open).transpose().map_err(|error| error.to_string())?;
     let outfit = Outfit {
         state: &run.state_dir,
+        sink: &run.sink,
         run: run.id,
         dir: &run.dir,
         lock: std::os::fd::AsFd::as_fd(&run.lock),
@@ -121,7 +122,8 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     let _ = child.wait();
     Err(match answer {
         Some(ToHost::Unable { stage, errno }) => {
-            format!("it failed at {stage:?}: {}", std::io::Error::from_raw_os_error(errno))
+            let error = file_limit::in_words(std::io::Error::from_raw_os_error(errno));
+            format!("it failed at {stage:?}: {error}")
         }
         _ => "it ended before it was ready".to_owned(),
     })

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use snakepit::environment::Environment;
+use snakepit::telemetry::{Event, observe};
 
 use crate::duration;
 use crate::env::progress::{self, Elsewhere};
@@ -125,6 +126,12 @@ fn attempt(args: &Args) -> Result<u8, Failure> {
     if args.logs {
         logs::show(&screen);
     }
+    let shown = screen.clone();
+    observe(move |event| {
+        if let Event::FileDamaged { path, trouble, .. } = event {
+            shown.line(say::damage(path, trouble.as_deref()).trim_end());
+        }
+    });
     if target.pool.environment().is_some_and(Environment::installs) {
         progress::show(&screen, Elsewhere::Silent);
     }

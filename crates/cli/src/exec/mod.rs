@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use snakepit::custody::{
-    Command, Config, Containment, OpenError, Run, Session, SpawnError, Stdio, TerminalUse, Worker,
+    Command, Config, Containment, Event, Events, OpenError, Run, Session, SpawnError, Stdio, TerminalUse,
+    Worker,
 };
 
 use crate::duration;
@@ -111,11 +112,17 @@ fn in_custody(args: &Args) -> Result<Outcome, Failure> {
     let mut terminal = if args.copies.is_none() { Terminal::find() } else { None };
 
     let run = Run::open(config(args, terminal.as_ref())).map_err(|error| cannot_open(&error))?;
+    let events = run.events();
+    for event in events.iter().flat_map(Events::drain) {
+        if let Event::FileDamaged { path, trouble } = event {
+            say::err(&say::damage(&path.display(), trouble.as_deref()));
+        }
+    }
     let began = Instant::now();
     let workers = start(args, &run, terminal.as_mut()).inspect_err(|_| {
         let _ = run.stop_within(args.grace);
     })?;
-    let inbox = watch::Inbox::new(signals, &run, &workers)
+    let inbox = watch::Inbox::new(signals, &run, events, &workers)
         .map_err(|error| Failure::new("cannot watch the command", &error))
         .inspect_err(|_| {
             let _ = run.stop_within(Duration::ZERO);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use snakepit::custody::{Event, Exit, Run, Worker, WorkerId};
+use snakepit::custody::{Event, Events, Exit, Run, Worker, WorkerId};
 
 use super::orphans;
 use super::signals::{Reach, Signals, Woken};
@@ -42,7 +42,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(signals: Signals, run: &Run, workers: &[Worker]) -> io::Result<Self> {
+    pub(super) fn new(
+        signals: Signals,
+        run: &Run,
+        events: Option<Events>,
+        workers: &[Worker],
+    ) -> io::Result<Self> {
         let (post, letters) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let ring = |post: Sender<Letter>, bell: Arc<OwnedFd>| {
@@ -53,7 +58,6 @@ impl Inbox {
         };
 
         let send = ring(post.clone(), Arc::clone(&bell));
-        let events = run.events();
         std::thread::Builder::new().name("events".into()).spawn(move || {
             for event in events.into_iter().flatten() {
                 send(Letter::Event(event, Instant::now()));

@@ -182,7 +182,7 @@ fn set_limits(orders: &Orders<'_>, ground: &Ground) -> std::result::Result<(), F
 }
 
 /// The signals that the keeper, its shims and the processes at the gate ignore.
-pub(crate) const KEEPER_IGNORES: [i32; 8] = [
+pub(crate) const KEEPER_IGNORES: [i32; 9] = [
     sys::SIGHUP,
     sys::SIGINT,
     sys::SIGQUIT,
@@ -191,6 +191,8 @@ pub(crate) const KEEPER_IGNORES: [i32; 8] = [
     sys::SIGTSTP,
     sys::SIGTTIN,
     sys::SIGTTOU,
+    // A ledger that outgrows `ulimit -f` is an error of a write.
+    sys::SIGXFSZ,
 ];
 
 /// As the host was started, except that SIGPIPE is always at its default: a worker that inherits the

@@ -11,7 +11,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::file_limit::Blocked;
 use record::{Damage, Kind, Record, SLOT};
+
+/// How many damaged records are named one by one.
+const NAMED_DAMAGES: usize = 8;
 
 /// A run's ledger, read as a whole.
 #[derive(Debug, Default)]
@@ -76,11 +80,14 @@ impl Contents {
     /// What is wrong with the file, for a person.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let mut troubles = Vec::new();
-        for (slot, damage) in &self.damaged {
+        for (slot, damage) in self.damaged.iter().take(NAMED_DAMAGES) {
             troubles.push(match damage {
                 Damage::Checksum => format!("record {slot} is corrupt: its checksum does not match"),
                 Damage::Unknown => format!("record {slot} was written by a newer snakepit"),
             });
+        }
+        if let Some(more) = self.damaged.len().checked_sub(NAMED_DAMAGES).filter(|more| *more > 0) {
+            troubles.push(format!("{more} more records cannot be read"));
         }
         if self.torn > 0 {
             troubles.push(format!("the last record is torn: {} of {SLOT} bytes", self.torn));
@@ -96,6 +103,7 @@ impl Contents {
 /// Writes records from slot `at` on and gives back the next free slot. For the host, while no keeper lives.
 pub(crate) fn write_from(file: &File, at: u64, records: &[Record]) -> io::Result<u64> {
     let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+    let _blocked = Blocked::new();
     file.write_all_at(&bytes, at * SLOT as u64)?;
     Ok(at + records.len() as u64)
 }

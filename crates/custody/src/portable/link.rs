@@ -16,7 +16,9 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use crate::event::EventSink;
 use crate::identity::until;
+use crate::reaper::error_chain;
 use crate::state::{RunDir, StateDir};
 use crate::wait::ready_within;
 use crate::wire::{Answer, Init, MAX_FDS, MAX_ORDERS, ToHost, ToKeeper};
@@ -51,6 +53,8 @@ pub(crate) struct Link {
 /// What a keeper is given at its start.
 pub(crate) struct Outfit<'a> {
     pub(crate) state: &'a StateDir,
+    /// Where it is told if the keeper's program is damaged.
+    pub(crate) sink: &'a EventSink,
     pub(crate) run: RunId,
     pub(crate) dir: &'a RunDir,
     pub(crate) lock: BorrowedFd<'a>,
@@ -254,7 +258,9 @@ pub(crate) fn await_answer(socket: &OwnedFd, timeout: Duration) -> Reply {
 fn launch(outfit: &Outfit<'_>, control: UnixStream) -> io::Result<(Child, Pid)> {
     use std::os::unix::process::CommandExt;
     let name = concat!("keeper-", env!("SNAKEPIT_KEEPER_HASH"));
-    outfit.state.program(name, KEEPER)?;
+    let kept = outfit.state.program(name, KEEPER);
+    outfit.sink.tell_damage(&outfit.state.program_path(name), &kept);
+    kept.map_err(|error| io::Error::other(error_chain(&error)))?;
     let mut keeper = Command::new(outfit.state.program_path(name));
     keeper
         .arg0(KEEPER_NAME)

@@ -13,6 +13,7 @@ pub(crate) const SIGPIPE: c_int = 13;
 pub(crate) const SIGTERM: c_int = 15;
 pub(crate) const SIGTTIN: c_int = 21;
 pub(crate) const SIGTTOU: c_int = 22;
+pub(crate) const SIGXFSZ: c_int = 25;
 pub(crate) const WNOHANG: c_int = 1;
 pub(crate) const SCM_RIGHTS: c_int = 1;
 pub(crate) const CLD_STOPPED: c_int = 5;

@@ -67,6 +67,7 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("read_only_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("left_children",                        [ZERO,      ZERO, ZERO,       LEFT]),
     ("stop_races_exit",                      [ZERO,      ZERO, ZERO,       ZERO]),
+    ("foreign_parent_dir",                   [ZERO,      ZERO, ZERO,       ZERO]),
     ("foreign_state_dir",                    [ZERO,      ZERO, ZERO,       ZERO]),
     ("symlinked_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("umask_zero",                           [ZERO,      ZERO, ZERO,       ZERO]),

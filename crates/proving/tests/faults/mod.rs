@@ -11,6 +11,7 @@ mod elevated_child;
 mod errno_at_every_step;
 mod errors_of_looking;
 mod expected;
+mod foreign_parent_dir;
 mod foreign_proc;
 mod foreign_state_dir;
 mod forged_markers;

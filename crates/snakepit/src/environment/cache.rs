@@ -11,15 +11,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::EnvironmentError;
 use super::error::place;
 use super::mark::Mark;
-
-const ROOT: u32 = 0;
+use crate::custody::{DirError, Owner, PrivateDir};
 
 /// A directory of environments.
 #[derive(Clone, Debug)]
@@ -135,20 +134,23 @@ impl Cache {
         &self.dir
     }
 
-    /// Makes the directory, and refuses one that others may write to: what lies there is run. Root may do that anyway, so what
-    /// it has put into an image is good for all.
+    /// Makes the directory, and refuses one in which others could change something, or which they could swap: what lies there
+    /// is run. Root may do that anyway, so what it has put into an image is good for all.
     pub(super) fn open(&self) -> Result<(), EnvironmentError> {
-        let dir = &self.dir;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(place("make", dir))?;
-        let meta = fs::metadata(dir).map_err(place("look at", dir))?;
-        let foreign = |why| Err(EnvironmentError::Foreign { dir: dir.clone(), why });
-        if ![rustix::process::geteuid().as_raw(), ROOT].contains(&meta.uid()) {
-            return foreign("it belongs to another user; name one of your own");
+        PrivateDir::open(&self.dir, Owner::UsOrRoot).map(|_| ()).map_err(|error| self.refused(error))
+    }
+
+    /// The same for one that is not made; false if it is not there.
+    fn open_existing(&self) -> Result<bool, EnvironmentError> {
+        let opened = PrivateDir::open_existing(&self.dir, Owner::UsOrRoot);
+        opened.map(|dir| dir.is_some()).map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: DirError) -> EnvironmentError {
+        match error {
+            DirError::Io { doing, path, source } => place(doing, path)(source),
+            source => EnvironmentError::Foreign { dir: self.dir.clone(), source },
         }
-        if meta.permissions().mode() & 0o022 != 0 {
-            return foreign("others may write to it; run `chmod go-w` on it, or name another one");
-        }
-        Ok(())
     }
 
     fn lock_path(&self, key: &str) -> PathBuf {
@@ -245,7 +247,7 @@ impl Cache {
 
     /// What is there, the last used first.
     pub fn list(&self) -> Result<Vec<Entry>, EnvironmentError> {
-        if !self.dir.exists() {
+        if !self.open_existing()? {
             return Ok(Vec::new());
         }
         fs::read_dir(&self.dir).map_err(place("read", &self.dir))?;

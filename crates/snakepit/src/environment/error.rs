@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::custody::{ExitStatus, SpawnError};
+use crate::custody::{DirError, ExitStatus, SpawnError};
 
 /// How many of a tool's last lines an error shows.
 const SHOWN_LINES: usize = 15;
@@ -109,12 +109,12 @@ pub enum EnvironmentError {
     #[error("there is no place for Python environments: set HOME, XDG_CACHE_HOME or SNAKEPIT_CACHE_DIR")]
     NoPlace,
     /// The place may hold what others have put there.
-    #[error("Python environments are not kept in {dir}: {why}")]
+    #[error("Python environments cannot be kept in {dir}")]
     Foreign {
         /// The directory.
         dir: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
+        /// What is wrong with it, or with a directory above it.
+        source: DirError,
     },
     /// The place cannot be used.
     #[error("cannot {what} {path}{}", advice(.source))]

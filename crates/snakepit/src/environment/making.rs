@@ -9,7 +9,7 @@ use super::error::{hint, place};
 use super::python::{Identity, isolated};
 use super::recipe::{Recipe, Source};
 use super::{Environment, EnvironmentError, Errands, Installer, in_path};
-use crate::custody::Command;
+use crate::custody::{Command, catch_file_size_limit};
 use crate::telemetry::{Event, Level, emit_with};
 
 /// How many steps there are: the environment, what is asked for, the packages, a look at it.
@@ -203,7 +203,7 @@ impl Making<'_> {
 
     fn write_list(&self, text: &str) -> Result<PathBuf, EnvironmentError> {
         let path = self.list_path();
-        std::fs::write(&path, text).map_err(place("write", &path))?;
+        catch_file_size_limit(|| std::fs::write(&path, text)).map_err(place("write", &path))?;
         Ok(path)
     }
 }

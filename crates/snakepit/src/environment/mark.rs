@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::custody::catch_file_size_limit;
+
 const FIRST_LINE: &str = "snakepit environment 1";
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +56,7 @@ impl Mark {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let draft = path.with_extension("draft");
         let file = fs::File::create(&draft)?;
-        io::Write::write_all(&mut &file, self.text().as_bytes())?;
+        catch_file_size_limit(|| io::Write::write_all(&mut &file, self.text().as_bytes()))?;
         sync_all_files(&file)?;
         fs::rename(&draft, path)
     }

@@ -291,7 +291,7 @@ fn write_line(file: &mut File, line: &str, torn: Step) -> std::io::Result<()> {
         failpoint::end();
     }
     let before = file.stream_position()?;
-    let written = file.write_all(line.as_bytes());
+    let written = crate::custody::catch_file_size_limit(|| file.write_all(line.as_bytes()));
     if written.is_err() {
         // What fitted would be the beginning of the next line. If it cannot be removed, whoever resumes does it.
         let _ = file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before)));

@@ -87,6 +87,8 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                         .timer(TokioTimer::new())
                         .header_read_timeout(REQUEST_LIMIT)
                         .keep_alive(false)
+                        // hyper cannot say a date before 1970, and panics.
+                        .auto_date_header(std::time::SystemTime::now() >= std::time::UNIX_EPOCH)
                         .serve_connection(TokioIo::new(stream), service);
                     // A client that leaves in the middle is its own matter.
                     let _ = served.await;

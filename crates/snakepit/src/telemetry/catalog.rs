@@ -117,6 +117,10 @@ catalog! {
     KeeperRegained = "snakepit.keeper.regained", Info, "A new keeper serves." {
         run: Arc<str> = "the run",
     }
+    FileDamaged = "snakepit.file.damaged", Warn, "A file that the library keeps in the state directory did not hold what it should." {
+        path: Arc<str> = "the file",
+        trouble: Option<Arc<str>> = "why it could not be replaced; absent if it was",
+    }
     LedgerTrouble = "snakepit.ledger.trouble", Warn, "The ledger could not take a record; spawns are refused until it can." {
         run: Arc<str> = "the run",
         errno: i32 = "the system's error number",

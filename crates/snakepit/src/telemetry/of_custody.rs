@@ -74,6 +74,10 @@ pub(super) fn event_of(run: Arc<str>, event: &custody::Event) -> Option<Event> {
         }
         Its::KeeperLost { workers } => Event::KeeperLost { run, workers: *workers },
         Its::KeeperRegained => Event::KeeperRegained { run },
+        Its::FileDamaged { path, trouble } => {
+            let trouble = trouble.as_ref().map(text);
+            Event::FileDamaged { path: text(&path.display()), trouble }
+        }
         Its::LedgerTrouble { errno } => Event::LedgerTrouble { run, errno: *errno },
         _ => return None,
     })

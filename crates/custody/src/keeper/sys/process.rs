@@ -18,6 +18,7 @@ pub(crate) const SIGSTOP: c_int = 19;
 pub(crate) const SIGTSTP: c_int = 20;
 pub(crate) const SIGTTIN: c_int = 21;
 pub(crate) const SIGTTOU: c_int = 22;
+pub(crate) const SIGXFSZ: c_int = 25;
 
 pub(crate) const WNOHANG: c_int = 1;
 pub(crate) const WUNTRACED: c_int = 2;

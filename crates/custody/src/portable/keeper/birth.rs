@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use crate::keeper::Ground;
-use crate::numbers::{Limit, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
+use crate::numbers::{Limit, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ};
 use crate::sys;
 use crate::wire::{Orders, Stage};
 
@@ -112,8 +112,8 @@ fn arrange(gate: &mut UnixStream, targets: &[i32], fds: &[OwnedFd]) -> Result<()
 }
 
 /// The signals that the keeper ignores. A worker does not, unless its host was started so.
-pub(crate) const KEEPER_IGNORES: [i32; 8] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU];
+pub(crate) const KEEPER_IGNORES: [i32; 9] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ];
 
 /// Comes back only with a failure.
 fn become_program(orders: &Orders<'_>, ground: &Ground) -> Failure {

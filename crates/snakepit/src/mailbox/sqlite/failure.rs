@@ -62,7 +62,8 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> MailboxError {
             "{file} is damaged: put a copy back, or save what can be read with `sqlite3 {file} .recover`"
         ),
         Some(ErrorCode::SystemIoFailure) => format!(
-            "reading or writing {file} failed: look for errors of its disk; it is opened anew with the next operation"
+            "reading or writing {file} failed: look for errors of its disk, and for a limit on the size of files \
+             (`ulimit -f`); it is opened anew with the next operation"
         ),
         Some(ErrorCode::TooBig) => format!("the body is larger than {file} can keep: 1 GB at most"),
         _ => format!("{file} failed"),

@@ -13,6 +13,7 @@ use super::inbox::Inbox;
 use super::site::{Inode, Site};
 use super::writer::Writer;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
+use crate::custody::without_file_size_signal;
 use crate::mailbox::{DeadLetterPolicy, MailboxError};
 
 /// How a mailbox in a file is opened.
@@ -159,10 +160,13 @@ impl Office {
     /// The one that there is, or a new one. The queue is known in the file from now on, so that replies find it.
     fn of(site: Site, queue: &str) -> Result<Arc<Self>, MailboxError> {
         static OFFICES: Mutex<Option<HashMap<PathBuf, Weak<Office>>>> = Mutex::new(None);
-        let connection = site.connect()?;
-        connection
-            .execute("INSERT OR IGNORE INTO queue (name) VALUES (?1)", [queue])
-            .map_err(|error| explain(&site.path, error))?;
+        let connection = without_file_size_signal(|| {
+            let connection = site.connect()?;
+            connection
+                .execute("INSERT OR IGNORE INTO queue (name) VALUES (?1)", [queue])
+                .map_err(|error| explain(&site.path, error))?;
+            Ok(connection)
+        })?;
         let inode = site.inode();
         let mut offices = OFFICES.lock().unwrap_or_else(PoisonError::into_inner);
         let offices = offices.get_or_insert_default();

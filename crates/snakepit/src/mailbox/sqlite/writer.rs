@@ -18,6 +18,7 @@ use super::open::Gates;
 use super::order::{Answer, Ask};
 use super::parked::Parked;
 use super::site::{Inode, Site};
+use crate::custody::without_file_size_signal;
 use crate::mailbox::memory::letter::Ids;
 use crate::mailbox::{MailboxError, telling};
 
@@ -84,6 +85,11 @@ impl Writer {
 
     /// Until nobody has the mailbox any more.
     pub(super) fn run(mut self) {
+        // For as long as this thread lives: SQLite writes wherever it likes, and says what went wrong.
+        without_file_size_signal(|| self.serve());
+    }
+
+    fn serve(&mut self) {
         let _deserter = Deserter(Arc::clone(&self.inbox));
         loop {
             let (orders, took) = self.last;
