@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The defaults do not differ by build profile: what was tested is what runs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whether `stop` and drop run the barrier: TERM, wait, KILL, wait. Without it the keeper kills at once.
+    /// Whether the barrier asks with TERM and waits before it kills. If not, it kills at once, by every way out.
     pub cleanup_on_stop: bool,
     /// How long workers have between TERM and KILL.
     pub cleanup_on_stop_timeout_ms: u64,
@@ -58,9 +58,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long workers have between TERM and KILL.
+    /// How long workers have between TERM and KILL: `cleanup_on_stop_timeout_ms`, or nothing without `cleanup_on_stop`.
     pub fn grace(&self) -> Duration {
-        Duration::from_millis(self.cleanup_on_stop_timeout_ms)
+        self.allowed(Duration::from_millis(self.cleanup_on_stop_timeout_ms))
+    }
+
+    /// What is left of a grace that somebody asks for: nothing without `cleanup_on_stop`.
+    pub(crate) fn allowed(&self, grace: Duration) -> Duration {
+        if self.cleanup_on_stop { grace } else { Duration::ZERO }
     }
 
     pub(crate) fn poll_interval(&self) -> Duration {

@@ -60,7 +60,7 @@ pub use listing::{ProcessEntry, RunEntry, ledger};
 pub use probe::{Probe, probe};
 pub use reaper::{CleanupReport, Killed, ReapedRun, RunLife, cleanup};
 pub use run::{OpenError, Run};
-pub use runs::end_all;
+pub use runs::{end_all, stop_all};
 pub use signals::{NotesError, Signal, SignalNotes, exit_now};
 pub use spawn::SpawnError;
 pub use state::{StateError, default_state_dir};
