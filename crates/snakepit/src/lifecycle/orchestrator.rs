@@ -138,7 +138,7 @@ impl Shutdown {
         self.tell_start();
         // b
         reach(Step::Capture);
-        let targets: Vec<Target> = self.engines.iter().filter_map(|engine| Target::capture(engine)).collect();
+        let targets: Vec<Target> = self.engines.iter().filter_map(Target::capture).collect();
         // c
         reach(Step::Stop);
         let drained = self.stop().await;
