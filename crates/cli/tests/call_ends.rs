@@ -6,8 +6,8 @@ mod support;
 
 use std::io::Read as _;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use support::pty::{CTRL_C, Pty};
@@ -83,6 +83,50 @@ fn a_stubborn_call_is_ended_by_the_stages_of_its_cancel() {
     wait_for(&file);
     running.signal(Signal::INT);
     running.finish().assert_status(130);
+    scene.assert_clean();
+}
+
+/// `snakepit call now` of a worker that only KILL ends, with these keys of `[custody]`.
+fn deaf_call(scene: &Scene, keys: &str) -> Command {
+    let dir = scene.state_dir().join("project");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let config = format!("[pool.a]\nworker = \"{}\"\n\n[custody]\n{keys}\n", worker("deaf.py").display());
+    std::fs::write(dir.join("snakepit.toml"), config).expect("a configuration");
+    let mut command = scene.verb("call");
+    command.current_dir(&dir).arg("now");
+    command
+}
+
+#[test]
+fn a_deaf_worker_holds_the_end_up_for_the_configured_time() {
+    for (keys, takes) in [
+        ("cleanup_on_stop_timeout_ms = 400", Some(0.4)),
+        ("cleanup_on_stop_timeout_ms = 1500", Some(1.5)),
+        ("cleanup_on_stop = false", None),
+    ] {
+        let scene = Scene::new();
+        let done = finish(&mut deaf_call(&scene, keys));
+        let ended = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs_f64();
+        done.assert_status(0);
+        let answered: f64 = done.stdout.trim().parse().expect("a time");
+        let took = ended - answered;
+        assert!(took >= takes.unwrap_or_default(), "{keys}: {took} s");
+        assert!(took < takes.unwrap_or_default() + 1.0, "{keys}: {took} s");
+        scene.assert_clean();
+    }
+}
+
+#[test]
+fn an_interrupt_while_a_deaf_worker_has_its_time_kills_it_at_once() {
+    let scene = Scene::new();
+    let file = scene.state_dir().join("told");
+    let mut command = deaf_call(&scene, "cleanup_on_stop_timeout_ms = 60000");
+    let running = Running::start(command.arg(format!("file={}", file.display())));
+    wait_for(&file);
+    let began = Instant::now();
+    running.signal(Signal::INT);
+    running.finish().assert_status(0);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     scene.assert_clean();
 }
 

@@ -137,14 +137,16 @@ impl Inner {
     }
 }
 
-fn ask_to_end(run: &Inner, workers: &[Arc<Shared>]) {
+/// TERM, once for each of them, and CONT.
+pub(crate) fn ask_to_end(run: &Inner, workers: &[Arc<Shared>]) {
     let Some(link) = run.link() else { return };
     // A stopped keeper would pass nothing on.
     link.signal(Signal::CONT);
     let term = if run.config.process_group_kill { Reach::Group } else { Reach::Process };
     for worker in workers {
         // CONT after TERM: a stopped worker cannot act on TERM before it goes on.
-        for (signal, reach) in [(libc::SIGTERM, term), (libc::SIGCONT, Reach::Group)] {
+        let asks = (!worker.was_asked()).then_some((libc::SIGTERM, term));
+        for (signal, reach) in asks.into_iter().chain([(libc::SIGCONT, Reach::Group)]) {
             if link.send(&ToKeeper::Signal { key: worker.key, signal, reach }.encode(), &[]).is_err() {
                 // It does not listen: KILL will not depend on it.
                 return;

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// | | recommended for CI | recommended for production |
 /// |---|---|---|
-/// | `cleanup_on_stop_timeout_ms` | 1000: a hanging test is killed soon | 3000, or the longest call you want to let finish |
+/// | `cleanup_on_stop_timeout_ms` | 1000: a hanging test is killed soon | 3000, or what your workers need to end in order |
 /// | `containment` | `auto` | `auto`, or `namespace` for code that you do not trust |
 /// | `ledger_sync` | `off` | `off`; `data` only on file systems that lose writes of live machines |
 /// | `reap_interval` | 60s | 60s |
@@ -15,9 +15,10 @@ use std::time::Duration;
 /// The defaults do not differ by build profile: what was tested is what runs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whether `stop` and drop run the barrier: TERM, wait, KILL, wait. Without it the keeper kills at once.
+    /// Whether the barrier asks with TERM and waits before it kills. If not, it kills at once, by every way out.
     pub cleanup_on_stop: bool,
-    /// How long workers have between TERM and KILL.
+    /// How long workers have between TERM and KILL, all of them together. For the pools of an engine, which are asked in their
+    /// own protocol first, it counts from that goodbye.
     pub cleanup_on_stop_timeout_ms: u64,
     /// How often death is looked for where the system has no pidfd.
     pub cleanup_poll_interval_ms: u64,
@@ -58,9 +59,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long workers have between TERM and KILL.
+    /// How long workers have between TERM and KILL: `cleanup_on_stop_timeout_ms`, or nothing without `cleanup_on_stop`.
     pub fn grace(&self) -> Duration {
-        Duration::from_millis(self.cleanup_on_stop_timeout_ms)
+        self.allowed(Duration::from_millis(self.cleanup_on_stop_timeout_ms))
+    }
+
+    /// What is left of a grace that somebody asks for: nothing without `cleanup_on_stop`.
+    pub(crate) fn allowed(&self, grace: Duration) -> Duration {
+        if self.cleanup_on_stop { grace } else { Duration::ZERO }
     }
 
     pub(crate) fn poll_interval(&self) -> Duration {

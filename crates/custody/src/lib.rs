@@ -69,7 +69,7 @@ pub use machine::PlaceError;
 pub use probe::{Probe, probe};
 pub use reaper::{CleanupReport, ReapedRun, RunLife, cleanup};
 pub use run::{OpenError, Run};
-pub use runs::end_all;
+pub use runs::{end_all, stop_all};
 pub use signals::{NotesError, Signal, SignalNotes, exit_now};
 pub use spawn::SpawnError;
 pub use state::{DirError, KeepError, Kept, Owner, PrivateDir, StateError, default_state_dir};

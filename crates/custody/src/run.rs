@@ -246,9 +246,10 @@ impl Run {
         self.stop_within(self.0.inner.config.grace())
     }
 
-    /// As [`Run::stop`], with another time between TERM and KILL.
+    /// As [`Run::stop`], with another time between TERM and KILL. A stop that is under way with more patience is cut
+    /// short.
     pub fn stop_within(&self, grace: Duration) -> StopReport {
-        if self.0.inner.is_owner() { self.0.inner.stop(grace) } else { StopReport::default() }
+        if self.0.inner.is_owner() { self.0.inner.end(grace) } else { StopReport::default() }
     }
 }
 
@@ -370,8 +371,7 @@ impl Inner {
             table.workers.values().cloned().collect()
         };
         self.changed.notify_all();
-        let grace = if self.config.cleanup_on_stop { grace } else { Duration::ZERO };
-        let mut done = barrier::stop_workers(self, workers, grace, Scope::All);
+        let mut done = barrier::stop_workers(self, workers, self.config.allowed(grace), Scope::All);
         if let Some(link) = self.link() {
             let _ = link.send(&ToKeeper::Finish.encode(), &[]);
         }
@@ -382,12 +382,14 @@ impl Inner {
         report.insert(done).clone()
     }
 
-    /// As [`Run::stop_within`], and also if somebody more patient is stopping it already.
+    /// Stops it, also if somebody more patient is stopping it already.
     pub(crate) fn end(&self, grace: Duration) -> StopReport {
         if matches!(self.report.try_lock(), Err(TryLockError::WouldBlock)) {
             // What he waits for is ended here; then he comes back by himself, and his report is ours.
-            let workers = self.table().workers.values().cloned().collect();
-            let _ = barrier::stop_workers(self, workers, grace, Scope::All);
+            let workers: Vec<_> = self.table().workers.values().cloned().collect();
+            if !workers.is_empty() {
+                let _ = barrier::stop_workers(self, workers, self.config.allowed(grace), Scope::All);
+            }
         }
         self.stop(grace)
     }

@@ -34,8 +34,17 @@ pub(crate) fn leave(run: &Inner) {
 /// takes no longer than the longest of the runs. A stop that is under way with more patience is cut short. Runs that
 /// the process has inherited as a forked copy are left alone.
 pub fn end_all(grace: Duration) -> Vec<(RunId, StopReport)> {
+    end_each(|_| grace)
+}
+
+/// As [`end_all`], with the time that each run is configured with.
+pub fn stop_all() -> Vec<(RunId, StopReport)> {
+    end_each(|run| run.config.grace())
+}
+
+fn end_each(grace: impl Fn(&Inner) -> Duration + Sync) -> Vec<(RunId, StopReport)> {
     let open: Vec<_> = runs().iter().filter_map(Weak::upgrade).filter(|run| run.is_owner()).collect();
-    let end = |run: &Inner| (run.id, run.end(grace));
+    let end = |run: &Inner| (run.id, run.end(grace(run)));
     let Some((first, others)) = open.split_first() else { return Vec::new() };
     std::thread::scope(|scope| {
         let begun: Vec<_> = others

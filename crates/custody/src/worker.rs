@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     end: Mutex<Ending>,
     ended: Condvar,
     halt: Mutex<Halt>,
+    /// Somebody has begun to end it: to many programs a second TERM means to leave everything as it is.
+    asked: AtomicBool,
 }
 
 /// Whether a signal has stopped it, as by Ctrl-Z, and who wants to hear of that.
@@ -126,7 +129,13 @@ enum Ending {
 impl Shared {
     pub(crate) fn new(key: u64, id: WorkerId, pid: Pid, pgid: Pgid, shim: Pid, pidfd: OwnedFd) -> Self {
         let end = Mutex::new(Ending::Alive(Vec::new()));
-        Self { key, id, pid, pgid, shim, pidfd, end, ended: Condvar::new(), halt: Mutex::default() }
+        let (ended, halt, asked) = (Condvar::new(), Mutex::default(), AtomicBool::new(false));
+        Self { key, id, pid, pgid, shim, pidfd, end, ended, halt, asked }
+    }
+
+    /// Whether it was asked to end before; it is now.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.asked.swap(true, Ordering::Relaxed)
     }
 
     /// It was stopped by this signal, or goes on.
@@ -252,6 +261,13 @@ impl Worker {
         }
         let lost = || SignalError::KeeperLost(self.shared.id.clone());
         self.run.link().ok_or_else(lost)?.send(&message.encode(), &[]).map_err(|_| lost())
+    }
+
+    /// Asks it to end, by TERM and CONT, and does not wait: the first step of [`Worker::stop`], which does not ask it again.
+    pub fn ask_to_end(&self) {
+        if self.run.is_owner() && self.try_wait().is_none() {
+            barrier::ask_to_end(&self.run, std::slice::from_ref(&self.shared));
+        }
     }
 
     /// TERM, up to `grace` for it to end, then KILL until it is gone.

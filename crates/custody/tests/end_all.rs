@@ -5,7 +5,7 @@ mod support;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{Command, Config, Event, ExitStatus, Run, SpawnError, Worker, end_all};
+use snakepit_custody::{Command, Config, Event, ExitStatus, Run, SpawnError, Worker, end_all, stop_all};
 use support::{Home, lines_of, shell};
 
 /// It ends the runs of all tests that share a process, so only one of them may be at it.
@@ -68,6 +68,44 @@ fn a_stop_with_more_patience_is_cut_short() {
     assert_eq!(patient.join().unwrap().took, reports[0].1.took, "they are one stop");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert!(home.is_empty());
+}
+
+#[test]
+fn a_stop_of_one_run_is_cut_short_by_one_with_less_patience() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() });
+    let worker = deaf_worker(&run);
+    let events = run.events().unwrap();
+    let began = Instant::now();
+    let patient = std::thread::spawn({
+        let run = run.clone();
+        move || run.stop()
+    });
+    while !matches!(events.next_event(), Some(Event::CleanupStart { .. })) {}
+    assert!(run.stop_within(Duration::ZERO).is_clean());
+    assert!(worker.try_wait().is_some());
+    assert!(patient.join().unwrap().is_clean());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[test]
+fn stop_all_gives_each_run_the_time_that_it_is_configured_with() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let homes = [Home::new(), Home::new(), Home::new()];
+    let configs = [
+        Config { cleanup_on_stop_timeout_ms: 200, ..Config::default() },
+        Config { cleanup_on_stop_timeout_ms: 1500, ..Config::default() },
+        Config { cleanup_on_stop: false, cleanup_on_stop_timeout_ms: 60_000, ..Config::default() },
+    ];
+    let runs = [0, 1, 2].map(|index| homes[index].open_with(&configs[index]));
+    let _workers = runs.each_ref().map(deaf_worker);
+    let reports = stop_all();
+    let took = runs.each_ref().map(|run| reports.iter().find(|(id, _)| *id == run.id()).unwrap().1.took);
+    assert!(reports.iter().all(|(_, report)| report.killed == 1), "{reports:?}");
+    assert!(took[0] >= Duration::from_millis(200) && took[1] >= Duration::from_millis(1500), "{took:?}");
+    assert!(took[0] < took[1] && took[2] < took[1], "each its own: {took:?}");
+    assert!(homes.iter().all(Home::is_empty));
 }
 
 #[test]

@@ -139,6 +139,33 @@ fn without_cleanup_on_stop_nobody_is_asked() {
 }
 
 #[test]
+fn without_cleanup_on_stop_a_cleanup_asks_nobody_either() {
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop: false, ..Config::default() });
+    let (worker, mut lines) =
+        lines_of(&run, shell("trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    assert_eq!(run.cleanup().killed, 1);
+    assert_eq!(worker.wait().status, ExitStatus::Signal(libc::SIGKILL));
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn who_was_asked_to_end_is_not_asked_again_by_the_stop() {
+    let home = Home::new();
+    let run = home.open_with(&Config { cleanup_on_stop_timeout_ms: 300, ..Config::default() });
+    // To many programs a second TERM means to leave everything as it is.
+    let (worker, mut lines) =
+        lines_of(&run, shell("trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"));
+    assert_eq!(lines.next().unwrap(), "ready");
+    worker.ask_to_end();
+    assert_eq!(lines.next().unwrap(), "asked");
+    assert!(worker.try_wait().is_none(), "it is asked, and nothing more");
+    assert_eq!(run.stop().killed, 1);
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
 fn cleanup_ends_the_workers_and_leaves_the_run_open() {
     let home = Home::new();
     let run = home.open();

@@ -1,7 +1,8 @@
 //! The engine behind the handles: its pools, its run, and how far it is with its end.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{self, Arc, PoisonError, Weak};
+use std::sync::{self, Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,8 +11,9 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use crate::call::waiting::after;
-use crate::custody::{Pid, Run, RunId};
+use crate::custody::{Pid, Run, RunId, StopReport};
 use crate::lifecycle::orchestrator::{self, Path, Shutdown, undisturbed};
+use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::somebody_says;
 use crate::pool::{Directory, PoolRef};
 
@@ -39,6 +41,10 @@ pub(crate) struct Engine {
     until: watch::Sender<Option<Instant>>,
     /// Whoever holds it stops the workers; whether all could finish, once that is done.
     stopped: Mutex<Option<bool>>,
+    /// From the first word to KILL, as custody is configured.
+    pub(crate) stop_grace: Duration,
+    /// Opened once, by whoever is the first to end the workers.
+    window: OnceLock<StopWindow>,
     /// Somebody has asked to be told of the end, and will act on it.
     is_heeded: AtomicBool,
 }
@@ -62,7 +68,12 @@ impl Engine {
     }
 
     /// To be called inside its runtime.
-    pub(crate) fn new(pools: Vec<PoolRef>, directory: Arc<Directory>, run: Option<Run>) -> Arc<Self> {
+    pub(crate) fn new(
+        pools: Vec<PoolRef>,
+        directory: Arc<Directory>,
+        run: Option<Run>,
+        stop_grace: Duration,
+    ) -> Arc<Self> {
         let engine = Arc::new(Self {
             pools,
             directory,
@@ -73,6 +84,8 @@ impl Engine {
             phase: watch::Sender::new(Phase::Serving),
             until: watch::Sender::new(None),
             stopped: Mutex::new(None),
+            stop_grace,
+            window: OnceLock::new(),
             is_heeded: AtomicBool::new(false),
         });
         ENGINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&engine));
@@ -202,9 +215,39 @@ impl Engine {
         if !drained && !grace.is_zero() && somebody_says(Level::WARN) {
             undisturbed(|| tracing::warn!(?grace, "calls were cut short: they did not finish in time"));
         }
-        join_all(self.pools.iter().map(|pool| pool.crew.stop())).await;
+        self.end_workers().await;
         *stopped = Some(drained);
         drained
+    }
+
+    /// Ends all workers of all pools within one window: the crews ask them, and custody's barrier, over all of them at once,
+    /// sees to it that they end.
+    async fn end_workers(&self) {
+        let window = self.window();
+        let mut crews = pin!(join_all(self.pools.iter().map(|pool| pool.crew.stop(window))));
+        if tokio::time::timeout_at(window.term_at, &mut crews).await.is_ok() {
+            return;
+        }
+        if let Some(run) = self.run.clone() {
+            // On a thread of its own: it blocks, and a runtime may have few.
+            let barrier = move || drop(run.stop_within(window.left()));
+            let name = "snakepit-barrier".to_owned();
+            if std::thread::Builder::new().name(name).spawn(barrier.clone()).is_err() {
+                barrier();
+            }
+        }
+        crews.await;
+    }
+
+    /// The time that workers have to end. It begins when this is asked for the first time.
+    fn window(&self) -> StopWindow {
+        *self.window.get_or_init(|| StopWindow::open(self.stop_grace))
+    }
+
+    /// Custody's barrier over all that is left in the run, for as long as the window is still open. Blocks.
+    pub(crate) fn end_processes(&self) -> Option<StopReport> {
+        let left = self.window().left();
+        self.run.as_ref().map(|run| run.stop_within(left))
     }
 
     /// Nothing that is under way gets any more time, and the processes are killed. The stop that is under way, or the next,
@@ -249,7 +292,8 @@ impl Engine {
     pub(crate) fn give_up(&self) {
         self.close();
         self.hasten(Instant::now());
-        self.pools.iter().for_each(|pool| pool.crew.give_up());
+        let window = self.window();
+        self.pools.iter().for_each(|pool| pool.crew.give_up(window));
     }
 
     /// It is over: nobody needs to look after it any more.
@@ -266,9 +310,9 @@ impl Drop for Watchman {
         if self.0.is_own() && self.0.phase() != Phase::Closed {
             if self.0.claim_end() {
                 orchestrator::rescue(&self.0);
-            } else if let Some(run) = self.0.run() {
+            } else {
                 // Who saw to it sat in this runtime, too.
-                let _ = run.stop();
+                let _ = self.0.end_processes();
             }
             self.0.closed();
         }

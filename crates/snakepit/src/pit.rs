@@ -143,6 +143,7 @@ impl Builder {
         let tools = Arc::new(self.tools);
         let logging = self.logging;
         logging.begin();
+        let stop_grace = self.custody.grace();
         let (run, oom) = if self.pools.iter().any(|pool| pool.adapter.starts_processes()) {
             let config = self.custody;
             let opened = tokio::task::spawn_blocking(move || {
@@ -180,7 +181,7 @@ impl Builder {
             firsts.push((shared.name.to_string(), first));
             pools.push(PoolRef { shared: Arc::clone(shared), crew, pools: Arc::clone(&directory) });
         }
-        Ok((Snakepit(Arc::new(Owner(Engine::new(pools, directory, run)))), firsts))
+        Ok((Snakepit(Arc::new(Owner(Engine::new(pools, directory, run, stop_grace)))), firsts))
     }
 
     /// Whether there is nothing to be started.
@@ -330,7 +331,8 @@ impl Snakepit {
         self.engine().stopping().await;
     }
 
-    /// Stops: calls that wait are given back, those under way may finish (30 s), then everything is ended.
+    /// Stops: calls that wait are given back, those under way may finish (30 s), then all workers are ended at once: they
+    /// have `cleanup_on_stop_timeout_ms` of [`custody::Config`] from their goodbye to KILL (`docs/lifecycle.md`).
     ///
     /// It goes on if nobody waits for it any more. Asked for in a tool of the host, it only begins: the call that uses the tool
     /// is to finish, too.
@@ -338,7 +340,7 @@ impl Snakepit {
         self.stop_within(GRACE).await;
     }
 
-    /// As [`Snakepit::stop`], with another time for what is under way.
+    /// As [`Snakepit::stop`], with another time for the calls that are under way.
     pub async fn stop_within(&self, grace: Duration) {
         let engine = self.engine();
         if !engine.is_own() || engine.phase() == Phase::Closed {
@@ -348,7 +350,8 @@ impl Snakepit {
         if Chain::current().is_some() {
             return;
         }
-        let limit = grace.saturating_add(ENDING).saturating_add(CLEANUP_TIMEOUT);
+        let limit =
+            [engine.stop_grace, ENDING, CLEANUP_TIMEOUT].into_iter().fold(grace, Duration::saturating_add);
         if tokio::time::timeout(limit, engine.reached(Phase::Closed)).await.is_err() {
             // Nobody drives its runtime.
             engine.end_apart();
@@ -373,8 +376,8 @@ impl Snakepit {
         Ok(u8::try_from(ended.status).unwrap_or(u8::MAX))
     }
 
-    /// Ends all workers of all engines of this process now, and waits until they are gone: no drain, a few seconds for those
-    /// that do not end by TERM, then KILL. Those engines take no more calls.
+    /// Ends all workers of all engines of this process now, and waits until they are gone: no drain, TERM at once, and KILL
+    /// after the time that each engine's custody is configured with. Those engines take no more calls.
     ///
     /// For hosts that end in a way of their own. It needs no runtime, blocks, is bounded, and does no harm if it is repeated.
     pub fn cleanup() -> Vec<(RunId, StopReport)> {
@@ -382,7 +385,7 @@ impl Snakepit {
         for engine in &engines {
             engine.give_up();
         }
-        let reports = custody::end_all(custody::Config::default().grace());
+        let reports = custody::stop_all();
         for engine in &engines {
             engine.closed();
         }

@@ -4,7 +4,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use snakepit::{CallError, CancelGrace, Mock, Pool, Snakepit, Value, args};
+use snakepit::custody::Config;
+use snakepit::{CallError, Mock, Pool, Snakepit, Value, args};
 use support::{Pit, lines, rounds, runs_in, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,14 +90,15 @@ async fn a_stop_gives_back_what_waits_and_lets_what_runs_finish() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_with_a_stubborn_worker_is_bounded_and_fails_its_call() {
-    let grace = CancelGrace { terminate: Duration::from_millis(300), ..CancelGrace::default() };
-    let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(grace)).await;
+    let custody = Config { cleanup_on_stop_timeout_ms: 300, ..Config::default() };
+    let builder = Snakepit::builder().pool(worker("hostile.py").workers(1));
+    let pit = Pit::build_with(builder, custody).await;
     let path = pit.file("stubborn");
     let call = tokio::spawn(pit.call::<Value>("stubborn", args! { path: path.as_str() }).into_future());
     until("it is under way", || !lines(&path).is_empty()).await;
     let began = Instant::now();
     soon("the stop", pit.stop_within(Duration::from_millis(200))).await;
-    println!("stopped after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     let error = soon("the call", call).await.expect("no panic").expect_err("cut short");
     assert!(error.to_string().contains("stopped"), "{error}");
     pit.prove_nothing_is_left();

@@ -8,6 +8,7 @@ mod forks;
 mod logs;
 mod scripts;
 mod steps;
+mod stop_times;
 
 use std::path::PathBuf;
 use std::process::Command;

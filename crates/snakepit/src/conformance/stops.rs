@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::deaths::{is_free, leave_child};
 use super::scene::{SOON, Scene, chain, soon};
 use super::{Held, Subject, Verdict, needs};
-use crate::{CallError, CancelGrace, Value, args};
+use crate::{CallError, Value, args};
 
 pub(super) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> Verdict {
     let scene = Scene::open(subject).await;
@@ -22,12 +22,10 @@ pub(super) async fn a_stop_lets_calls_finish(subject: &dyn Subject) -> Verdict {
 
 pub(super) async fn a_stop_does_not_wait_for_ever(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
-    let short = Duration::from_millis(300);
-    let grace = CancelGrace { ask: short, raise: short, terminate: short };
-    let scene = Scene::with(subject, |pool| pool.cancel_grace(grace)).await;
+    let scene = Scene::open(subject).await;
     let call = scene.begin_stubborn().await;
     let began = Instant::now();
-    soon("the stop", scene.stop_within(short)).await;
+    soon("the stop", scene.stop_within(Duration::from_millis(300))).await;
     assert!(began.elapsed() < SOON / 2, "it took {:?}", began.elapsed());
     let answer = soon("the answer of stubborn", call).await;
     assert!(matches!(answer, Ok(Err(_))), "it comes to {answer:?}");

@@ -14,6 +14,7 @@ pub(crate) mod orchestrator;
 mod script;
 mod selection;
 mod signals;
+pub(crate) mod stop_window;
 
 pub use crate::custody::{Signal, exit_now};
 pub use coordinator::{CallbackId, ShutdownCoordinator, SignalError, Stage};

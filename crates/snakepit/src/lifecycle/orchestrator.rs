@@ -20,7 +20,7 @@ use super::exit;
 use super::failpoint::{Step, reach};
 pub(crate) use super::mode::Exit;
 use super::mode::StopMode;
-use crate::custody::{self, Run, RunId, StopReport};
+use crate::custody::{self, RunId, StopReport};
 use crate::engine::{Engine, Phase};
 use crate::logging;
 use crate::telemetry::{self, Event};
@@ -31,7 +31,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(30);
 /// How long the cleanup may take, unless it is said otherwise. Custody's own times are far below it.
 pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long workers without a call may take to end, beyond what is said to end them. It only bounds a mistake.
+/// How long workers may take to be gone beyond the window of their stop. It only bounds a mistake.
 pub(crate) const ENDING: Duration = Duration::from_secs(30);
 
 /// Who asked for the end.
@@ -88,7 +88,7 @@ pub(crate) struct Ended {
 
 /// What must be gone in the end, known before those are stopped who know it.
 struct Target {
-    run: Run,
+    engine: Arc<Engine>,
     workers: Vec<custody::Worker>,
 }
 
@@ -138,7 +138,7 @@ impl Shutdown {
         self.tell_start();
         // b
         reach(Step::Capture);
-        let targets: Vec<Target> = self.engines.iter().filter_map(|engine| Target::capture(engine)).collect();
+        let targets: Vec<Target> = self.engines.iter().filter_map(Target::capture).collect();
         // c
         reach(Step::Stop);
         let drained = self.stop().await;
@@ -172,7 +172,7 @@ impl Shutdown {
             std::future::pending::<()>().await;
         };
         let stopped = tokio::select! {
-            stopped = tokio::time::timeout(self.grace.saturating_add(ENDING), stop) => stopped,
+            stopped = tokio::time::timeout(self.stop_limit(), stop) => stopped,
             () = hasten => return false,
         };
         let drained = stopped.is_ok_and(|all| all.into_iter().all(|drained| drained));
@@ -182,6 +182,15 @@ impl Shutdown {
         drained
     }
 
+    /// How long the drain and the end of the workers may take together.
+    fn stop_limit(&self) -> Duration {
+        self.grace.saturating_add(self.longest_window()).saturating_add(ENDING)
+    }
+
+    fn longest_window(&self) -> Duration {
+        self.engines.iter().map(|engine| engine.stop_grace).max().unwrap_or_default()
+    }
+
     /// d: Makes sure that nobody is left, whatever became of the stop.
     async fn clean_up(&self, targets: Vec<Target>) {
         let began = Instant::now();
@@ -189,7 +198,9 @@ impl Shutdown {
             return self.tell_cleanup(Cleaned::Nothing, 0, began.elapsed());
         }
         let cleaned = join_all(targets.into_iter().map(Target::clear));
-        let (outcome, killed) = match tokio::time::timeout(self.cleanup_timeout, cleaned).await {
+        // A process that only the run knows of may still have all of the window.
+        let limit = self.cleanup_timeout.saturating_add(self.longest_window());
+        let (outcome, killed) = match tokio::time::timeout(limit, cleaned).await {
             Ok(all) => {
                 let clean = all.iter().all(Option::is_some);
                 let killed = all.into_iter().flatten().map(|report| report.killed).sum();
@@ -290,8 +301,8 @@ async fn stop_now() {
 }
 
 impl Target {
-    fn capture(engine: &Engine) -> Option<Self> {
-        engine.run().map(|run| Self { run: run.clone(), workers: run.workers() })
+    fn capture(engine: &Arc<Engine>) -> Option<Self> {
+        engine.run().map(|run| Self { engine: Arc::clone(engine), workers: run.workers() })
     }
 
     /// The report, if nobody is left. On a thread of its own: it blocks, and neither a busy runtime nor the end of one shall
@@ -299,9 +310,9 @@ impl Target {
     async fn clear(self) -> Option<StopReport> {
         let (done, cleared) = oneshot::channel();
         let clear = move || {
-            let report = self.run.stop();
-            let gone = report.is_clean() && self.workers.iter().all(|worker| worker.try_wait().is_some());
-            let _ = done.send(gone.then_some(report));
+            let report = self.engine.end_processes().filter(StopReport::is_clean);
+            let all_ended = self.workers.iter().all(|worker| worker.try_wait().is_some());
+            let _ = done.send(report.filter(|_| all_ended));
         };
         std::thread::Builder::new().name("snakepit-cleanup".into()).spawn(clear).ok()?;
         cleared.await.ok().flatten()
@@ -314,7 +325,7 @@ pub(crate) fn rescue(engine: &Arc<Engine>) {
     let began = Instant::now();
     shutdown.tell_start();
     engine.close();
-    let report = engine.run().map(Run::stop);
+    let report = engine.end_processes();
     let (outcome, killed) = match &report {
         Some(report) if report.is_clean() => (Cleaned::Clean, report.killed),
         Some(report) => (Cleaned::Timeout, report.killed),

@@ -25,7 +25,7 @@ pub(crate) use output::Output;
 pub use output::OutputLine;
 #[cfg(feature = "announce")]
 pub(crate) use output::{Lines, OpenStream};
-pub(crate) use tend::{Ending, GOODBYE, process_ended, tend};
+pub(crate) use tend::{Ending, GOODBYE, Times, process_ended, tend};
 pub use vitals::Verdict;
 #[cfg(feature = "announce")]
 pub(crate) use vitals::family_of;

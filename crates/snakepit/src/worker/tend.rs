@@ -7,6 +7,9 @@
 //! ```
 //!
 //! What a worker holds is given up when its process is gone, not before: one that lives may still start what it was sent.
+//!
+//! A worker that ends alone has times of its own: [`GOODBYE`], then `cancel_grace.terminate` from TERM to KILL. When its
+//! engine stops, the [`StopWindow`] takes their place, also in the middle, and KILL is the engine's.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -14,15 +17,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Autopsy, Berth, Order, Verdict, has_ended, locked};
 use crate::adapter::Reason;
 use crate::custody::{self, ExitStatus};
 use crate::lifecycle::orchestrator::undisturbed;
+use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::AUTOPSY_PATIENCE;
 
-/// How long a worker may take to say goodbye after its last call, before TERM; and an adapter to put away one that is gone.
+/// How long a worker that ends alone may take to say goodbye after its last call, before TERM; and an adapter to put away one
+/// that is gone.
 pub(crate) const GOODBYE: Duration = Duration::from_secs(3);
 
 /// How long a killed process may take to be gone. It is a matter of milliseconds, unless the kernel holds it.
@@ -44,8 +50,35 @@ pub(crate) enum Ending {
     },
 }
 
+/// How long a worker has to end.
+pub(crate) struct Times {
+    /// Between TERM and KILL, if it ends alone.
+    pub(crate) grace: Duration,
+    /// The window of its engine's stop, once that has come to its workers.
+    pub(crate) stopping: watch::Receiver<Option<StopWindow>>,
+}
+
+impl Times {
+    fn window(&self) -> Option<StopWindow> {
+        *self.stopping.borrow()
+    }
+
+    /// Until `own`, or what `of_window` says as soon as the engine stops.
+    async fn passed(&self, own: Instant, of_window: impl Fn(StopWindow) -> Instant) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let until = stopping.borrow_and_update().map_or(own, &of_window);
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                // An error is the end of the pool's crew: nothing changes any more.
+                Ok(()) = stopping.changed() => {}
+            }
+        }
+    }
+}
+
 /// Stays with a worker until it and all that it started are gone.
-pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl FnOnce()) -> Ending {
+pub(crate) async fn tend(berth: Arc<Berth>, times: Times, leaves: impl FnOnce()) -> Ending {
     let mut left_alone = LeftAlone(Some(Arc::clone(&berth)));
     let mut leaves = Some(leaves);
     let mut orders = berth.orders();
@@ -78,11 +111,11 @@ pub(crate) async fn tend(berth: Arc<Berth>, stop_grace: Duration, leaves: impl F
     let answered = berth.has_answered();
     let outcome = match &ending {
         Reason::Stopped | Reason::Replaced(_) => {
-            end_as_told(&berth, &ending, stop_grace).await;
+            end_as_told(&berth, &ending, &times).await;
             Ending::Told
         }
         Reason::Died | Reason::Broken(_) | Reason::Stubborn(_) | Reason::Stuck(_) => {
-            end_after_failure(&berth, &ending, stop_grace).await;
+            end_after_failure(&berth, &ending, &times).await;
             if matches!(ending, Reason::Stubborn(_)) {
                 Ending::Told
             } else {
@@ -141,14 +174,27 @@ pub(crate) async fn process_ended(process: Option<&custody::Worker>) {
     }
 }
 
-async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
-    // One that still has calls was given its time already.
-    let patience = if berth.holds_calls() { Duration::ZERO } else { GOODBYE };
+async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, times: &Times) {
+    let had_its_time = berth.holds_calls();
     let mut goodbye = pin!(berth.terminate(reason.clone()));
-    let is_said = tokio::time::timeout(patience, &mut goodbye).await.is_ok();
+    let is_said = if had_its_time {
+        goodbye.as_mut().now_or_never().is_some()
+    } else {
+        tokio::select! {
+            biased;
+            () = &mut goodbye => true,
+            () = times.passed(Instant::now() + GOODBYE, |window| window.term_at) => false,
+        }
+    };
     // Why is known now; how it ended comes later.
     publish_autopsy(berth, reason, None).await;
-    end_process(berth, stop_grace).await;
+    if let Some(process) = berth.handle.process() {
+        match times.window() {
+            Some(window) => end_in_window(process, window).await,
+            // If the engine stops meanwhile, its KILL ends this, too.
+            None => stop_process(process, times.grace).await,
+        }
+    }
     publish_autopsy(berth, reason, None).await;
     // Only now is it certain which of its calls were not started, and its last answers count, too.
     if !is_said {
@@ -156,11 +202,15 @@ async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) 
     }
 }
 
-async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Duration) {
+async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, times: &Times) {
     // One that we end has not told by itself where it is.
     let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
     let stack = if by_us {
-        tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()).await.ok().flatten()
+        tokio::select! {
+            stack = tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()) => stack.ok().flatten(),
+            // It is killed meanwhile if its engine stops.
+            () = process_ended(berth.handle.process()) => None,
+        }
     } else {
         None
     };
@@ -168,7 +218,7 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
     let ended = match berth.handle.process() {
         Some(process) => {
             if by_us {
-                stop_process(process, stop_grace).await;
+                stop_process(process, times.grace).await;
             }
             tokio::time::timeout(AUTOPSY_PATIENCE / 2, process_ended(Some(process))).await.is_ok()
         }
@@ -186,13 +236,20 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, stop_grace: Dura
         let _ = tokio::time::timeout(KILL_PATIENCE, process.exited()).await;
     }
     // The calls that it surely did not start go to others now, the rest wait for the autopsy.
-    let _ = tokio::time::timeout(GOODBYE, berth.terminate(reason.clone())).await;
+    let put_away_by = Instant::now() + GOODBYE;
+    tokio::select! {
+        biased;
+        () = berth.terminate(reason.clone()) => {}
+        () = times.passed(put_away_by, |window| put_away_by.min(window.kill_at + AUTOPSY_PATIENCE)) => {}
+    }
     if let Some(process) = berth.handle.process() {
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, process.exited()).await;
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE / 4, berth.output.complete()).await;
     }
     publish_autopsy(berth, reason, stack).await;
-    end_process(berth, Duration::ZERO).await;
+    if let Some(process) = berth.handle.process() {
+        stop_process(process, Duration::ZERO).await;
+    }
 }
 
 async fn publish_autopsy(berth: &Berth, reason: &Reason, stack: Option<String>) {
@@ -223,9 +280,14 @@ async fn memory_verdict(berth: &Berth, seen: &Autopsy) -> Verdict {
     asked.await.unwrap_or(Verdict::Unknown)
 }
 
-async fn end_process(berth: &Berth, grace: Duration) {
-    if let Some(process) = berth.handle.process() {
-        stop_process(process, grace).await;
+/// TERM, and the rest of the window until the engine's KILL.
+async fn end_in_window(process: &custody::Worker, window: StopWindow) {
+    if window.asks() {
+        process.ask_to_end();
+    }
+    if tokio::time::timeout_at(window.kill_at + KILL_PATIENCE, process.exited()).await.is_err() {
+        // The engine's KILL has not come, or was not enough.
+        stop_process(process, Duration::ZERO).await;
     }
 }
 

@@ -1,11 +1,13 @@
 """A worker that serves HTTP with nothing but the standard library: `port`, or `socket` with the path of one.
 
-`port` with a path: only the first one that is started with it serves.
+`port` with a path: only the first one that is started with it serves. `deaf`: a port, and SIGTERM is ignored. `notes` with a
+path: a port, and each SIGTERM leaves a line there and is ignored otherwise.
 """
 
 import http.server
 import json
 import os
+import signal
 import socket
 import socketserver
 import sys
@@ -164,6 +166,10 @@ def main():
     if sys.argv[1] == "port" and len(sys.argv) > 2:
         # The first to make this file serves, the others do not start.
         open(sys.argv[2], "x").close()
+    if sys.argv[1] == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.argv[1] == "notes":
+        signal.signal(signal.SIGTERM, lambda *_: print("term", file=open(sys.argv[2], "a"), flush=True))
     if sys.argv[1] == "socket":
         Server.address_family = socket.AF_UNIX
         server = Server(sys.argv[2], Handler)

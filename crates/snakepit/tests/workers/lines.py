@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -83,6 +84,8 @@ def main():
     ready = {"status": "ready", "pid": os.getpid(), "commands": ["echo"], "language": "Python"}
     if mode == "protocol":
         ready["protocol"] = 2
+    if mode == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say(**ready)
     for line in sys.stdin:
         if mode == "stubborn_goodbye" and not line:
@@ -93,6 +96,8 @@ def main():
         elif "cancel" in call and len(sys.argv) > 2:
             with open(sys.argv[2], "a") as file:
                 file.write(f"cancel {call['cancel']}\n")
+    while mode == "deaf":
+        time.sleep(1000)
     if len(sys.argv) > 2:
         with open(sys.argv[2], "a") as file:
             file.write("goodbye\n")

@@ -34,6 +34,15 @@ pub(crate) fn obey(options: &Options) -> ExitCode {
             pit.stop().await;
             tell(&format!("until_shutdown gave {:?}", served.await.expect("no panic").ok()));
         }),
+        "serves" => {
+            return runtime.block_on(async {
+                let pit = options.engine().start().await.expect("an engine");
+                // What comes before it is installed would end the process.
+                snakepit::ShutdownCoordinator::install().expect("signals");
+                tell("ready");
+                ExitCode::from(pit.until_shutdown().await.expect("signals"))
+            });
+        }
         how => panic!("no such way: {how}"),
     }
     ExitCode::SUCCESS

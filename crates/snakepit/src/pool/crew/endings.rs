@@ -10,6 +10,7 @@ use super::life::Left;
 use super::reload::ReloadError;
 use super::roster::{News, Roster, SHORT_LIFE};
 use crate::adapter::{Reason, StartError};
+use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::{Health, PoolEvent};
 use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::Life;
@@ -112,7 +113,7 @@ impl Roster {
     }
 
     /// Ends every worker, whatever it has.
-    pub(super) async fn stop(mut self, mut news: mpsc::UnboundedReceiver<News>) {
+    pub(super) async fn stop(mut self, window: StopWindow, mut news: mpsc::UnboundedReceiver<News>) {
         self.shared.shut();
         drop(self.first.take());
         if let Some(reload) = self.reload.take() {
@@ -121,7 +122,7 @@ impl Roster {
         while let Ok(heard) = news.try_recv() {
             self.hear(heard);
         }
-        self.stopping.send_replace(true);
+        self.stopping.send_replace(Some(window));
         self.end_all();
         loop {
             tokio::select! {

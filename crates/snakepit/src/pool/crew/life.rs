@@ -16,13 +16,14 @@ use crate::call::CallError;
 use crate::call::direct::ask;
 use crate::custody::{Run, WorkerId};
 use crate::lifecycle::orchestrator::undisturbed;
+use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::config::WarmUp;
 use crate::pool::session::Ended;
 use crate::pool::{AUTOPSY_PATIENCE, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::Term;
 use crate::value::Encoded;
-use crate::worker::{Berth, Ending, GOODBYE, Made, Output, tend};
+use crate::worker::{Berth, Ending, GOODBYE, Made, Output, Times, tend};
 
 /// How a worker's task ended.
 pub(super) enum Left {
@@ -40,8 +41,8 @@ pub(super) struct Birth {
     pub(super) device: Option<Arc<str>>,
     /// Whether its health hook must agree before it serves.
     pub(super) checked: bool,
-    /// True when nobody wants it any more.
-    pub(super) stopping: watch::Receiver<bool>,
+    /// The window of the stop, once nobody wants it any more.
+    pub(super) stopping: watch::Receiver<Option<StopWindow>>,
     pub(super) news: mpsc::UnboundedSender<News>,
 }
 
@@ -71,8 +72,8 @@ impl Birth {
         shared.scheduler().enlist(Arc::clone(&berth));
         let _ = news.send(News::Serving(tokio::task::id(), Arc::clone(&berth)));
         shared.feed(post);
-        let grace = generation.config.cancel_grace.terminate;
-        let ending = tend(Arc::clone(&berth), grace, || drop(news.send(News::Leaving(post)))).await;
+        let times = Times { grace: config.cancel_grace.terminate, stopping: self.stopping.clone() };
+        let ending = tend(Arc::clone(&berth), times, || drop(news.send(News::Leaving(post)))).await;
         Left::Ended { berth, ending }
     }
 
@@ -104,7 +105,7 @@ impl Birth {
                 match self.check(&id, &unproven.handle, &output).await {
                     Ok(()) => return Ok((id, unproven.passes(), output)),
                     Err(error) => {
-                        unproven.end(&error).await;
+                        unproven.end(&error, self.unwanted()).await;
                         error
                     }
                 }
@@ -123,7 +124,7 @@ impl Birth {
     async fn unwanted(&self) {
         let (mut stopping, mut dropped) = (self.stopping.clone(), self.generation.is_dropped.subscribe());
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => {}
+            _ = stopping.wait_for(Option::is_some) => {}
             _ = dropped.wait_for(|dropped| *dropped) => {}
         }
     }
@@ -201,14 +202,18 @@ impl Unproven {
         Arc::clone(&self.handle)
     }
 
-    async fn end(mut self, error: &StartError) {
+    async fn end(mut self, error: &StartError, unwanted: impl Future<Output = ()>) {
         self.is_settled = true;
         let (reason, patience) = match error {
             // It is in the middle of a call, and nobody waits for that any more.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
             error => (Reason::Broken(error.to_string()), GOODBYE),
         };
-        let _ = tokio::time::timeout(patience, self.handle.terminate(reason)).await;
+        tokio::select! {
+            biased;
+            _ = tokio::time::timeout(patience, self.handle.terminate(reason)) => {}
+            () = unwanted => {}
+        }
     }
 }
 

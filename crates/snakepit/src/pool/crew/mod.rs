@@ -20,6 +20,7 @@ use super::{Pool, Shared};
 use crate::adapter::{Spawner, StartError};
 use crate::custody::{Run, WorkerId};
 use crate::hardware::equipped;
+use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::Logging;
 use crate::supervision::Sizing;
 use crate::worker::Output;
@@ -43,7 +44,7 @@ enum Directive {
     Reload(Option<Box<Pool>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
     /// Tells who there is.
     Roll(oneshot::Sender<Roll>),
-    Stop(oneshot::Sender<()>),
+    Stop(StopWindow, oneshot::Sender<()>),
 }
 
 /// One version of a pool's code and settings. Workers of an older one are replaced by a reload.
@@ -114,14 +115,14 @@ impl Crew {
     }
 
     /// As [`Crew::stop`], without waiting for it.
-    pub(crate) fn give_up(&self) {
-        let _ = self.orders.send(Directive::Stop(oneshot::channel().0));
+    pub(crate) fn give_up(&self, window: StopWindow) {
+        let _ = self.orders.send(Directive::Stop(window, oneshot::channel().0));
     }
 
-    /// Ends every worker.
-    pub(crate) async fn stop(&self) {
+    /// Asks every worker to end, within the window; KILL is the engine's. Waits until all are gone.
+    pub(crate) async fn stop(&self, window: StopWindow) {
         let (done, gone) = oneshot::channel();
-        if self.orders.send(Directive::Stop(done)).is_ok() {
+        if self.orders.send(Directive::Stop(window, done)).is_ok() {
             let _ = gone.await;
         }
     }

@@ -23,6 +23,7 @@ use super::{Directive, Generation};
 use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::Run;
+use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::{Term, Why};
@@ -111,7 +112,7 @@ pub(super) struct Roster {
     /// Those that finish what they have.
     pub(super) leaving: Vec<Member>,
     pub(super) reload: Option<Reload>,
-    pub(super) stopping: watch::Sender<bool>,
+    pub(super) stopping: watch::Sender<Option<StopWindow>>,
     pub(super) restarts: RestartLog,
     pub(super) pause_until: Option<Instant>,
     pub(super) trouble: Option<Arc<str>>,
@@ -150,7 +151,7 @@ impl Roster {
             serving: BTreeMap::new(),
             leaving: Vec::new(),
             reload: None,
-            stopping: watch::Sender::new(false),
+            stopping: watch::Sender::new(None),
             pause_until: None,
             trouble: None,
             first: Some(first),
@@ -187,12 +188,13 @@ impl Roster {
                     }
                     Some(Directive::Roll(reply)) => drop(reply.send(self.roll())),
                     Some(Directive::Reload(pool, reply)) => self.begin_reload(pool, reply),
-                    Some(Directive::Stop(done)) => {
-                        self.stop(news).await;
+                    Some(Directive::Stop(window, done)) => {
+                        self.stop(window, news).await;
                         let _ = done.send(());
                         return;
                     }
-                    None => return self.stop(news).await,
+                    // The engine is gone without a stop, so nobody waits.
+                    None => return self.stop(StopWindow::open(Duration::ZERO), news).await,
                 },
                 Some(heard) = news.recv() => self.hear(heard),
                 Some(left) = self.tasks.join_next_with_id() => {
