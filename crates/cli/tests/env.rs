@@ -142,7 +142,7 @@ fn build_in(shop: &Shop, mount: &str, package: &str, python: &str) -> Option<Don
     let done = finish(&mut command);
     let is_refused = done.stderr.contains("unshare: ") || done.stderr.contains("mount: ");
     if is_refused {
-        println!("left out, for nothing may be mounted here: {}", done.stderr);
+        support::unproven(&format!("nothing can be mounted ({})", done.stderr.trim()));
     }
     (!is_refused).then_some(done)
 }
@@ -165,7 +165,8 @@ fn a_cache_that_is_only_read_serves_what_it_has_and_refuses_the_rest_with_what_t
 #[test]
 fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
     let shop = Shop::new();
-    for python in ["python3", "/usr/bin/python3"].into_iter().filter(|name| in_path_or_there(name)) {
+    let of_the_system = Path::new("/usr/bin/python3").exists().then_some("/usr/bin/python3");
+    for python in ["python3"].into_iter().chain(of_the_system) {
         // With a `pip` outside, none is put into the environment.
         let pip = format!("$({python} -Ic 'import pip; print(pip.__path__[0])')");
         let hide_pip = format!("if {python} -Ic 'import pip'; then mount -t tmpfs none \"{pip}\"; fi");
@@ -186,11 +187,6 @@ fn a_full_disk_is_told_with_what_to_do_wherever_it_ends() {
         }
     }
     shop.scene.assert_clean();
-}
-
-/// Whether a program can be started by this name.
-fn in_path_or_there(name: &str) -> bool {
-    Command::new(name).arg("--version").output().is_ok_and(|done| done.status.success())
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub mod pty;
 pub mod random;
 pub mod tag;
 pub mod tier;
+pub mod unproven;
 pub mod verdict;
 
 pub use case::{Case, Programs};
@@ -33,6 +34,7 @@ pub use host::{HostProcess, OpenAs, Reply, WorkerLine};
 pub use pidfd::Process;
 pub use tag::Tag;
 pub use tier::GridTier;
+pub use unproven::unproven;
 pub use verdict::{Allowed, Cell, When};
 
 /// All rounds where the environment asks for a full pass, a quarter of them unless it does, a few for a quick one; never

@@ -436,8 +436,7 @@ impl Script {
             // Most often a call that was refused. The signal asked the process to end, and who would get the error would
             // end it as a failure; the log has been told.
             Outcome::Failed(_) if signalled => (0, by_signal),
-            Outcome::Failed(_) => (1, exit),
-            Outcome::Panicked(_) => (1, exit),
+            Outcome::Failed(_) | Outcome::Panicked(_) => (1, exit),
             // There is nothing to return; the signal asked the process to end.
             Outcome::Interrupted => (0, by_signal),
         };
