@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
-use support::{PATIENCE, Running, Scene, TIERS, finish, patient_shell, pid, send, state};
+use support::{PATIENCE, Running, Scene, TIERS, finish, patient_shell, pid, possible, send, state};
 
 #[test]
 fn int_quit_winch_and_the_users_own_are_passed_on() {
-    for tier in TIERS {
+    for tier in possible(TIERS) {
         let scene = Scene::new();
         let traps = "for s in INT QUIT WINCH USR1 USR2; do trap \"echo got $s\" $s; done";
         let mut exec = Running::start(&mut scene.exec(&["--tier", tier], &patient_shell(traps)));
@@ -55,7 +55,7 @@ fn term_and_hup_are_passed_on() {
 
 #[test]
 fn the_first_term_or_hup_starts_the_grace_and_then_comes_kill() {
-    for tier in TIERS {
+    for tier in possible(TIERS) {
         for signal in [Signal::TERM, Signal::HUP] {
             let scene = Scene::new();
             let traps = "trap 'echo no' TERM HUP";
@@ -131,7 +131,7 @@ fn what_was_ignored_at_the_start_stays_ignored() {
 
 #[test]
 fn the_command_starts_with_the_signals_that_exec_was_started_with() {
-    for tier in TIERS {
+    for tier in possible(TIERS) {
         let scene = Scene::new();
         let mut exec = scene.exec(&["--tier", tier], &["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]);
         let done = finish(&mut exec);
@@ -154,7 +154,7 @@ fn wait_until_stopped(child: Pid) {
 
 #[test]
 fn tstp_stops_the_command_and_exec_and_cont_continues_both() {
-    for tier in TIERS {
+    for tier in possible(TIERS) {
         let scene = Scene::new();
         let mut command = scene.exec(&["--tier", tier], &patient_shell("trap 'echo usr' USR1; echo $$"));
         // In a group of its own it can be continued by us, so the kernel lets it stop.

@@ -96,3 +96,11 @@ pub fn failpoint_looks() -> &'static [&'static str] {
 pub fn failpoint_steps() -> &'static [&'static str] {
     steps::STEPS
 }
+
+/// Sends this thread a signal, and returns when it has been dealt with; one to the process may reach another thread, and
+/// this one would go on. For faults in tests.
+#[cfg(feature = "failpoints")]
+pub fn raise(signal: i32) {
+    // SAFETY: no precondition; what the signal does is what the caller asks for.
+    unsafe { libc::raise(signal) };
+}

@@ -245,6 +245,12 @@ impl Case {
         self.left = None;
     }
 
+    /// From here on those who left the groups may survive, and need not: somebody of custody is there who may still find
+    /// them by the marker.
+    pub fn who_left_may_end(&mut self) {
+        self.left = None;
+    }
+
     /// Notes a group as one that custody made.
     pub fn note_group(&mut self, group: i32) {
         self.groups.push(group);

@@ -137,6 +137,11 @@ impl HostProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if let Some(user) = options.user {
             command.uid(user).gid(user);
+            // The tests may run in a directory that is closed to others, such as a checkout below a private home, and
+            // workers start where their host did.
+            if command.get_current_dir().is_none() {
+                command.current_dir("/");
+            }
         }
         if let Some(mask) = options.umask {
             let set = move || {

@@ -32,9 +32,28 @@ pub struct Innocent {
 }
 
 impl Innocent {
+    /// Why numbers cannot be chosen here; `None` if they can.
+    pub fn refusal() -> Option<String> {
+        // The number of this process is taken, which is found out only by who may choose one.
+        match Self::start(std::process::id().cast_signed()) {
+            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+                Some(format!("the number of a process cannot be chosen ({error})"))
+            }
+            _ => None,
+        }
+    }
+
     /// Starts one with exactly this number, leading a session and a group of the same number, as an
-    /// unlucky daemon would. `None`: the number is taken, or the kernel does not let us choose.
+    /// unlucky daemon would. `None`: the number is taken.
     pub fn with_pid(pid: i32) -> Option<Self> {
+        match Self::start(pid) {
+            Ok(innocent) => Some(innocent),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => None,
+            Err(error) => panic!("clone3: {error}"),
+        }
+    }
+
+    fn start(pid: i32) -> io::Result<Self> {
         let mut pidfd: RawFd = -1;
         let set_tid = [pid];
         let args = CloneArgs {
@@ -61,16 +80,8 @@ impl Innocent {
                         libc::pause();
                     }
                 }
-                got if got == i64::from(pid) => Some(Self { pid, pidfd: OwnedFd::from_raw_fd(pidfd) }),
-                _ => {
-                    let error = io::Error::last_os_error();
-                    let known = [libc::EEXIST, libc::EPERM, libc::EINVAL, libc::ENOSYS];
-                    assert!(
-                        error.raw_os_error().is_some_and(|code| known.contains(&code)),
-                        "clone3: {error}"
-                    );
-                    None
-                }
+                got if got == i64::from(pid) => Ok(Self { pid, pidfd: OwnedFd::from_raw_fd(pidfd) }),
+                _ => Err(io::Error::last_os_error()),
             }
         }
     }

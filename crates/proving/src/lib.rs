@@ -24,6 +24,7 @@ pub mod random;
 pub mod refused;
 pub mod tag;
 pub mod tier;
+pub mod unproven;
 pub mod verdict;
 
 pub use case::{Case, Programs};
@@ -35,6 +36,7 @@ pub use pidfd::Process;
 pub use refused::Refused;
 pub use tag::Tag;
 pub use tier::GridTier;
+pub use unproven::unproven;
 pub use verdict::{Allowed, Cell, When};
 
 /// All rounds where the environment asks for a full pass, a quarter of them unless it does, a few for a quick one; never

@@ -4,6 +4,14 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+/// Why nothing can be mounted here; `None` if it can.
+pub fn refusal() -> Option<String> {
+    // SAFETY: unshare concerns the thread alone, which ends with it.
+    let try_it = || unsafe { (libc::unshare(libc::CLONE_NEWNS) != 0).then(io::Error::last_os_error) };
+    let refused = std::thread::spawn(try_it).join().expect("a thread")?;
+    Some(format!("nothing can be mounted ({refused})"))
+}
+
 /// Runs `body` on a thread with a mount namespace of its own. Every process that it starts shares it, and
 /// the mounts vanish with the last of them.
 pub fn with_private_mounts(body: impl FnOnce() + Send) {

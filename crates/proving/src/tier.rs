@@ -1,5 +1,7 @@
 //! The columns of the grid.
 
+use crate::unproven;
+
 /// A tier as the grid tests it: `auto` and `shim` differ in the cgroup behind them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GridTier {
@@ -24,6 +26,15 @@ impl GridTier {
             Self::Auto => "auto",
             Self::Shim => "shim",
             Self::Group => "group",
+        }
+    }
+
+    /// Why a user cannot have this tier here; custody itself is not asked.
+    pub fn refusal(self, user: Option<u32>) -> Option<String> {
+        match self {
+            Self::Namespace => unproven::namespace_refusal(user),
+            // These need nothing.
+            Self::Auto | Self::Shim | Self::Group => None,
         }
     }
 

@@ -134,8 +134,8 @@ fn a_standard_error_that_nobody_reads_holds_up_nothing() {
         let mut said = Vec::new();
         reader.read_to_end(&mut said).expect("what fitted into the pipe");
         assert_eq!(said.is_empty(), mode == "library");
-        // The pipe was full, and most of what was said was not.
-        assert!(mode == "library" || said.len() > 60 * 1024, "{} bytes", said.len());
+        // The pipe was full: of its 64 KiB, the end of each page is lost to a line that does not fit there.
+        assert!(mode == "library" || said.len() > 48 * 1024, "{} bytes", said.len());
     }
 }
 

@@ -3,12 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// About one sitting. A longer file usually holds a second concept.
 const LONGEST_FILE: usize = 500;
 
 /// Files that may be longer, each with the reason.
 const LONGER_FILES: [(&str, &str); 0] = [];
+
+/// What is larger was made by a program, and belongs where that program can make it again.
+const LARGEST_FILE: u64 = 200_000;
 
 /// A file this short needs no opening words.
 const SHORT_FILE: usize = 3;
@@ -195,4 +199,56 @@ fn crate_folder(package: &str) -> &str {
 fn changelog_has_an_unreleased_section() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md");
     assert!(changelog.contains("## [Unreleased]"));
+}
+
+/// What a command prints, line by line.
+fn lines_of(command: &mut Command) -> Vec<String> {
+    let done = command.current_dir(root()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("names in UTF-8").lines().map(str::to_owned).collect()
+}
+
+/// Why a file may not stand in the tree, or be published; `None` if it may.
+fn misplaced(path: &str) -> Option<String> {
+    let file = root().join(path);
+    let size = match fs::symlink_metadata(&file) {
+        Ok(meta) if meta.is_file() => meta.len(),
+        // A link has no content of its own. What is removed and not yet committed has none any more.
+        _ => return None,
+    };
+    if size > LARGEST_FILE {
+        return Some(format!("{path}: {size} bytes"));
+    }
+    // Old files of our own formats, which tests read.
+    let is_sample = path.contains("/tests/") && path.contains("/data/");
+    let is_text =
+        fs::read(&file).is_ok_and(|bytes| std::str::from_utf8(&bytes).is_ok() && !bytes.contains(&0));
+    (!is_text && !is_sample).then(|| format!("{path}: a binary"))
+}
+
+/// A wheel that was committed by accident would have been part of the published library.
+#[test]
+fn no_binary_and_no_large_file_stands_in_the_tree() {
+    // New files count before they are committed; `-z` would be needed only for names that nobody should give.
+    let listed =
+        lines_of(Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]));
+    assert!(listed.len() > 100, "git lists only {listed:?}");
+    let found: Vec<String> = listed.iter().filter_map(|path| misplaced(path)).collect();
+    assert_none(&found, "keep binaries and large files out of the tree");
+}
+
+/// What git ignores, or a link leads to, can be published as well.
+#[test]
+fn no_binary_and_no_large_file_is_published() {
+    let mut found = Vec::new();
+    for room in PUBLISHED {
+        let manifest = root().join(room).join("Cargo.toml");
+        let mut list = Command::new(env!("CARGO"));
+        list.args(["package", "--list", "--allow-dirty", "--offline", "--manifest-path"]).arg(manifest);
+        let listed = lines_of(&mut list);
+        assert!(listed.contains(&"src/lib.rs".to_owned()) || listed.contains(&"src/main.rs".to_owned()));
+        // `Cargo.toml.orig` and its like are made by cargo and are in no directory.
+        found.extend(listed.iter().filter_map(|path| misplaced(&format!("{room}{path}"))));
+    }
+    assert_none(&found, "keep binaries and large files out of what is published");
 }

@@ -178,7 +178,7 @@ async fn one_that_is_never_ready_is_ended_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrapper_that_execs_is_the_worker_in_every_tier() {
     let server = r#"import os,json,time; print(json.dumps({"status":"ready","port":1,"pid":os.getpid()}), flush=True); time.sleep(1000)"#;
-    for containment in [Containment::Auto, Containment::Namespace, Containment::Group] {
+    for containment in support::possible([Containment::Auto, Containment::Namespace, Containment::Group]) {
         let pool = pool(format!("exec python3 -c '{server}'"));
         let pit =
             Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
@@ -195,7 +195,7 @@ async fn a_wrapper_that_execs_is_the_worker_in_every_tier() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
     let server = r#"import os,json,time; print(json.dumps({"status":"ready","port":1,"pid":os.getpid()}), flush=True); time.sleep(1000)"#;
-    for containment in [Containment::Auto, Containment::Namespace, Containment::Group] {
+    for containment in support::possible([Containment::Auto, Containment::Namespace, Containment::Group]) {
         let pool = pool(format!("python3 -c '{server}'; echo never"));
         let pit =
             Pit::build_with(Snakepit::builder().pool(pool), Config { containment, ..Config::default() })
@@ -216,6 +216,9 @@ async fn a_wrapper_that_forgets_exec_is_ended_whole_in_every_tier() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pid_of_the_host_is_none_in_a_namespace() {
+    if !support::has_namespaces() {
+        return;
+    }
     let home = tempfile::tempdir().expect("a directory");
     let custody = Config { containment: Containment::Namespace, ..config(&home) };
     let program =

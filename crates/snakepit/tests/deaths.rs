@@ -128,8 +128,7 @@ async fn a_worker_that_somebody_killed_was_not_killed_for_its_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
     let Some(cgroup) = support::MemoryCgroup::with_limit(60 << 20) else {
-        println!("unproven: no memory cgroup of version 1 that we may make");
-        return;
+        return support::unproven("no memory cgroup of version 1 that we may make");
     };
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     cgroup.add(pid_of_only_worker(&pit).await);
@@ -141,7 +140,7 @@ async fn a_worker_that_the_kernel_killed_for_its_memory_says_so() {
         assert_eq!(autopsy.oom, Verdict::Yes, "{error}");
         assert!(error.to_string().contains("the kernel ended it for want of memory"), "{error}");
     } else {
-        println!("unproven: the kernel log cannot be read");
+        support::unproven("the kernel log cannot be read");
     }
     // The one after it, which is killed by hand, does not inherit the verdict.
     let error = soon("the end", pit.call::<Value>("end", args! { how: "kill" })).await.expect_err("a death");

@@ -296,6 +296,7 @@ async fn a_flood_before_a_failure_is_told_by_its_last_lines() {
     assert!(lines.iter().any(|line| line.ends_with("lines before these)")), "{lines:?}");
 }
 
+/// What belongs to no engine is as loud as the loudest in the process: the runner gives each test a process of its own.
 #[tokio::test(flavor = "current_thread")]
 async fn with_the_level_off_even_failures_are_not_heard() {
     let (ear, _guard) = Ear::listen();

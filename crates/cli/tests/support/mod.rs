@@ -4,6 +4,9 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
 pub(crate) mod pty;
+#[path = "../../../proving/src/unproven.rs"]
+#[expect(unreachable_pub, reason = "it is the proving crate's")]
+mod unproven;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+pub(crate) use unproven::unproven;
 
 /// How long anything may take before a test gives up. Nothing here needs more than a fraction of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +29,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const MOMENT: Duration = Duration::from_secs(2);
 
 pub(crate) const TIERS: [&str; 4] = ["auto", "namespace", "shim", "group"];
+
+/// Those of the tiers that this machine has; who is left out is told.
+pub(crate) fn possible<const N: usize>(tiers: [&'static str; N]) -> impl Iterator<Item = &'static str> {
+    let refusal = tiers.contains(&"namespace").then(|| unproven::namespace_refusal(None)).flatten();
+    refusal.as_deref().inspect(|why| unproven(why));
+    tiers.into_iter().filter(move |tier| *tier != "namespace" || refusal.is_none())
+}
 
 const MARK: &str = "SNAKEPIT_TEST_MARK";
 
@@ -132,13 +143,26 @@ impl Scene {
         self.assert_bystander_is_well();
     }
 
+    /// Waits until no run is on record: the keeper of a host that was killed needs a moment.
+    pub(crate) fn assert_nothing_is_recorded_within(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !self.recorded().is_empty() {
+            std::thread::yield_now();
+        }
+        self.assert_nothing_is_recorded();
+    }
+
     pub(crate) fn assert_nothing_is_recorded(&self) {
+        let runs = self.recorded();
+        assert!(runs.is_empty(), "left behind in the state directory: {runs:?}");
+    }
+
+    fn recorded(&self) -> Vec<OsString> {
         let runs: Vec<OsString> = std::fs::read_dir(self.state_dir().join("runs"))
             .map(|runs| runs.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
         // A name that begins with a dot is no run.
-        let runs: Vec<_> = runs.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect();
-        assert!(runs.is_empty(), "left behind in the state directory: {runs:?}");
+        runs.into_iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect()
     }
 
     pub(crate) fn assert_bystander_is_well(&mut self) {

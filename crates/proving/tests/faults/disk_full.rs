@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use snakepit_proving::private_mount::{mount_tmpfs, with_private_mounts};
+use snakepit_proving::private_mount::{self, mount_tmpfs, with_private_mounts};
 use snakepit_proving::{Case, Reply};
 
 super::each_tier!(while_the_run_is_open, before_the_run_is_opened);
@@ -11,8 +11,8 @@ super::each_tier!(while_the_run_is_open, before_the_run_is_opened);
 const SMALL: &str = "size=64k,mode=755";
 
 fn while_the_run_is_open(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can mount a small file system");
+    if let Some(why) = private_mount::refusal() {
+        return super::unproven(&why);
     }
     with_private_mounts(|| {
         let home = case.dir().join("home");
@@ -43,8 +43,8 @@ fn while_the_run_is_open(case: &mut Case) {
 }
 
 fn before_the_run_is_opened(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can mount a small file system");
+    if let Some(why) = private_mount::refusal() {
+        return super::unproven(&why);
     }
     with_private_mounts(|| {
         let home = case.dir().join("home");

@@ -18,6 +18,8 @@ pub(super) fn host_and_keeper(case: &mut Case) {
 fn keeper_first(case: &mut Case) {
     let mut host = case.host_with(3, "family");
     case.must_be_populated(9);
+    // The host has a moment to see that, and sweeps.
+    case.who_left_may_end();
     host.keeper_process().end();
     host.kill();
     case.verdict();

@@ -12,8 +12,8 @@ fn reuse(pid: i32) -> Innocent {
 }
 
 fn of_a_dead_run(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can choose a process's number");
+    if let Some(why) = Innocent::refusal() {
+        return super::unproven(&why);
     }
     let mut host = case.host_with(2, "stand");
     let mut numbers = vec![host.process().pid(), host.keeper.expect("a keeper")];
@@ -35,8 +35,8 @@ fn of_a_dead_run(case: &mut Case) {
 }
 
 fn of_a_worker_that_has_ended(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can choose a process's number");
+    if let Some(why) = Innocent::refusal() {
+        return super::unproven(&why);
     }
     let mut host = case.host();
     let worker = host.spawn(1, "exit 0 0").remove(0);

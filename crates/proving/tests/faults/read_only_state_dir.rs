@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use snakepit_proving::immutable::Immutable;
-use snakepit_proving::private_mount::{make_read_only, mount_tmpfs, with_private_mounts};
+use snakepit_proving::private_mount::{self, make_read_only, mount_tmpfs, with_private_mounts};
 use snakepit_proving::{Case, Deadline, GridTier, HostProcess, OpenAs};
 
 super::each_tier!(read_only_file_system, while_the_run_is_open, when_the_run_ends);
 
 fn read_only_file_system(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can mount a file system");
+    if let Some(why) = private_mount::refusal() {
+        return super::unproven(&why);
     }
     with_private_mounts(|| {
         let home = case.dir().join("home");

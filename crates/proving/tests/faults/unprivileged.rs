@@ -62,9 +62,7 @@ fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
     // Without a cgroup that is ours, `auto` is the shim tier and promises what that promises.
     let column = if tier == GridTier::Auto { GridTier::Shim } else { tier };
     let options = OpenAs { user: Some(NOBODY), ..OpenAs::default() };
-    let mut case = Case::with(&super::programs(), tier, expected::cell(fault, column), options);
-    body(&mut case);
-    case.finish();
+    super::prove_as(fault, tier, column, options, body);
 }
 
 /// A cgroup that was delegated to the user stands behind `auto` as root's own does.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use snakepit::evals::{Dataset, Evaluator, Experiment, Journal, Plan, Record};
 use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::private_mount::{mount_tmpfs, remount, with_private_mounts};
-use snakepit_proving::{is_root, random, rounds};
+use snakepit_proving::private_mount::{self, mount_tmpfs, remount, with_private_mounts};
+use snakepit_proving::{random, rounds, unproven};
 use tempfile::TempDir;
 
 use super::{Looper, assert_no_runs, dir, worker};
@@ -129,8 +129,8 @@ fn rounds_of_kills_of_an_evaluation_through_mailboxes_change_nothing_in_its_repo
 
 #[test]
 fn a_full_disk_fails_a_record_and_leaves_nothing_of_it() {
-    if !is_root() {
-        return println!("not proven: only root can mount");
+    if let Some(why) = private_mount::refusal() {
+        return unproven(&why);
     }
     with_private_mounts(|| {
         let dir = dir();

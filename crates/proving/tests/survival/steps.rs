@@ -153,6 +153,22 @@ fn a_function_that_heeds_the_stop_returns_by_itself() {
     assert!(ended.has_said("heeded") && ended.has_said("returned"));
 }
 
+/// A clean drain after a signal ends with status 0, whatever the mode: the calls that come after it are refused, which is
+/// no failure of the script.
+#[test]
+fn a_function_that_fails_after_the_first_signal_ends_the_process_with_status_0() {
+    for exit in ["none", "stop", "halt"] {
+        let mode = format!("exit={exit}");
+        let embedder = ready(&["script", "function=refused", "hook", &mode]);
+        embedder.signal(Signal::TERM);
+        let ended = embedder.end();
+        assert_eq!(ended.status, Some(0), "{exit}: {:#?}", ended.lines);
+        assert_eq!(ended.steps(), ALL_STEPS, "{exit}");
+        assert!(ended.has_said("refused"), "{exit}: {:#?}", ended.lines);
+        assert_eq!(ended.has_said("hook"), exit != "halt", "{exit}");
+    }
+}
+
 #[test]
 fn signals_have_their_old_meaning_when_the_script_has_returned() {
     for times in ["times=1", "times=3"] {

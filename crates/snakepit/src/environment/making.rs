@@ -129,22 +129,27 @@ impl Making<'_> {
         let base = || isolated(Command::new(&self.identity.base)).arg("-I");
         let from_outside =
             self.identity.pip.as_deref().is_some_and(|version| is_since(version, PIP_FOR_OTHERS));
-        let venv = base().args(["-m", "venv"]);
         // A `pip` of its own takes longer to put there than most packages.
-        let venv = if from_outside { venv.arg("--without-pip") } else { venv };
-        self.step(1, "python -m venv", venv.arg(self.venv)).await?;
+        let venv = base().args(["-m", "venv", "--without-pip"]).arg(self.venv);
+        self.step(1, "python -m venv", venv).await?;
+        let python = || isolated(Command::new(self.python())).arg("-I");
+        if !from_outside {
+            // `venv` can do this, too, but keeps to itself why it fails: Debian's says that a package is missing, whatever
+            // the reason.
+            let ensurepip = python().args(["-m", "ensurepip", "--upgrade", "--default-pip"]);
+            self.step(1, "python -m ensurepip", ensurepip).await?;
+        }
         let pip = || {
             if from_outside {
                 base().args(["-m", "pip", "--python"]).arg(self.python())
             } else {
-                isolated(Command::new(self.python())).args(["-I", "-m", "pip"])
+                python().args(["-m", "pip"])
             }
         };
         let source = match &self.recipe.source {
             Source::Pyproject(path) => {
                 let list = self.list_path();
-                let python =
-                    if from_outside { base() } else { isolated(Command::new(self.python())).arg("-I") };
+                let python = if from_outside { base() } else { python() };
                 let read = python.args(["-c", DEPENDENCIES]).arg(path).arg(&list);
                 self.step(2, "reading pyproject.toml", read).await?;
                 list

@@ -34,10 +34,8 @@ pub(crate) fn reach(step: Step) {
     let name = format!("{step:?}").to_lowercase();
     for fault in faults.split(',') {
         let Some((at, signal)) = fault.split_once(':') else { continue };
-        let signal = signal.parse().ok().and_then(rustix::process::Signal::from_named_raw);
-        if let (true, Some(signal)) = (at == name, signal) {
-            #[expect(clippy::disallowed_methods, reason = "our own pid is nobody else's")]
-            let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+        if let (true, Ok(signal)) = (at == name, signal.parse()) {
+            crate::custody::raise(signal);
         }
     }
 }

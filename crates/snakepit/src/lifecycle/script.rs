@@ -433,9 +433,10 @@ impl Script {
         let by_signal = if exit == Exit::Halt { Exit::Halt } else { Exit::Stop };
         let (status, exit) = match outcome {
             Outcome::Returned(_) => (0, exit),
-            // After a signal it is most often a call that was refused.
-            Outcome::Failed(_) => (i32::from(!signalled), exit),
-            Outcome::Panicked(_) => (1, exit),
+            // Most often a call that was refused. The signal asked the process to end, and who would get the error would
+            // end it as a failure; the log has been told.
+            Outcome::Failed(_) if signalled => (0, by_signal),
+            Outcome::Failed(_) | Outcome::Panicked(_) => (1, exit),
             // There is nothing to return; the signal asked the process to end.
             Outcome::Interrupted => (0, by_signal),
         };

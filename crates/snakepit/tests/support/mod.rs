@@ -1,16 +1,36 @@
 //! An engine with a state directory of its own, which must be empty of runs when the test ends.
 #![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
+#[path = "../../../proving/src/unproven.rs"]
+#[expect(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    reason = "it is the proving crate's, and asks the system's own tool"
+)]
+mod unproven;
+
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use snakepit::custody::Config;
+use snakepit::custody::{Config, Containment};
 use snakepit::{Builder, CallError, Pool, PythonWorker, Snakepit, Value, args};
 use tempfile::TempDir;
+pub(crate) use unproven::unproven;
 
 /// How long something may take that takes milliseconds on a machine with nothing else to do.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// Those of the tiers that this machine has; who is left out is told.
+pub(crate) fn possible<const N: usize>(tiers: [Containment; N]) -> impl Iterator<Item = Containment> {
+    tiers.into_iter().filter(|tier| *tier != Containment::Namespace || has_namespaces())
+}
+
+/// Whether there are PID namespaces; it is told if not.
+pub(crate) fn has_namespaces() -> bool {
+    let refusal = unproven::namespace_refusal(None);
+    refusal.as_deref().inspect(|why| unproven(why)).is_none()
+}
 
 /// A worker of the tests.
 pub(crate) fn worker(file: &str) -> Pool {

@@ -110,6 +110,13 @@ async fn function(options: &Options, pit: Snakepit) -> Result<(), Failure> {
             pit.stopping().await;
             tell("heeded");
         }
+        "refused" => {
+            tell("ready");
+            pit.stopping().await;
+            let refused = pit.call::<u32>("echo", args! { value: 7 }).await;
+            tell(if refused.is_err() { "refused" } else { "served" });
+            refused?;
+        }
         "blocks" => {
             tell("ready");
             hang();

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{Mailbox, MailboxError, Receive, Send, SqliteMailbox};
-use snakepit_proving::is_root;
-use snakepit_proving::private_mount::{make_read_only, mount_tmpfs, remount, with_private_mounts};
+use snakepit_proving::private_mount::{self, make_read_only, mount_tmpfs, remount, with_private_mounts};
+use snakepit_proving::unproven;
 use tempfile::TempDir;
 
 use super::child::Mailer;
@@ -101,8 +101,8 @@ fn a_damaged_page_is_an_error_and_works_again_when_a_copy_is_put_back() {
 
 #[test]
 fn a_read_only_file_system_is_refused() {
-    if !is_root() {
-        return println!("not proven: only root can mount");
+    if let Some(why) = private_mount::refusal() {
+        return unproven(&why);
     }
     with_private_mounts(|| {
         let dir = dir();
@@ -116,8 +116,8 @@ fn a_read_only_file_system_is_refused() {
 
 #[test]
 fn a_full_disk_fails_the_send_and_the_mailbox_goes_on_when_there_is_room() {
-    if !is_root() {
-        return println!("not proven: only root can mount");
+    if let Some(why) = private_mount::refusal() {
+        return unproven(&why);
     }
     with_private_mounts(|| {
         let dir = dir();
