@@ -10,6 +10,7 @@ pub mod bystander;
 pub mod case;
 pub mod census;
 pub mod cgroup;
+pub mod confinement;
 pub mod deadline;
 pub mod fault;
 pub mod host;
