@@ -46,6 +46,7 @@ mod state;
 mod tender;
 #[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
+mod trial;
 mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;

@@ -45,6 +45,12 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// The kernel cannot hold processes by descriptors.
+    #[error("{reason}")]
+    NoPidfds {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The keeper could not be started.
     #[error("cannot start the keeper: {reason}")]
     Keeper {
@@ -134,6 +140,7 @@ pub(crate) struct Spawning {
 impl Run {
     /// Clears what dead hosts left behind, then starts the keeper.
     pub fn open(config: Config) -> Result<Self, OpenError> {
+        tiers::pidfds().map_err(|reason| OpenError::NoPidfds { reason })?;
         let place = Place::here().map_err(OpenError::Identity)?;
         let host = identity::own().map_err(OpenError::Identity)?;
         let tier = choose_tier(config.containment)?;
