@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Command, Config, Containment, ExitStatus, Run, RunId, SpawnError, Stdio, Worker};
+use crate::{Command, Config, Containment, ExitStatus, OpenError, Run, RunId, SpawnError, Stdio, Worker};
 
 /// How long the program may take, which does nothing at all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,7 +27,11 @@ pub(crate) fn run(containment: Containment) -> Result<(), String> {
         reap_interval: Duration::ZERO,
         ..Config::default()
     };
-    let run = Run::open(config).map_err(|error| chain(&error))?;
+    let run = Run::open(config).map_err(|error| match error {
+        // Whoever asks for trials needs no advice to ask for them.
+        OpenError::Tier { reason, .. } => reason,
+        error => chain(&error),
+    })?;
     let outcome = start(&run, &dir.0).and_then(|worker| watch(&worker));
     let report = run.stop();
     outcome?;

@@ -6,6 +6,7 @@
 //! works inside; what it uses besides the public surface are process names and `/proc`.
 
 pub mod bench;
+pub mod built;
 pub mod bystander;
 pub mod case;
 pub mod census;

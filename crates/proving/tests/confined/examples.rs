@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Expected, Scene, TIERS, built, each_profile, expected, finish, must_be_refusal};
+use snakepit_proving::built::built;
+
+use super::{Expected, Scene, TIERS, each_profile, expected, finish, must_be_refusal};
 
 each_profile!(a_worker_in_python_answers_in_every_tier, the_examples_in_rust_run);
 

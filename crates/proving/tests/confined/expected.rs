@@ -33,3 +33,17 @@ pub(crate) fn expected(profile: &Profile, tier: &str) -> Expected {
         other => panic!("nothing is expected of {other}"),
     }
 }
+
+/// People read the table, and tests read this file: neither may know a profile that the other does not.
+#[test]
+fn the_table_in_the_docs_has_a_row_for_every_profile() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/containers.md");
+    let text = std::fs::read_to_string(&path).expect("docs/containers.md");
+    for profile in snakepit_proving::confinement::ALL {
+        let cell = format!("| `{}` |", profile.name);
+        let row = text.lines().find(|line| line.ends_with(&cell));
+        let row = row.unwrap_or_else(|| panic!("no row for {}", profile.name));
+        let works = matches!(expected(profile, "auto"), Expected::Works);
+        assert_eq!(row.split('|').nth(2).is_some_and(|cell| cell.trim() == "yes"), works, "{row}");
+    }
+}

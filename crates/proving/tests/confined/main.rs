@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 use snakepit_proving::confinement::{Profile, profile};
 use snakepit_proving::deadline::recheck;
-use snakepit_proving::{Deadline, Process, random};
+use snakepit_proving::{Deadline, Process, built, random};
 use tempfile::TempDir;
 
 pub(crate) use expected::{Expected, TIERS, expected};
@@ -115,7 +115,7 @@ impl Scene {
 
     /// `snakepit …`.
     fn snakepit(&self, words: &[&str]) -> Command {
-        let mut command = self.confined(&built("snakepit", "-p snakepit-cli"));
+        let mut command = self.confined(&built::snakepit());
         command.args(words);
         command
     }
@@ -135,14 +135,6 @@ impl Scene {
         let names = runs.filter_map(|run| run.ok()?.file_name().into_string().ok());
         names.filter(|name| !name.starts_with('.')).collect()
     }
-}
-
-/// A program that the build has put beside this test.
-fn built(name: &str, how: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let path = test.ancestors().nth(2).expect("deps/ is in the build's directory").join(name);
-    assert!(path.exists(), "{} is not built: cargo build {how}", path.display());
-    path
 }
 
 /// Runs a program to its end.
