@@ -24,4 +24,6 @@ macro_rules! round_trip {
     )+ };
 }
 
-fuzz_target!(|data: &[u8]| round_trip!(data, ShimSays, ShimHears, Answer, ToHost));
+fuzz_target!(|data: &[u8]| {
+    round_trip!(data, ShimSays, ShimHears, Answer, ToHost);
+});

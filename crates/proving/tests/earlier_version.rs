@@ -49,11 +49,19 @@ impl Scene {
         lock
     }
 
-    /// A process that waits, with the run's marker.
+    /// A process that waits. Without the run's marker: all tests here use the same run, and one of them looks for it.
     fn process(&mut self) -> Process {
-        let mut sleep = Command::new("sleep");
+        self.start(&mut Command::new("sleep"))
+    }
+
+    /// A process with the run's marker.
+    fn marked_process(&mut self) -> Process {
+        self.start(Command::new("sleep").env("SNAKEPIT_RUN_ID", RUN))
+    }
+
+    fn start(&mut self, sleep: &mut Command) -> Process {
         sleep.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = sleep.env("SNAKEPIT_RUN_ID", RUN).spawn().expect("start sleep");
+        let child = sleep.spawn().expect("start sleep");
         let process = Process::of(child.id().cast_signed());
         self.processes.push(child);
         process
@@ -157,7 +165,7 @@ fn a_dead_run_is_ended_by_the_next_start() {
     }
     let mut scene = Scene::new();
     let (host, keeper) = (scene.process(), scene.process());
-    let workers = WORKERS.map(|key| (key, scene.process()));
+    let workers = WORKERS.map(|key| (key, scene.marked_process()));
     let mut bytes = SAMPLE.to_vec();
     ledger::move_here(&mut bytes);
     ledger::rename_host(&mut bytes, ledger::Identity::of(&host));

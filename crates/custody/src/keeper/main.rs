@@ -14,6 +14,7 @@ mod identity;
 mod keeper;
 mod launch;
 mod ledger;
+mod messages;
 #[path = "../ledger/record.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;
