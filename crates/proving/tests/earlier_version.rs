@@ -189,6 +189,6 @@ fn a_dead_run_is_ended_by_the_next_start() {
 fn the_sample_is_whole_and_small() {
     assert_eq!(SAMPLE.len() % ledger::SLOT, 0);
     assert!(SAMPLE.len() < 10_000);
-    let id: String = SAMPLE[116..132].iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(id, RUN, "the run's opening is the first record");
+    let id = SAMPLE[116..132].iter().fold(0_u128, |id, byte| id << 8 | u128::from(*byte));
+    assert_eq!(format!("{id:032x}"), RUN, "the run's opening is the first record");
 }

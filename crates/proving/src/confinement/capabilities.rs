@@ -46,6 +46,24 @@ impl Capabilities {
     }
 }
 
+/// What `capset` takes first.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// Thirty-two capabilities each; `capset` takes two.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const VERSION_3: u32 = 0x2008_0522;
+
 fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -66,19 +84,6 @@ pub(super) fn keep_only(kept: Capabilities) -> io::Result<()> {
             check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }.into())?;
         }
     }
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct Half {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
     let half = |bits: u64| Half { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
     let halves = [half(kept.0), half(kept.0 >> 32)];
     let header = Header { version: VERSION_3, pid: 0 };

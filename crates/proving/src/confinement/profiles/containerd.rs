@@ -1,7 +1,7 @@
 //! containerd's default profile, for a container without `CAP_SYS_ADMIN`: Kubernetes with `RuntimeDefault`.
 //!
-//! The calls are those of containerd/containerd, contrib/seccomp/seccomp_default.go, as of the commit
-//! 96929a5d3102; the covered paths those of its pkg/oci/spec.go. What is newer than the profile gets ENOSYS from runc.
+//! The calls are those of containerd/containerd, `contrib/seccomp/seccomp_default.go`, as of the commit
+//! 96929a5d3102; the covered paths those of its `pkg/oci/spec.go`. What is newer than the profile gets ENOSYS from runc.
 
 use libc::{ENOSYS, EPERM, SYS_clone, SYS_clone3};
 

@@ -1,7 +1,7 @@
 //! Docker's default profile, for a container without `CAP_SYS_ADMIN`.
 //!
-//! The calls are those of moby/profiles, seccomp/default_linux.go, as of 2026; the covered paths those of moby/moby,
-//! daemon/pkg/oci/defaults.go. What is newer than the profile gets ENOSYS from runc instead of its EPERM.
+//! The calls are those of moby/profiles, `seccomp/default_linux.go`, as of 2026; the covered paths those of moby/moby,
+//! `daemon/pkg/oci/defaults.go`. What is newer than the profile gets ENOSYS from runc instead of its EPERM.
 
 use libc::{AF_ALG, AF_VSOCK, ENOSYS, EPERM, SYS_clone, SYS_clone3, SYS_socket};
 

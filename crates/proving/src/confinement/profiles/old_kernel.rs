@@ -1,6 +1,6 @@
 //! A kernel without pidfds: Linux before 5.1, gVisor before the end of 2023.
 //!
-//! All numbers from `pidfd_send_signal` on came later: pidfds, clone3, close_range, the calls for mounts. A clone that
+//! All numbers from `pidfd_send_signal` on came later: pidfds, `clone3`, `close_range`, the calls for mounts. A clone that
 //! asks for a pidfd gets EINVAL, as from gVisor; old Linux ignores the flag.
 
 use libc::{CLONE_PIDFD, EINVAL, ENOSYS, SYS_clone};

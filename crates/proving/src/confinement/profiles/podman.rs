@@ -1,7 +1,7 @@
 //! Podman's default profile.
 //!
-//! The calls are those of containers/common, pkg/seccomp/seccomp.json, as of the commit 08bbb0dfae71; the capabilities
-//! those of its pkg/config/default.go. Unlike Docker's it allows clone3, unshare and mount, and answers ENOSYS to
+//! The calls are those of containers/common, `pkg/seccomp/seccomp.json`, as of the commit 08bbb0dfae71; the capabilities
+//! those of its `pkg/config/default.go`. Unlike Docker's it allows `clone3`, `unshare` and `mount`, and answers ENOSYS to
 //! what it does not know; whether a namespace can be made is left to the kernel, and a covered `/proc` lets nobody
 //! mount another one.
 
