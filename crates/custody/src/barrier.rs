@@ -3,12 +3,13 @@
 //! Four steps: collect the living; TERM (and CONT) to each group, and a wait up to the grace; KILL to the
 //! rest, as often as configured; a last look, and a report of whoever the kernel will not let go.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::event::Event;
+use crate::identity::Found;
 use crate::run::Inner;
 use crate::wire::{Reach, ToKeeper};
 use crate::worker::Shared;
@@ -22,7 +23,7 @@ pub struct StopReport {
     pub stopped: usize,
     /// How many of them needed KILL.
     pub killed: usize,
-    /// Who is left: processes in uninterruptible sleep, or frozen.
+    /// Who is left: processes in uninterruptible sleep, or frozen, or of another user by now.
     pub survivors: Vec<Survivor>,
     /// How long it took.
     pub took: Duration,
@@ -81,6 +82,7 @@ pub(crate) fn stop_workers(
 ) -> StopReport {
     let began = Instant::now();
     let total = workers.len();
+    let ids: Vec<WorkerId> = workers.iter().map(|worker| worker.id.clone()).collect();
     run.sink.emit(Event::CleanupStart { workers: total });
     if !grace.is_zero() {
         ask_to_end(run, &workers);
@@ -94,14 +96,45 @@ pub(crate) fn stop_workers(
         kill(run, &left, scope);
         left = wait_all(left, Instant::now() + run.config.retry_interval());
     }
-    let survivors: Vec<Survivor> = left.iter().flat_map(|worker| survivors_of(worker)).collect();
+    let mut survivors: Vec<Survivor> = left.iter().flat_map(|worker| survivors_of(worker)).collect();
+    survivors.extend(run.unkillable_of(&ids, scope));
     let took = began.elapsed();
-    if left.is_empty() {
+    if survivors.is_empty() {
         run.sink.emit(Event::CleanupSuccess { workers: total, killed, took });
     } else {
         run.sink.emit(Event::CleanupTimeout { survivors: survivors.clone(), took });
     }
     StopReport { stopped: total - left.len(), killed, survivors, took }
+}
+
+/// A process that the run may not end, because it became another user's.
+#[derive(Debug)]
+pub(crate) struct Unkillable {
+    worker: Option<WorkerId>,
+    process: Found,
+}
+
+impl Inner {
+    /// The keeper may not end this process of a worker.
+    pub(crate) fn note_unkillable(&self, key: u64, pid: Pid) {
+        let worker = self.table().workers.get(&key).map(|worker| worker.id.clone());
+        if let Some(process) = identity::open(pid) {
+            let mut known = self.unkillable.lock().unwrap_or_else(PoisonError::into_inner);
+            known.push(Unkillable { worker: worker.clone(), process });
+        }
+        self.sink.emit(Event::Unkillable { worker, pid });
+    }
+
+    /// Those of them who still live, of these workers or of all.
+    fn unkillable_of(&self, workers: &[WorkerId], scope: Scope) -> Vec<Survivor> {
+        let mut known = self.unkillable.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|unkillable| unkillable.process.is_alive());
+        let concerns = |unkillable: &&Unkillable| {
+            scope == Scope::All || unkillable.worker.as_ref().is_some_and(|id| workers.contains(id))
+        };
+        let observed = |it: &Unkillable| Survivor::observe(it.process.pid, it.worker.clone());
+        known.iter().filter(concerns).map(observed).collect()
+    }
 }
 
 fn ask_to_end(run: &Inner, workers: &[Arc<Shared>]) {

@@ -1,6 +1,6 @@
 //! A run's own cgroup v2: one write to `cgroup.kill` ends everybody in it, whatever they did to escape.
 //!
-//! Workers are born into it; host, keeper and shims stay outside.
+//! Each worker has one of its own below it; host, keeper and shims stay outside.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -52,12 +52,25 @@ impl Cgroup {
         cgroup.make().map_err(|error| format!("cannot make {}: {error}", cgroup.path.display()))?;
         // Opened but not written: a cgroup that was killed once kills whoever is cloned into it from
         // outside, see docs/design/custody.md.
-        match cgroup.kill_file() {
-            Ok(_) => Ok(cgroup),
-            Err(error) => {
-                cgroup.remove();
-                Err(format!("{}/cgroup.kill: {error} (Linux 5.14 has it)", cgroup.path.display()))
+        let usable = cgroup.takes_processes().and_then(|()| match cgroup.kill_file() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{}/cgroup.kill: {error} (Linux 5.14 has it)", cgroup.path.display())),
+        });
+        if usable.is_err() {
+            cgroup.remove();
+        }
+        usable.map(|()| cgroup)
+    }
+
+    /// Below a threaded cgroup one can be made, but no process be put into it.
+    fn takes_processes(&self) -> Result<(), String> {
+        match fs::read_to_string(self.path.join("cgroup.type")) {
+            Ok(kind) if kind.trim() != "domain" => {
+                let below = self.path.parent().unwrap_or(&self.path).display();
+                Err(format!("a cgroup below {below} takes no process: it is {}", kind.trim()))
             }
+            // Before Linux 4.14 there is one kind alone.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -90,10 +103,29 @@ impl Cgroup {
         Ok(fs::File::open(&self.path)?.into())
     }
 
-    /// Who is in it.
+    /// Who is in it, or in one below it.
     pub(crate) fn members(&self) -> Vec<crate::Pid> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)).collect()
+        let mut members = Vec::new();
+        for path in self.tree() {
+            let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+            members.extend(text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)));
+        }
+        members
+    }
+
+    /// It and those below it, each after its parent: the keeper makes one per worker, and a worker may make more.
+    fn tree(&self) -> Vec<PathBuf> {
+        /// However many a worker has made.
+        const MOST: usize = 10_000;
+        let mut found = vec![self.path.clone()];
+        let mut next = 0;
+        while next < found.len() && found.len() < MOST {
+            let entries = fs::read_dir(&found[next]).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            found.extend(below.map(|entry| entry.path()));
+            next += 1;
+        }
+        found
     }
 
     /// Kills everybody in it, at once.
@@ -125,7 +157,9 @@ impl Cgroup {
 
     pub(crate) fn remove(&self) {
         // Refused while somebody is in it; the next reaper tries again.
-        let _ = fs::remove_dir(&self.path);
+        for path in self.tree().iter().rev() {
+            let _ = fs::remove_dir(path);
+        }
     }
 }
 

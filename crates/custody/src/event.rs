@@ -80,6 +80,14 @@ pub enum Event {
         /// The process.
         pid: Pid,
     },
+    /// A process that a worker started belongs to another user by now, because it ran a setuid program: this run
+    /// may not end it, and does not wait for it.
+    Unkillable {
+        /// Which worker, where known.
+        worker: Option<WorkerId>,
+        /// The process.
+        pid: Pid,
+    },
     /// The keeper died; the workers died with it.
     KeeperLost {
         /// How many workers it took along.
@@ -117,6 +125,7 @@ impl Event {
             Self::Reaped { .. } => "snakepit.reap",
             Self::ReapTrouble { .. } => "snakepit.reap.trouble",
             Self::EscapeCaught { .. } => "snakepit.escape.caught",
+            Self::Unkillable { .. } => "snakepit.worker.unkillable",
             Self::KeeperLost { .. } => "snakepit.keeper.lost",
             Self::KeeperRegained => "snakepit.keeper.regained",
             Self::LedgerTrouble { .. } => "snakepit.ledger.trouble",
@@ -129,6 +138,7 @@ impl Event {
             Self::CleanupTimeout { .. }
             | Self::ReapTrouble { .. }
             | Self::EscapeCaught { .. }
+            | Self::Unkillable { .. }
             | Self::KeeperLost { .. }
             | Self::LedgerTrouble { .. } => Level::Warning,
             Self::CleanupSuccess { killed, .. } if *killed > 0 => Level::Warning,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::barrier::{self, Scope, StopReport};
+use crate::barrier::{self, Scope, StopReport, Unkillable};
 use crate::cgroup::Cgroup;
 use crate::command::Command;
 use crate::config::{Config, Containment, Tier};
@@ -105,6 +105,8 @@ pub(crate) struct Inner {
     /// Something in the table changed that a thread may wait for.
     pub(crate) changed: Condvar,
     report: Mutex<Option<StopReport>>,
+    /// Processes that the run may not end, and their workers.
+    pub(crate) unkillable: Mutex<Vec<Unkillable>>,
 }
 
 /// Who is there.
@@ -194,6 +196,7 @@ impl Run {
             }),
             changed: Condvar::new(),
             report: Mutex::new(None),
+            unkillable: Mutex::default(),
         });
         match tender::start(&inner) {
             Ok(()) => {

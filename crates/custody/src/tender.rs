@@ -167,6 +167,11 @@ fn hear(run: &Inner, message: &ToHost) {
                 run.sink.emit(Event::EscapeCaught { pid });
             }
         }
+        ToHost::Unkillable { key, pid } => {
+            if let Some(pid) = Pid::new(pid) {
+                run.note_unkillable(key, pid);
+            }
+        }
         ToHost::LedgerTrouble { errno } => run.sink.emit(Event::LedgerTrouble { errno }),
         // Only ever the first message, which `start_keeper` has taken.
         ToHost::Ready | ToHost::Unable { .. } => {}

@@ -188,6 +188,9 @@ pub(crate) enum ToHost {
     Escaped { pid: i32 },
     /// A record could not be written.
     LedgerTrouble { errno: i32 },
+    /// A process of a worker belongs to another user by now: nobody of the run may end it, and nobody waits for it.
+    /// Key 0: whose it was is unknown.
+    Unkillable { key: u64, pid: i32 },
 }
 
 /// Keeper to whoever waits for a spawn, on a socket of its own: one wake-up less than through the host's
@@ -330,21 +333,13 @@ impl ToKeeper {
             Self::Init(init) => {
                 out.u8(1).bytes(&init.run).u8(init.tier as u8).u8(init.caller_session.into());
                 out.u8(init.sync.into()).u64(init.next_slot).bytes(&init.boot).u64(init.pidns);
-                out.u64(init.ignored).u64(init.blocked).bytes(&init.failpoints);
+                out.u64(init.ignored).u64(init.blocked).bytes(&init.failpoints)
             }
-            Self::Spawn { key, worker, orders } => {
-                out.u8(2).u64(*key).bytes(worker).bytes(orders);
-            }
-            Self::Signal { key, signal, reach } => {
-                out.u8(3).u64(*key).i32(*signal).u8(*reach as u8);
-            }
-            Self::Kill { key } => {
-                out.u8(4).u64(*key);
-            }
-            Self::Finish => {
-                out.u8(5);
-            }
-        }
+            Self::Spawn { key, worker, orders } => out.u8(2).u64(*key).bytes(worker).bytes(orders),
+            Self::Signal { key, signal, reach } => out.u8(3).u64(*key).i32(*signal).u8(*reach as u8),
+            Self::Kill { key } => out.u8(4).u64(*key),
+            Self::Finish => out.u8(5),
+        };
         out.0
     }
 
@@ -389,6 +384,7 @@ impl ToHost {
             Self::Continued { key } => out.u8(7).u64(*key),
             Self::Escaped { pid } => out.u8(8).i32(*pid),
             Self::LedgerTrouble { errno } => out.u8(9).i32(*errno),
+            Self::Unkillable { key, pid } => out.u8(10).u64(*key).i32(*pid),
         };
         out.0
     }
@@ -404,6 +400,7 @@ impl ToHost {
             7 => Self::Continued { key: take.u64()? },
             8 => Self::Escaped { pid: take.i32()? },
             9 => Self::LedgerTrouble { errno: take.i32()? },
+            10 => Self::Unkillable { key: take.u64()?, pid: take.i32()? },
             _ => return None,
         })
     }

@@ -33,8 +33,10 @@ pub enum ExitStatus {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// Its keeper or shim was killed, and it with them: nobody could see how.
+    /// Its keeper was killed, and it with it: nobody could see how.
     Lost,
+    /// Its shim was killed, and it with it: nobody could see how.
+    ShimKilled,
 }
 
 impl Exit {
@@ -49,7 +51,8 @@ impl Exit {
 impl From<End> for Exit {
     fn from(end: End) -> Self {
         let status = match end.status {
-            -1 => ExitStatus::Lost,
+            // Told by a living keeper: only the shim can be missing.
+            -1 => ExitStatus::ShimKilled,
             status => match status & 0x7F {
                 0 => ExitStatus::Code((status >> 8) & 0xFF),
                 signal => ExitStatus::Signal(signal),
@@ -70,6 +73,7 @@ impl fmt::Display for ExitStatus {
             Self::Code(code) => write!(f, "exit status {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::Lost => f.write_str("lost with its keeper"),
+            Self::ShimKilled => f.write_str("lost with its shim, which was killed"),
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::PollFd;
 use rustix::process::Signal;
 
 use crate::deadline::READABLE;
-use crate::{Deadline, GridTier, Process, census};
+use crate::{Deadline, GridTier, Process, Refused, census, refused};
 
 /// The longest that any answer takes: the storm of 10,000 spawns does.
 const ANSWER: Duration = Duration::from_mins(4);
@@ -28,6 +28,10 @@ pub struct OpenAs {
     pub umask: Option<u32>,
     /// The value of `SNAKEPIT_FAILPOINTS`.
     pub failpoints: Option<String>,
+    /// How many processes its user may have.
+    pub processes: Option<u64>,
+    /// System calls that are refused to it and to all that it starts.
+    pub refused: Vec<Refused>,
     /// More words for the host's `open`, such as `session=caller`.
     pub words: Vec<String>,
 }
@@ -141,6 +145,17 @@ impl HostProcess {
             };
             // SAFETY: umask is one system call and may be made between fork and exec.
             unsafe { command.pre_exec(set) };
+        }
+        if let Some(processes) = options.processes {
+            let limit = rustix::process::Rlimit { current: Some(processes), maximum: Some(processes) };
+            let set = move || Ok(rustix::process::setrlimit(rustix::process::Resource::Nproc, limit)?);
+            // SAFETY: setrlimit is one system call and may be made between fork and exec.
+            unsafe { command.pre_exec(set) };
+        }
+        if !options.refused.is_empty() {
+            let program = refused::program(&options.refused);
+            // SAFETY: system calls alone; the program is made beforehand.
+            unsafe { command.pre_exec(move || refused::apply(&program)) };
         }
         if let Some(failpoints) = &options.failpoints {
             command.env("SNAKEPIT_FAILPOINTS", failpoints);

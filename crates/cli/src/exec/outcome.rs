@@ -36,6 +36,9 @@ pub(super) struct Outcome {
 struct Copy {
     worker: String,
     pid: i32,
+    /// How it was lost, if it was.
+    #[serde(skip)]
+    lost: ExitStatus,
     status: u8,
     code: Option<i32>,
     signal: Option<i32>,
@@ -143,8 +146,8 @@ impl Outcome {
         for copy in self.copies.iter().filter(|copy| copy.is_lost()) {
             let _ = writeln!(
                 text,
-                "snakepit: {} (pid {}) was lost with its keeper: how it ended is unknown",
-                copy.worker, copy.pid
+                "snakepit: {} (pid {}) was {}: how it ended is unknown",
+                copy.worker, copy.pid, copy.lost
             );
         }
         for left in &self.survivors {
@@ -169,7 +172,7 @@ impl Copy {
         let (code, signal) = match exit.map(|exit| exit.status) {
             Some(ExitStatus::Code(code)) => (Some(code), None),
             Some(ExitStatus::Signal(signal)) => (None, Some(signal)),
-            Some(ExitStatus::Lost) | None => (None, None),
+            Some(ExitStatus::Lost | ExitStatus::ShimKilled) | None => (None, None),
         };
         let status = match (code, signal) {
             (Some(code), _) => code as u8,
@@ -179,6 +182,7 @@ impl Copy {
         Self {
             worker: worker.id().to_string(),
             pid: worker.pid().as_raw(),
+            lost: exit.map_or(ExitStatus::Lost, |exit| exit.status),
             status,
             code,
             signal,

@@ -99,7 +99,17 @@ impl Keeper {
         self.by_pid.insert(pid, serial);
         self.shims.insert(
             serial,
-            Shim { process, socket: Some(socket), gate: Some(gate), role, end: None, reaped: false },
+            Shim {
+                process,
+                socket: Some(socket),
+                gate: Some(gate),
+                role,
+                end: None,
+                watched: None,
+                worker_ended: false,
+                seen_end: None,
+                reaped: false,
+            },
         );
         Ok(())
     }

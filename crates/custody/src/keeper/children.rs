@@ -2,67 +2,173 @@
 //!
 //! As long as a child is not reaped its pid is its own, so a plain signal cannot hit a stranger.
 
-use crate::sys;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::descendants;
+use crate::sys::{self, PollFd};
 
 /// The pids of the caller's children, in no order. It may miss one that was born or ended meanwhile:
 /// callers repeat until the kernel says that there is none.
+///
+/// The kernel confirms each of them: the numbers in a `/proc` of another PID namespace are other processes.
 pub(crate) fn list() -> Vec<i32> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_else(|_| by_scan());
-    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let listed = descendants::children_of_caller();
+    listed.into_iter().filter(|pid| sys::is_child(*pid)).collect()
 }
 
-/// For kernels without the `children` file: everybody whose parent is the caller.
-fn by_scan() -> String {
-    let own = sys::pid().to_string();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return String::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-        .filter(|pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(1)) == Some(&own)
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
+/// KILL to the caller's children, but for those who are spared: how many could be sent it, and who may not be
+/// signalled.
+pub(crate) fn kill(spared: impl Fn(i32) -> bool) -> Signalled {
+    let mut signalled = Signalled::default();
+    for pid in list().into_iter().filter(|pid| !spared(*pid)) {
+        signalled.note(pid, sys::send_signal(pid, sys::SIGKILL));
+    }
+    signalled
+}
+
+/// What came of a round of signals.
+#[derive(Default)]
+pub(crate) struct Signalled {
+    /// Who got it.
+    pub(crate) reached: Vec<i32>,
+    /// Who belongs to another user by now, because it ran a setuid program.
+    pub(crate) refused: Vec<i32>,
+}
+
+impl Signalled {
+    pub(crate) fn note(&mut self, pid: i32, sent: std::io::Result<()>) {
+        match sent {
+            Ok(()) => self.reached.push(pid),
+            Err(error) if sys::errno(&error) == sys::EPERM => self.refused.push(pid),
+            // It is gone.
+            Err(_) => {}
+        }
+    }
+}
+
+/// When rounds of killing are given up for a better way: most trees are gone after a few of them.
+pub(crate) struct Escalation {
+    began: Instant,
+    rounds: u32,
+    /// Since when nobody was left but those who may not be signalled.
+    alone_since: Option<Instant>,
+}
+
+/// After so many rounds, and so long, killing one by one does not converge.
+const CHEAP_ROUNDS: u32 = 8;
+const CHEAP_TIME: Duration = Duration::from_millis(50);
+
+/// How long those who may not be signalled get to end by themselves, as most setuid programs soon do.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Escalation {
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), rounds: 0, alone_since: None }
+    }
+
+    /// One round of KILL to everybody but those who are spared and their descendants. Gives back who has to be given
+    /// up: nobody else is left, and they may not be signalled.
+    pub(crate) fn kill(&mut self, spared: impl Fn(i32) -> bool) -> Round {
+        self.rounds += 1;
+        let thorough = self.rounds > CHEAP_ROUNDS && self.began.elapsed() > CHEAP_TIME;
+        let mut signalled = if thorough { Signalled::default() } else { kill(&spared) };
+        // Below those who may not be signalled there may be some who may.
+        if thorough || (signalled.reached.is_empty() && !signalled.refused.is_empty()) {
+            signalled = descendants::stop_and_kill(spared);
+        }
+        let reached = signalled.reached.clone();
+        Round { reached, given_up: self.give_up(signalled) }
+    }
+
+    /// KILL to a group of the caller's; gives back who has to be given up.
+    pub(crate) fn kill_group(&mut self, group: i32) -> Vec<i32> {
+        let mut signalled = Signalled::default();
+        // Refused only if nobody of it may be signalled.
+        signalled.note(group, sys::send_signal(-group, sys::SIGKILL));
+        self.give_up(signalled)
+    }
+
+    /// Those who may not be signalled, once nobody else has been left for a while.
+    fn give_up(&mut self, signalled: Signalled) -> Vec<i32> {
+        let alone = signalled.reached.is_empty() && !signalled.refused.is_empty();
+        let since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
+        self.alone_since = since;
+        let given_up = since.is_some_and(|since| since.elapsed() > REFUSED_PATIENCE);
+        if given_up { signalled.refused } else { Vec::new() }
+    }
+}
+
+/// What came of a round of [`Escalation::kill`].
+pub(crate) struct Round {
+    pub(crate) reached: Vec<i32>,
+    pub(crate) given_up: Vec<i32>,
 }
 
 /// How many deaths are reaped in one go, however many more there are: whoever breeds faster than he can be
 /// reaped must not keep anybody from looking up.
 pub(crate) const REAPED_AT_ONCE: usize = 1000;
 
-/// Kills and reaps until no child is left. What a child leaves behind becomes the caller's child, if the
-/// caller is a subreaper or an init: so at the end no descendant is left.
-///
-/// Event-driven: each death wakes it, and each new orphan comes with a death. `await_death` is called once, if
-/// nobody has died yet, before anybody is looked for: mostly those whom the caller has killed already were
-/// everybody.
-pub(crate) fn end_all(await_death: impl FnOnce(), mut reaped: impl FnMut(&sys::Waited)) {
-    let mut await_death = Some(await_death);
-    loop {
-        // Reap first: mostly there is nobody to kill.
-        for _ in 0..REAPED_AT_ONCE {
-            match sys::wait_child(-1, sys::WNOHANG) {
-                Ok(Some(waited)) => {
-                    await_death = None;
-                    reaped(&waited);
+/// How long the first death is awaited before anybody is looked for, in milliseconds: mostly those whom the caller has
+/// killed already were everybody.
+const FIRST_DEATH_MS: i32 = 100;
+/// How long a death is awaited before the next round, in milliseconds.
+pub(crate) const NEXT_DEATH_MS: i32 = 50;
+
+/// The end of all children, and of all that they leave behind.
+pub(crate) struct EndAll<'a> {
+    /// Readable when a child has ended.
+    pub(crate) deaths: &'a OwnedFd,
+    /// Ends them at once, where something can: called if the first death was not the last.
+    pub(crate) kill_at_once: &'a dyn Fn(),
+    /// Called now and then while it lasts.
+    pub(crate) still_busy: &'a dyn Fn(),
+}
+
+impl EndAll<'_> {
+    /// Kills and reaps until no child is left. What a child leaves behind becomes the caller's child, if the
+    /// caller is a subreaper or an init: so at the end no descendant is left. Except those who are given back: they
+    /// may not be signalled.
+    ///
+    /// Event-driven: each death wakes it, and each new orphan comes with a death.
+    pub(crate) fn run(&self, mut reaped: impl FnMut(&sys::Waited)) -> Vec<i32> {
+        let mut first = true;
+        let mut escalation = None;
+        loop {
+            // Before the reaping, so that a death after it is heard of.
+            sys::drain(self.deaths);
+            for _ in 0..REAPED_AT_ONCE {
+                match sys::wait_child(-1, sys::WNOHANG) {
+                    Ok(Some(waited)) => {
+                        first = false;
+                        reaped(&waited);
+                    }
+                    Err(error) if sys::errno(&error) == sys::ECHILD => return Vec::new(),
+                    Ok(None) | Err(_) => break,
                 }
-                Err(error) if sys::errno(&error) == sys::ECHILD => return,
-                Ok(None) | Err(_) => break,
+            }
+            if first {
+                first = false;
+                self.await_death(FIRST_DEATH_MS);
+                continue;
+            }
+            let escalation = escalation.get_or_insert_with(|| {
+                (self.kill_at_once)();
+                Escalation::new()
+            });
+            let round = escalation.kill(|_| false);
+            if !round.given_up.is_empty() {
+                return round.given_up;
+            }
+            if !self.await_death(NEXT_DEATH_MS) {
+                (self.still_busy)();
             }
         }
-        if let Some(await_death) = await_death.take() {
-            await_death();
-            continue;
-        }
-        for pid in list() {
-            // Refused only where a program changed its user in an unprivileged run: a stated limit.
-            let _ = sys::send_signal(pid, sys::SIGKILL);
-        }
-        match sys::wait_child(-1, 0) {
-            Ok(Some(waited)) => reaped(&waited),
-            Err(error) if sys::errno(&error) == sys::ECHILD => return,
-            Ok(None) | Err(_) => {}
-        }
+    }
+
+    /// Waits a moment for a child's death.
+    fn await_death(&self, timeout_ms: i32) -> bool {
+        let mut deaths = [PollFd { fd: self.deaths.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+        sys::poll_any(&mut deaths, timeout_ms).is_ok() && deaths[0].revents != 0
     }
 }

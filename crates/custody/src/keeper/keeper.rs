@@ -5,12 +5,16 @@
 //! reaped → the end is written → the host is told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Instant;
 
+use crate::cgroup;
+use crate::children::Escalation;
 #[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::identity::{Identities, has_ended, own_pidfd};
+use crate::late::Due;
 use crate::launch::{InheritedSignals, KEEPER_IGNORES};
 use crate::ledger::{Common, Ledger};
 use crate::record::Kind;
@@ -29,6 +33,7 @@ pub(crate) const ABOUT_GATE: u64 = 2;
 const CONTROL: u64 = 4;
 const HOST: u64 = 8;
 const CHILD: u64 = 12;
+const WORKER_ENDS: u64 = 16;
 
 /// Serves the host on descriptor 0 until the run is over.
 pub(crate) fn serve() -> ! {
@@ -37,7 +42,9 @@ pub(crate) fn serve() -> ! {
     // Whatever the host ignores by now is not for its workers; see `launch::restore_signals`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
-    sys::set_blocked(sys::bit(sys::SIGCHLD));
+    // No signal but KILL and STOP may end or hold keeper and shims, whoever sends it; SIGXFSZ becomes an error of the
+    // write. Children are heard of through a descriptor.
+    sys::set_blocked(sys::ALL_SIGNALS);
     let Ok(control) = settle_descriptors() else { sys::exit(1) };
     match Keeper::begin(control) {
         Ok(mut keeper) => keeper.run(),
@@ -95,6 +102,19 @@ pub(crate) struct Keeper {
     pub(crate) dismissed: BTreeSet<i32>,
     /// Shims that were killed: their wards' end is told once no orphan of theirs is left.
     pub(crate) bereaved: Vec<Shim>,
+    /// The pidfds of running workers, by their shims' numbers: a set of its own, so that it can be left as a whole.
+    pub(crate) worker_ends: Epoll,
+    /// The shims that have to end, by number.
+    pub(crate) due: BTreeMap<u64, Due>,
+    pub(crate) next_look: Instant,
+    /// The hunt for what a dead shim has left.
+    pub(crate) orphans: Option<Escalation>,
+    /// Orphans of whom the host was told.
+    pub(crate) escaped: BTreeSet<i32>,
+    /// Children of another user, who may not be signalled and are not waited for.
+    pub(crate) unkillable: BTreeSet<i32>,
+    /// Shims whose workers' cgroups are to be removed.
+    pub(crate) cgroups_left: Vec<u64>,
     pub(crate) course: Course,
     pub(crate) buffer: Vec<u8>,
 }
@@ -156,8 +176,13 @@ impl Keeper {
         ledger.append_head(&record).map_err(in_ledger)?;
         let child_signals = sys::child_signal_fd().map_err(kernel)?;
         let epoll = Epoll::new().map_err(kernel)?;
-        for (fd, about) in [(control, CONTROL), (host.as_raw_fd(), HOST), (child_signals.as_raw_fd(), CHILD)]
-        {
+        let worker_ends = Epoll::new().map_err(kernel)?;
+        for (fd, about) in [
+            (control, CONTROL),
+            (host.as_raw_fd(), HOST),
+            (child_signals.as_raw_fd(), CHILD),
+            (worker_ends.fd(), WORKER_ENDS),
+        ] {
             epoll.add(fd, about | ABOUT_RUN).map_err(kernel)?;
         }
         let lifelines = Lifelines { host, keeper, lock, pulse };
@@ -185,6 +210,13 @@ impl Keeper {
             orders: VecDeque::new(),
             dismissed: BTreeSet::new(),
             bereaved: Vec::new(),
+            worker_ends,
+            due: BTreeMap::new(),
+            next_look: Instant::now(),
+            orphans: None,
+            escaped: BTreeSet::new(),
+            unkillable: BTreeSet::new(),
+            cgroups_left: Vec::new(),
             course: Course::Serving,
             buffer,
         })
@@ -198,10 +230,17 @@ impl Keeper {
             if self.course != Course::Serving && self.shims.is_empty() && self.no_orphan_left() {
                 self.close();
             }
-            let timeout = if self.course == Course::Serving { -1 } else { PRESS_AFTER_MS };
+            self.hurry();
+            let nothing_to_press =
+                self.course == Course::Serving && self.due.is_empty() && self.bereaved.is_empty();
+            let timeout = if nothing_to_press { -1 } else { PRESS_AFTER_MS };
             let count = match self.epoll.wait(&mut events, timeout) {
                 Ok(0) => {
-                    self.press();
+                    if self.course == Course::Serving {
+                        self.reap();
+                    } else {
+                        self.press();
+                    }
                     continue;
                 }
                 Ok(count) => count,
@@ -214,6 +253,7 @@ impl Keeper {
                     (ABOUT_GATE, serial) => self.hear_gate(serial),
                     _ if data == CONTROL => self.hear_host(),
                     _ if data == HOST => self.orphaned(),
+                    _ if data == WORKER_ENDS => self.hear_ends(),
                     _ => {
                         sys::drain(&self.child_signals);
                         self.reap();
@@ -282,6 +322,9 @@ impl Keeper {
             sys::ask_for_turns(Turns::Usual);
             self.epoll.remove(self.control);
             self.epoll.remove(self.lifelines.host.as_raw_fd());
+            // Every worker ends now, and every shim is looked after: no need to hear of each.
+            self.epoll.remove(self.worker_ends.fd());
+            self.all_ends_are_due();
             // Often the socket closes some time before the host's pidfd tells of its end, as it does for good
             // after exec. So everybody is told now, by the shortest word there is: the end of their socket.
             self.kill_cgroup();
@@ -302,6 +345,7 @@ impl Keeper {
             fail(&order.answer, Stage::Stopping, sys::ECHILD);
         }
         self.kill_cgroup();
+        self.all_ends_are_due();
         for shim in self.shims.values_mut() {
             if !matches!(shim.role, Role::Ward(_)) {
                 // Whoever comes to the gate now finds it closed.
@@ -315,29 +359,21 @@ impl Keeper {
     }
 
     fn kill_cgroup(&self) {
-        if let Some(cgroup) = &self.cgroup
-            && let Ok(file) = sys::open_at(cgroup.as_raw_fd(), c"cgroup.kill", sys::O_WRONLY)
-        {
-            let _ = std::fs::File::from(file).write_all(b"1");
+        if let Some(cgroup) = &self.cgroup {
+            cgroup::kill(cgroup.as_raw_fd());
         }
     }
 
-    /// Removes the cgroup; whoever is still in it is killed and waited for, but not for ever.
-    fn remove_cgroup(&self, cgroup: &OwnedFd) -> bool {
+    /// Removes the cgroup and those below it; whoever is still in it is killed and waited for, but not for ever.
+    fn remove_cgroup(&self, dir: &OwnedFd) -> bool {
         const ROUNDS: usize = 10;
-        let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", cgroup.as_raw_fd())) else {
-            return false;
-        };
+        let Ok(path) = cgroup::path(dir.as_raw_fd()) else { return false };
         for _ in 0..ROUNDS {
-            match std::fs::remove_dir(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {}
-                _ => return true,
+            if cgroup::remove_tree(&path) {
+                return true;
             }
             self.kill_cgroup();
-            if let Ok(events) = sys::open_at(cgroup.as_raw_fd(), c"cgroup.events", sys::O_RDONLY) {
-                let mut fds = [PollFd { fd: events.as_raw_fd(), events: sys::POLLPRI, revents: 0 }];
-                let _ = sys::poll_any(&mut fds, PRESS_AFTER_MS);
-            }
+            cgroup::await_change(dir.as_raw_fd(), PRESS_AFTER_MS);
         }
         false
     }
@@ -348,6 +384,10 @@ impl Keeper {
             && !self.remove_cgroup(cgroup)
         {
             // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
+            sys::exit(1);
+        }
+        if self.course == Course::Orphaned && !self.unkillable.is_empty() {
+            // Nobody could be told of them: the next start's reaper may be allowed more.
             sys::exit(1);
         }
         let remove = match self.course {

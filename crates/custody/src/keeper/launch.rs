@@ -5,9 +5,10 @@
 //! wrong is told through the gate.
 
 use std::cell::OnceCell;
-use std::io::{Error, Result, Write};
+use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use crate::cgroup;
 use crate::failpoint::hit;
 use crate::shim::{ShimSays, say};
 use crate::sys;
@@ -35,7 +36,8 @@ pub(crate) struct Ground {
     pub(crate) gate: RawFd,
     /// Closed by exec or by our end, and not before: it tells the shim that its memory is its own again.
     pub(crate) loan: RawFd,
-    pub(crate) cgroup: Option<RawFd>,
+    /// The worker's own cgroup and the run's, where there are such: the first that takes it is joined.
+    pub(crate) cgroups: [Option<RawFd>; 2],
     /// Orders too large for a packet; kept here, so that the shim frees them when it has its memory back.
     pub(crate) large_orders: OnceCell<Vec<u8>>,
     /// The shim's own `oom_score_adj`, if the worker has another: the kernel gives one to all who share a memory,
@@ -73,10 +75,12 @@ fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
     at(Stage::ShimSetup, hit("worker.start", ground.serial))?;
     let made = if ground.caller_session { sys::new_group() } else { sys::new_session() };
     at(Stage::Session, made)?;
-    if let Some(cgroup) = ground.cgroup {
-        let join = sys::open_at(cgroup, c"cgroup.procs", sys::O_WRONLY)
-            .and_then(|procs| std::fs::File::from(procs).write_all(b"0"));
-        at(Stage::Cgroup, join)?;
+    let mut join = ground.cgroups.iter().flatten().map(|dir| cgroup::join(*dir));
+    if let Some(mut joined) = join.next() {
+        while let (Err(_), Some(next)) = (&joined, join.next()) {
+            joined = next;
+        }
+        at(Stage::Cgroup, joined)?;
     }
     at(Stage::ShimSetup, hit("worker.born", ground.serial))?;
     let pidfd = at(Stage::Identity, sys::pidfd_open(sys::pid()))?;
@@ -192,6 +196,12 @@ pub(crate) const KEEPER_IGNORES: [i32; 8] = [
 /// As the host was started, except that SIGPIPE is always at its default: a worker that inherits the
 /// ignored SIGPIPE of a Rust host would loop for ever on a broken pipe.
 fn restore_signals(signals: InheritedSignals) {
+    // What came for the process at the gate was not meant for the program: an ignored signal is not pending.
+    let pending = sys::pending_signals();
+    for signal in (1..=64).filter(|signal| pending & sys::bit(*signal) != 0) {
+        sys::ignore(signal);
+        sys::restore_default(signal);
+    }
     // The keeper has put all others to their defaults when it started.
     for signal in KEEPER_IGNORES {
         sys::restore_default(signal);

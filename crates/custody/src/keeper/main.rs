@@ -5,13 +5,17 @@
 //! through the socket on descriptor 0.
 //!
 //! `main` → `keeper` (the loop) → `birth` (a worker's start) → `shim` (one per worker) → `launch` (from clone
-//! to exec) → `wards` (a worker's life and end).
+//! to exec) → `wards` (a worker's life and end) → `children` and `descendants` (the end of what it started) → `late` (those
+//! who do not end).
 
 mod birth;
+mod cgroup;
 mod children;
+mod descendants;
 mod failpoint;
 mod identity;
 mod keeper;
+mod late;
 mod launch;
 mod ledger;
 mod messages;

@@ -17,8 +17,14 @@ pub(crate) enum ShimSays {
         signal: i32,
     },
     Continued,
-    /// The worker and all that it started are gone.
+    /// The worker and all that it started are gone, but for those who were named.
     Ended(End),
+    /// The end takes long, and goes on.
+    Busy,
+    /// A process of the worker belongs to another user by now, and is given up.
+    Unkillable {
+        pid: i32,
+    },
 }
 
 impl ShimSays {
@@ -30,6 +36,8 @@ impl ShimSays {
             Self::Stopped { signal } => out.u8(3).i32(*signal),
             Self::Continued => out.u8(4),
             Self::Ended(end) => end.put(out.u8(5)),
+            Self::Busy => out.u8(6),
+            Self::Unkillable { pid } => out.u8(7).i32(*pid),
         };
         out.0
     }
@@ -42,6 +50,8 @@ impl ShimSays {
             3 => Self::Stopped { signal: take.i32()? },
             4 => Self::Continued,
             5 => Self::Ended(End::take(&mut take)?),
+            6 => Self::Busy,
+            7 => Self::Unkillable { pid: take.i32()? },
             _ => return None,
         })
     }

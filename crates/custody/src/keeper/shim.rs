@@ -7,7 +7,8 @@ use std::cell::OnceCell;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::children;
+use crate::cgroup::WorkerCgroup;
+use crate::children::{self, Escalation, NEXT_DEATH_MS};
 use crate::failpoint::hit;
 use crate::identity::has_ended;
 use crate::launch::{Ground, InheritedSignals, OOM_SCORE_ADJ, wait_and_launch};
@@ -35,6 +36,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) signals: InheritedSignals,
     pub(crate) nofile: (u64, u64),
     pub(crate) lifelines: &'a Lifelines,
+    /// The run's cgroup.
     pub(crate) cgroup: Option<RawFd>,
     pub(crate) socket: OwnedFd,
     pub(crate) user: (u32, u32),
@@ -53,10 +55,10 @@ pub(crate) fn clone_flags(tier: WireTier, user_namespace: bool) -> u64 {
 pub(crate) fn live(birth: Birth<'_>, gate: OwnedFd) -> ! {
     sys::set_name(c"snakepit-shim");
     match start(&birth, gate) {
-        Ok((worker, child_signals)) => {
+        Ok(Started { worker, child_signals, cgroup }) => {
             let Birth { tier, lifelines, socket, serial, .. } = birth;
             let _ = hit("shim.running", serial);
-            Shim { tier, worker, socket, lifelines, child_signals }.watch()
+            Shim { tier, worker, socket, lifelines, child_signals, cgroup }.watch()
         }
         Err((stage, error)) => {
             let failed = ShimSays::Failed { stage, errno: sys::errno(&error) };
@@ -73,9 +75,16 @@ pub(crate) fn say(socket: RawFd, message: &ShimSays, fds: &[RawFd]) -> Result<()
 
 type Failure = (Stage, Error);
 
+/// What a shim has when its worker runs.
+struct Started {
+    worker: i32,
+    child_signals: OwnedFd,
+    cgroup: Option<WorkerCgroup>,
+}
+
 /// Comes back when the worker runs its program or has ended: until then the process at the gate has our
 /// memory.
-fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd), Failure> {
+fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<Started, Failure> {
     let setup = |error| (Stage::ShimSetup, error);
     let serial = birth.serial;
     let lifelines = birth.lifelines;
@@ -102,6 +111,7 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
     sys::new_group().map_err(setup)?;
     hit("shim.setup", serial).map_err(setup)?;
     let child_signals = sys::child_signal_fd().map_err(setup)?;
+    let cgroup = birth.cgroup.and_then(|run| WorkerCgroup::make(run, serial));
     let cloning = |error| (Stage::CloneWorker, error);
     // The other end goes with the worker's program: when ours reads the end, our memory is our own again.
     let (returned, loan) = sys::packet_pair().map_err(cloning)?;
@@ -114,7 +124,7 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
         socket: birth.socket.as_raw_fd(),
         gate: gate.as_raw_fd(),
         loan: loan.as_raw_fd(),
-        cgroup: birth.cgroup,
+        cgroups: [cgroup.as_ref().map(|cgroup| cgroup.dir.as_raw_fd()), birth.cgroup],
         large_orders: OnceCell::new(),
         oom_score: OnceCell::new(),
     };
@@ -127,7 +137,7 @@ fn start(birth: &Birth<'_>, gate: OwnedFd) -> std::result::Result<(i32, OwnedFd)
     if let Some(own) = ground.oom_score.get() {
         let _ = std::fs::write(OOM_SCORE_ADJ, own);
     }
-    Ok((worker, child_signals))
+    Ok(Started { worker, child_signals, cgroup })
 }
 
 /// Waits until the process at the gate runs its program or has ended, and ends it if host or keeper are
@@ -169,10 +179,11 @@ struct Shim<'a> {
     socket: OwnedFd,
     lifelines: &'a Lifelines,
     child_signals: OwnedFd,
+    cgroup: Option<WorkerCgroup>,
 }
 
-/// How long the death of the worker's group is awaited before the rest is looked for, in milliseconds.
-const FIRST_DEATH_MS: i32 = 100;
+/// The exit status of a shim that leaves its worker's cgroup behind.
+const CGROUP_LEFT: i32 = 3;
 
 /// What the shim has to do next.
 enum Next {
@@ -241,10 +252,10 @@ impl Shim<'_> {
                 }
                 Told::Stopped { .. } | Told::Continued => match sys::take_stop(pid) {
                     Some(Told::Stopped { signal }) if pid == self.worker => {
-                        let _ = say(self.socket.as_raw_fd(), &ShimSays::Stopped { signal }, &[]);
+                        self.say(&ShimSays::Stopped { signal });
                     }
                     Some(Told::Continued) if pid == self.worker => {
-                        let _ = say(self.socket.as_raw_fd(), &ShimSays::Continued, &[]);
+                        self.say(&ShimSays::Continued);
                     }
                     _ => {}
                 },
@@ -253,53 +264,85 @@ impl Shim<'_> {
         Next::GoOn
     }
 
-    /// Waits a moment for a child's death.
-    fn await_death(&self) {
-        let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
-        let _ = sys::poll_any(&mut deaths, FIRST_DEATH_MS);
-    }
-
     /// Ends the worker and everything that it started, and then itself.
     fn end_all(&self) -> ! {
         let mut end = End::LOST;
-        let mut note = |waited: &sys::Waited| {
+        let note = |waited: &sys::Waited| {
             if waited.pid == self.worker {
-                end = End {
-                    status: waited.status,
-                    max_rss_kib: waited.max_rss_kib,
-                    user_us: waited.user_us,
-                    system_us: waited.system_us,
-                };
+                end = End::from(waited);
             }
         };
-        match self.tier {
+        let given_up = match self.tier {
             WireTier::Namespace => {
-                // Atomic: a fork in the namespace is either seen or finds the signal pending.
+                // Atomic: a fork in the namespace is either seen or finds the signal pending. Whoever may not be
+                // signalled ends with its init.
                 let _ = sys::send_signal(-1, sys::SIGKILL);
-                children::end_all(|| self.await_death(), note);
+                self.end_children(note);
+                Vec::new()
             }
             WireTier::Shim => {
                 let _ = sys::send_signal(-self.worker, sys::SIGKILL);
-                children::end_all(|| self.await_death(), note);
+                self.end_children(note)
             }
             WireTier::Group => {
-                let _ = sys::send_signal(-self.worker, sys::SIGKILL);
                 let _ = sys::send_signal(self.worker, sys::SIGKILL);
-                // As a subreaper it can wait for the orphans of the group; those who left it go free.
-                for whom in [-self.worker, self.worker] {
-                    while let Ok(Some(waited)) = sys::wait_child(whom, 0) {
-                        note(&waited);
-                    }
-                }
+                self.end_group(note)
             }
-        }
+        };
         if has_ended(&self.lifelines.host) {
             // Nobody is left to be told; a stopped keeper shall go on and clear the run.
             let _ = sys::pidfd_signal(self.lifelines.keeper.as_raw_fd(), sys::SIGCONT);
         } else {
-            let _ = say(self.socket.as_raw_fd(), &ShimSays::Ended(end), &[]);
+            for pid in given_up {
+                self.say(&ShimSays::Unkillable { pid });
+            }
+            self.say(&ShimSays::Ended(end));
         }
-        sys::exit(0)
+        let removed = self.cgroup.as_ref().is_none_or(WorkerCgroup::remove);
+        sys::exit(if removed { 0 } else { CGROUP_LEFT })
+    }
+
+    /// Ends the worker's group; those who left it go free. As a subreaper it can wait for the orphans of the group.
+    fn end_group(&self, mut note: impl FnMut(&sys::Waited)) -> Vec<i32> {
+        let mut escalation = Escalation::new();
+        loop {
+            sys::drain(&self.child_signals);
+            let mut left = false;
+            for whom in [-self.worker, self.worker] {
+                while let Ok(waited) = sys::wait_child(whom, sys::WNOHANG) {
+                    left |= waited.is_none();
+                    match waited {
+                        Some(waited) => note(&waited),
+                        None => break,
+                    }
+                }
+            }
+            if !left {
+                return Vec::new();
+            }
+            // Somebody of the group is not reaped, so that its number is still its own.
+            let given_up = escalation.kill_group(self.worker);
+            if !given_up.is_empty() {
+                return given_up;
+            }
+            let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+            let _ = sys::poll_any(&mut deaths, NEXT_DEATH_MS);
+            if deaths[0].revents == 0 {
+                self.say(&ShimSays::Busy);
+            }
+        }
+    }
+
+    fn say(&self, message: &ShimSays) {
+        let _ = say(self.socket.as_raw_fd(), message, &[]);
+    }
+
+    /// Ends all children and whatever they leave; gives back those who may not be signalled.
+    fn end_children(&self, note: impl FnMut(&sys::Waited)) -> Vec<i32> {
+        let kill_at_once = || self.cgroup.iter().for_each(WorkerCgroup::kill);
+        let still_busy = || self.say(&ShimSays::Busy);
+        let deaths = &self.child_signals;
+        children::EndAll { deaths, kill_at_once: &kill_at_once, still_busy: &still_busy }.run(note)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::children;
 use crate::failpoint::hit;
 use crate::identity::pid_of;
 use crate::keeper::{Course, Keeper};
+use crate::late::Due;
 use crate::record::{Kind, Process, Record};
 use crate::shim::{ShimHears, ShimSays};
 use crate::sys;
@@ -19,6 +19,12 @@ pub(crate) struct Shim {
     pub(crate) gate: Option<OwnedFd>,
     pub(crate) role: Role,
     pub(crate) end: Option<End>,
+    /// The worker's main process, while its end is awaited.
+    pub(crate) watched: Option<OwnedFd>,
+    /// Whether the worker's main process ended while its shim lived.
+    pub(crate) worker_ended: bool,
+    /// How it ended then, if the keeper had to reap it.
+    pub(crate) seen_end: Option<End>,
     /// Its pid is not its own any more.
     pub(crate) reaped: bool,
 }
@@ -69,9 +75,13 @@ pub(crate) struct Order {
 }
 
 impl Keeper {
-    pub(crate) fn tell_shim(&self, key: u64, message: &ShimHears) {
-        if let Some(shim) = self.by_key.get(&key).and_then(|serial| self.shims.get(serial)) {
+    pub(crate) fn tell_shim(&mut self, key: u64, message: &ShimHears) {
+        let Some(serial) = self.by_key.get(&key).copied() else { return };
+        if let Some(shim) = self.shims.get(&serial) {
             send_to(shim, message);
+            if matches!(message, ShimHears::Kill) {
+                self.end_is_due(serial);
+            }
         }
     }
 
@@ -113,6 +123,10 @@ impl Keeper {
                     }
                 }
                 Some(ShimSays::Ended(end)) => shim.end = Some(end),
+                Some(ShimSays::Busy) => {
+                    self.due.insert(serial, Due::now());
+                }
+                Some(ShimSays::Unkillable { pid }) => self.give_up(key.unwrap_or(0), pid),
                 None => {}
             }
         }
@@ -155,6 +169,7 @@ impl Keeper {
             Ok(_) | Err(_) => None,
         };
         let gate = shim.gate.take();
+        let mut untold = false;
         match (&mut shim.role, word) {
             // What it says itself is truer than that nobody is there who could be looked at.
             (Role::Unborn { failure }, word) => *failure = word.or(*failure).or(Some(DIED)),
@@ -165,23 +180,21 @@ impl Keeper {
             }
             (Role::Ward(ward), Some((stage, errno))) => ward.standing = Standing::Failed { stage, errno },
             (Role::Ward(ward), None) => {
-                if let Standing::PastTheGate { pidfd } = &ward.standing {
-                    let answer = Answer::Spawned { pid: ward.record.main.pid, shim: shim.process.pid };
-                    let _ = hit("keeper.spawned", ward.key);
-                    let told = ward.answer.as_ref().is_some_and(|socket| {
-                        sys::send(socket.as_raw_fd(), &answer.encode(), &[pidfd.as_raw_fd()]).is_ok()
-                    });
-                    ward.standing = Standing::Running;
-                    ward.answer = None;
-                    if !told {
-                        // Nobody waits for it any more.
-                        send_to(shim, &ShimHears::Kill);
-                    }
+                if let Standing::PastTheGate { .. } = &ward.standing {
+                    untold = !answer_spawned(shim);
                 }
             }
         }
         if let Some(gate) = gate {
             self.epoll.remove(gate.as_raw_fd());
+        }
+        self.watch_worker(serial);
+        if untold {
+            // Nobody waits for it any more.
+            if let Some(shim) = self.shims.get(&serial) {
+                send_to(shim, &ShimHears::Kill);
+            }
+            self.end_is_due(serial);
         }
         if self.shims.get(&serial).is_some_and(|shim| matches!(shim.role, Role::Ward(_))) {
             // The host has its answer and shall run with it; then there is time to prepare for the next.
@@ -190,43 +203,79 @@ impl Keeper {
         }
     }
 
+    /// Hears of the end of a worker's main process from now on, should its shim not.
+    fn watch_worker(&mut self, serial: u64) {
+        let Some(shim) = self.shims.get_mut(&serial) else { return };
+        shim.watched.take_if(|pidfd| self.worker_ends.add(pidfd.as_raw_fd(), serial).is_err());
+    }
+
     pub(crate) fn reap(&mut self) {
         while let Ok(Some(waited)) = sys::wait_child(-1, sys::WNOHANG) {
             let Some(serial) = self.by_pid.remove(&waited.pid) else {
-                self.dismissed.remove(&waited.pid);
+                self.reap_orphan(&waited);
                 continue;
             };
-            if self.course == Course::Orphaned {
-                // Nobody is to be told, and the whole directory is about to go.
-                self.shims.remove(&serial);
-                continue;
-            }
-            if let Some(shim) = self.shims.get_mut(&serial) {
-                shim.reaped = true;
-            }
-            // What the shim and the worker said last may still lie in their sockets.
-            self.hear_shim(serial);
-            self.hear_gate(serial);
-            let Some(shim) = self.shims.remove(&serial) else { continue };
-            for fd in shim.socket.iter().chain(&shim.gate) {
-                self.epoll.remove(fd.as_raw_fd());
-            }
-            let told = shim.end.is_some() || self.tier == WireTier::Group;
-            match shim.role {
-                Role::Ward(_) if !told => self.bereaved.push(shim),
-                Role::Ward(ward) => self.settle(ward, shim.end),
-                Role::Unborn { failure } => self.stillborn(failure),
-                Role::Spare { worker, .. } => {
-                    self.dismissed.insert(worker.pid);
-                    self.stillborn(None);
-                }
-            }
+            self.due.remove(&serial);
+            self.shim_ended(serial, waited.status);
+        }
+        if !self.cgroups_left.is_empty() {
+            self.remove_cgroups_left();
         }
         if !self.bereaved.is_empty() && self.no_orphan_left() {
             for shim in std::mem::take(&mut self.bereaved) {
                 if let Role::Ward(ward) = shim.role {
-                    self.settle(ward, shim.end);
+                    self.settle(ward, shim.end.or(shim.seen_end));
                 }
+            }
+        }
+    }
+
+    /// A shim has ended: so has its worker, or it is among the orphans.
+    pub(crate) fn shim_ended(&mut self, serial: u64, status: i32) {
+        if self.course == Course::Orphaned {
+            // Nobody is to be told, and the whole directory is about to go.
+            self.shims.remove(&serial);
+            return;
+        }
+        if let Some(shim) = self.shims.get_mut(&serial) {
+            shim.reaped = true;
+        }
+        // What the shim and the worker said last may still lie in their sockets.
+        self.hear_shim(serial);
+        self.hear_gate(serial);
+        let Some(shim) = self.shims.remove(&serial) else { return };
+        for fd in shim.socket.iter().chain(&shim.gate) {
+            self.epoll.remove(fd.as_raw_fd());
+        }
+        if let Some(pidfd) = &shim.watched {
+            self.worker_ends.remove(pidfd.as_raw_fd());
+        }
+        if status != 0 {
+            self.clear_cgroup_of(serial);
+        }
+        let told = shim.end.is_some() || self.tier == WireTier::Group;
+        match shim.role {
+            Role::Ward(_) if !told => self.bereaved.push(shim),
+            Role::Ward(ward) => self.settle(ward, shim.end.or(shim.seen_end)),
+            Role::Unborn { failure } => self.stillborn(failure),
+            Role::Spare { worker, .. } => {
+                self.dismissed.insert(worker.pid);
+                self.stillborn(None);
+            }
+        }
+    }
+
+    /// Somebody has ended who was left by a shim.
+    fn reap_orphan(&mut self, waited: &sys::Waited) {
+        for known in [&mut self.dismissed, &mut self.unkillable, &mut self.escaped] {
+            known.remove(&waited.pid);
+        }
+        let shims = self.shims.values_mut().chain(&mut self.bereaved);
+        for shim in shims.filter(|shim| shim.worker_ended) {
+            if let Role::Ward(ward) = &shim.role
+                && ward.record.main.pid == waited.pid
+            {
+                shim.seen_end = Some(End::from(waited));
             }
         }
     }
@@ -245,24 +294,6 @@ impl Keeper {
     pub(crate) fn idle(&self) -> usize {
         let idle = |role: &Role| matches!(role, Role::Unborn { failure: None } | Role::Spare { .. });
         self.shims.values().filter(|shim| idle(&shim.role)).count()
-    }
-
-    /// Kills whoever outlived a shim; true when there is nobody.
-    pub(crate) fn no_orphan_left(&self) -> bool {
-        if sys::has_no_child() {
-            return true;
-        }
-        let mut none = true;
-        for pid in children::list() {
-            if self.by_pid.contains_key(&pid) {
-                continue;
-            }
-            none = false;
-            if sys::send_signal(pid, sys::SIGKILL).is_ok() && !self.dismissed.contains(&pid) {
-                self.tell(&ToHost::Escaped { pid }, &[]);
-            }
-        }
-        none
     }
 
     /// Writes a worker's end and tells the host.
@@ -288,6 +319,29 @@ impl Keeper {
             self.tell(&ToHost::LedgerTrouble { errno: sys::errno(&error) }, &[]);
         }
     }
+}
+
+impl From<&sys::Waited> for End {
+    fn from(waited: &sys::Waited) -> Self {
+        let sys::Waited { status, max_rss_kib, user_us, system_us, .. } = *waited;
+        Self { status, max_rss_kib, user_us, system_us }
+    }
+}
+
+/// Tells whoever waits for a spawn that its program runs; false if nobody does.
+fn answer_spawned(shim: &mut Shim) -> bool {
+    let Role::Ward(ward) = &mut shim.role else { return false };
+    let Standing::PastTheGate { pidfd } = std::mem::replace(&mut ward.standing, Standing::Running) else {
+        return false;
+    };
+    let answer = Answer::Spawned { pid: ward.record.main.pid, shim: shim.process.pid };
+    let _ = hit("keeper.spawned", ward.key);
+    let told = ward
+        .answer
+        .take()
+        .is_some_and(|socket| sys::send(socket.as_raw_fd(), &answer.encode(), &[pidfd.as_raw_fd()]).is_ok());
+    shim.watched = Some(pidfd);
+    told
 }
 
 /// Tells whoever waits for a spawn that it failed.

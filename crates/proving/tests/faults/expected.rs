@@ -35,6 +35,8 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("shed_everything",                      [ZERO,      ZERO, ZERO,       LEFT]),
     ("fork_chains",                          [ZERO,      ZERO, ZERO,       LEFT]),
     ("fork_bomb",                            [ZERO,      ZERO, ZERO,       LEFT]),
+    // In the group tier every child leaves, and breeds on.
+    ("breeding",                             [ZERO,      ZERO, ZERO,       LEFT]),
     ("changed_credentials",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("spawning_thread_exits",                [ZERO,      ZERO, ZERO,       LEFT]),
     ("main_thread_exits",                    [ZERO,      ZERO, ZERO,       LEFT]),
@@ -69,6 +71,12 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("symlinked_state_dir",                  [ZERO,      ZERO, ZERO,       ZERO]),
     ("umask_zero",                           [ZERO,      ZERO, ZERO,       ZERO]),
     ("forked_copy",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    // The child of another user is the test's own to end.
+    ("elevated_child",                       [ZERO,      ZERO, ZERO,       LEFT]),
+    ("refused_calls",                        [ZERO,      ZERO, ZERO,       LEFT]),
+    ("seized_shim",                          [ZERO,      ZERO, ZERO,       LEFT]),
+    ("signalled_custody",                    [ZERO,      ZERO, ZERO,       LEFT]),
+    ("threaded_cgroup",                      [ZERO,      ZERO, ZERO,       LEFT]),
     ("ten_thousand_spawns",                  [ZERO,      ZERO, ZERO,       ZERO]),
 ];
 

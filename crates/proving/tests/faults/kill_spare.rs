@@ -43,7 +43,7 @@ fn must_go_on(case: &mut Case, host: &mut HostProcess) {
 }
 
 /// The one shim of a run without workers, and the process at its gate, once it waits there.
-fn spare(host: &HostProcess) -> (Process, Process) {
+pub(super) fn spare(host: &HostProcess) -> (Process, Process) {
     recheck(Deadline::patient(), "a process at the gate", || {
         let shim = host.shims().pop()?;
         let waiting = census::children(shim.pid()).pop()?;

@@ -1,10 +1,12 @@
 //! The faults, and what they share.
 
+mod breeding;
 mod changed_credentials;
 mod ctrl_backslash;
 mod ctrl_c;
 mod disk_full;
 mod double_fork;
+mod elevated_child;
 mod errno_at_every_step;
 mod expected;
 mod foreign_state_dir;
@@ -40,7 +42,10 @@ mod panic_unwind;
 mod pid_reuse;
 mod process_exit;
 mod read_only_state_dir;
+mod refused_calls;
+mod seized_shim;
 mod shed_everything;
+mod signalled_custody;
 mod spawn_storm;
 mod spawning_thread_exits;
 mod stop_keeper_and_shims_then_kill_host;
@@ -49,6 +54,7 @@ mod stop_races_exit;
 mod stopped_workers;
 mod symlinked_state_dir;
 mod ten_thousand_spawns;
+mod threaded_cgroup;
 mod two_reapers;
 mod umask_zero;
 mod unprivileged;

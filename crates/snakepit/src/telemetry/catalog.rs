@@ -105,6 +105,11 @@ catalog! {
         run: Arc<str> = "the run",
         pid: u32 = "the process",
     }
+    Unkillable = "snakepit.worker.unkillable", Warn, "A process of a worker became another user's, so that nobody of the run may end it." {
+        run: Arc<str> = "the run",
+        worker: Option<Arc<str>> = "the worker, where known",
+        pid: u32 = "the process",
+    }
     KeeperLost = "snakepit.keeper.lost", Warn, "The keeper died, and its workers with it." {
         run: Arc<str> = "the run",
         workers: usize = "how many workers it took along",

@@ -33,7 +33,7 @@ pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) 
     match status {
         ExitStatus::Code(code) => (Some(code), None),
         ExitStatus::Signal(signal) => (None, Some(signal)),
-        ExitStatus::Lost => (None, None),
+        ExitStatus::Lost | ExitStatus::ShimKilled => (None, None),
     }
 }
 
@@ -69,6 +69,9 @@ pub(super) fn event_of(run: Arc<str>, event: &custody::Event) -> Option<Event> {
             Event::ReapTrouble { run, dead_run: text(dead), trouble: text(trouble) }
         }
         Its::EscapeCaught { pid: process } => Event::EscapeCaught { run, pid: pid(*process) },
+        Its::Unkillable { worker, pid: process } => {
+            Event::Unkillable { run, worker: worker.as_ref().map(text), pid: pid(*process) }
+        }
         Its::KeeperLost { workers } => Event::KeeperLost { run, workers: *workers },
         Its::KeeperRegained => Event::KeeperRegained { run },
         Its::LedgerTrouble { errno } => Event::LedgerTrouble { run, errno: *errno },

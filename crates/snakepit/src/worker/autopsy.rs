@@ -78,7 +78,7 @@ impl Autopsy {
             Some(ExitStatus::Signal(signal)) => {
                 ![Signal::KILL.as_raw(), Signal::TERM.as_raw()].contains(&signal)
             }
-            Some(ExitStatus::Lost) | None => false,
+            Some(ExitStatus::Lost | ExitStatus::ShimKilled) | None => false,
         };
         self.told(self.fault.as_deref().filter(|_| !by_itself))
     }
@@ -91,6 +91,7 @@ impl Autopsy {
                 format!("died of {}{}", signal_name(signal), self.memory_verdict(signal))
             }
             (None, Some(ExitStatus::Lost)) => "died with its keeper".to_owned(),
+            (None, Some(ExitStatus::ShimKilled)) => "died with its shim, which was killed".to_owned(),
             (None, None) => "is gone".to_owned(),
         }
     }

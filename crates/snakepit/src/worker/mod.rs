@@ -300,7 +300,7 @@ impl Berth {
         let exit = process.and_then(custody::Worker::try_wait);
         let signal = match exit.map(|exit| exit.status) {
             Some(ExitStatus::Signal(signal)) => Signal::from_named_raw(signal),
-            Some(ExitStatus::Code(_) | ExitStatus::Lost) | None => None,
+            Some(ExitStatus::Code(_) | ExitStatus::Lost | ExitStatus::ShimKilled) | None => None,
         };
         let oom = match (exit, signal) {
             (None, _) | (_, Some(Signal::KILL)) => Verdict::Unknown,

@@ -74,7 +74,7 @@ fn blame(reason: &Reason, autopsy: &Autopsy) -> Option<Blame> {
         Reason::Died => Some(match autopsy.exit.map(|exit| exit.status) {
             Some(ExitStatus::Signal(signal)) => blame_of_signal(signal, autopsy.oom),
             // Its keeper or its shim was killed first.
-            Some(ExitStatus::Lost) => Blame::Perhaps,
+            Some(ExitStatus::Lost | ExitStatus::ShimKilled) => Blame::Perhaps,
             Some(ExitStatus::Code(_)) | None => Blame::Own,
         }),
     }

@@ -3,9 +3,11 @@
 //! The keeper is built from std alone, so what it needs of libc is declared here, and nowhere else.
 //! Every function is a thin, safe wrapper; all unsafe blocks of the keeper stand in this folder.
 
+mod clone;
 mod process;
 mod socket;
 
+pub(crate) use clone::*;
 pub(crate) use process::*;
 pub(crate) use socket::*;
 
@@ -13,10 +15,14 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+pub(crate) const EPERM: i32 = 1;
 pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const ECHILD: i32 = 10;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const ENFILE: i32 = 23;
 pub(crate) const EMFILE: i32 = 24;
 pub(crate) const EPIPE: i32 = 32;
+pub(crate) const ENOSYS: i32 = 38;
 pub(crate) const EPROTO: i32 = 71;
 pub(crate) const ECONNRESET: i32 = 104;
 
@@ -39,6 +45,7 @@ struct RlimitPair {
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     fn fcntl(fd: c_int, command: c_int, arg: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn chdir(path: *const c_char) -> c_int;
     fn getrlimit(resource: c_int, limit: *mut RlimitPair) -> c_int;
@@ -54,6 +61,7 @@ unsafe extern "C" {
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int;
 }
 
 fn check(result: c_int) -> Result<c_int> {
@@ -92,9 +100,28 @@ pub(crate) fn close_all_except(keep: &mut [RawFd]) -> Result<()> {
         if fd > from {
             let to = if fd == u32::MAX { u32::MAX } else { fd - 1 };
             // SAFETY: integers; the descriptors in the range belong to nobody who is still to run.
-            check_long(unsafe { syscall(SYS_CLOSE_RANGE, from, to, 0) })?;
+            match check_long(unsafe { syscall(SYS_CLOSE_RANGE, from, to, 0) }) {
+                Err(error) if matches!(errno(&error), ENOSYS | EPERM) => return close_one_by_one(keep),
+                result => result?,
+            };
         }
         from = from.max(fd.saturating_add(1));
+    }
+    Ok(())
+}
+
+/// The same where there is no `close_range`. `keep` is sorted.
+fn close_one_by_one(keep: &[RawFd]) -> Result<()> {
+    let open: Vec<RawFd> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => {
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        }
+        // No descriptor is above the limit: the keeper has only ever raised it.
+        Err(_) => (3..rlimit(RLIMIT_NOFILE)?.0.min(1 << 20) as RawFd).collect(),
+    };
+    for fd in open.into_iter().filter(|fd| *fd >= 3 && keep.binary_search(fd).is_err()) {
+        // SAFETY: an integer; as above. The directory that was read is closed already, which is no harm.
+        unsafe { close(fd) };
     }
     Ok(())
 }
@@ -180,5 +207,18 @@ pub(crate) fn rename_if_free(from: &CStr, to: &CStr) -> Result<()> {
 pub(crate) fn unlink_at(dir: RawFd, path: &CStr) -> Result<()> {
     // SAFETY: a NUL-terminated string and integers.
     check(unsafe { unlinkat(dir, path.as_ptr(), 0) })?;
+    Ok(())
+}
+
+pub(crate) fn make_dir_at(dir: RawFd, path: &CStr) -> Result<()> {
+    // SAFETY: a NUL-terminated string and integers.
+    check(unsafe { mkdirat(dir, path.as_ptr(), 0o755) })?;
+    Ok(())
+}
+
+pub(crate) fn remove_dir_at(dir: RawFd, path: &CStr) -> Result<()> {
+    const AT_REMOVEDIR: c_int = 0x200;
+    // SAFETY: a NUL-terminated string and integers.
+    check(unsafe { unlinkat(dir, path.as_ptr(), AT_REMOVEDIR) })?;
     Ok(())
 }

@@ -14,6 +14,7 @@ pub(crate) const SIGPIPE: c_int = 13;
 pub(crate) const SIGTERM: c_int = 15;
 pub(crate) const SIGCHLD: c_int = 17;
 pub(crate) const SIGCONT: c_int = 18;
+pub(crate) const SIGSTOP: c_int = 19;
 pub(crate) const SIGTSTP: c_int = 20;
 pub(crate) const SIGTTIN: c_int = 21;
 pub(crate) const SIGTTOU: c_int = 22;
@@ -24,6 +25,11 @@ pub(crate) const WCONTINUED: c_int = 8;
 
 const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 const SYS_PIDFD_OPEN: c_long = 434;
+#[cfg(target_arch = "x86_64")]
+const SYS_RT_SIGACTION: c_long = 13;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_RT_SIGACTION: c_long = 134;
+const SYS_RT_SIGPROCMASK: c_long = SYS_RT_SIGACTION + 1;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -49,8 +55,7 @@ impl SigSet {
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
-    fn sigprocmask(how: c_int, set: *const SigSet, old: *mut SigSet) -> c_int;
-    fn signal(signal: c_int, handler: usize) -> usize;
+    fn sigpending(set: *mut SigSet) -> c_int;
     fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
     fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Rusage) -> c_int;
     fn waitid(kind: c_int, id: c_uint, info: *mut [u8; 128], options: c_int) -> c_int;
@@ -66,15 +71,6 @@ unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn sched_yield() -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
-    fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
-    fn munmap(at: *mut c_void, len: usize) -> c_int;
-    fn clone(
-        start: extern "C" fn(*mut c_void) -> c_int,
-        stack: *mut c_void,
-        flags: c_int,
-        arg: *mut c_void,
-        ...
-    ) -> c_int;
     fn _exit(status: c_int) -> !;
 }
 
@@ -160,11 +156,23 @@ pub(crate) fn user_and_group() -> (u32, u32) {
     unsafe { (geteuid(), getegid()) }
 }
 
-/// Blocks exactly these signals.
+/// Every signal; the kernel leaves KILL and STOP out by itself.
+pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
+
+/// Blocks exactly these signals. Not through the C library, which keeps two for itself and never blocks those.
 pub(crate) fn set_blocked(bits: u64) {
     const SIG_SETMASK: c_int = 2;
-    // SAFETY: the set lives through the call; the old one is not asked for.
-    unsafe { sigprocmask(SIG_SETMASK, &SigSet::of(bits), std::ptr::null_mut()) };
+    let old = std::ptr::null_mut::<u64>();
+    // SAFETY: the kernel's set has 64 bits and lives through the call; the old one is not asked for.
+    unsafe { syscall(SYS_RT_SIGPROCMASK, SIG_SETMASK, &raw const bits, old, size_of::<u64>()) };
+}
+
+/// The signals that came while they were blocked.
+pub(crate) fn pending_signals() -> u64 {
+    let mut set = SigSet::of(0);
+    // SAFETY: the result lives through the call.
+    unsafe { sigpending(&raw mut set) };
+    set.0[0]
 }
 
 /// The bit of a signal in a mask.
@@ -172,14 +180,23 @@ pub(crate) fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-pub(crate) fn ignore(number: c_int) {
-    // SAFETY: SIG_IGN is 1; no handler of ours is involved.
-    unsafe { signal(number, 1) };
+pub(crate) fn ignore(signal: c_int) {
+    const SIG_IGN: u64 = 1;
+    set_disposition(signal, SIG_IGN);
 }
 
-pub(crate) fn restore_default(number: c_int) {
-    // SAFETY: SIG_DFL is 0; no handler of ours is involved.
-    unsafe { signal(number, 0) };
+pub(crate) fn restore_default(signal: c_int) {
+    const SIG_DFL: u64 = 0;
+    set_disposition(signal, SIG_DFL);
+}
+
+/// Not through the C library, as above.
+fn set_disposition(signal: c_int, handler: u64) {
+    // Handler, flags, restorer and mask, the latter in another order on some processors: all are zero.
+    let action = [handler, 0, 0, 0];
+    let old = std::ptr::null_mut::<u64>();
+    // SAFETY: the action lives through the call, is as long as the kernel reads, and names no function.
+    unsafe { syscall(SYS_RT_SIGACTION, signal, &raw const action, old, size_of::<u64>()) };
 }
 
 /// A descriptor that becomes readable when a child changes state. SIGCHLD must be blocked.
@@ -261,6 +278,11 @@ pub(crate) fn peek_child() -> Option<(c_int, Told)> {
 /// Takes note that a child was stopped or goes on. Never reaps it, even if it has ended meanwhile.
 pub(crate) fn take_stop(pid: c_int) -> Option<Told> {
     ask(P_PID, pid, WUNTRACED | WCONTINUED).ok().flatten().map(|(_, told)| told)
+}
+
+/// Whether a process is a child of the caller, one that waits to be reaped included.
+pub(crate) fn is_child(pid: c_int) -> bool {
+    ask(P_PID, pid, WEXITED | WNOWAIT).is_ok()
 }
 
 /// Whether the caller has no child at all, not even one that waits to be reaped.
@@ -362,110 +384,5 @@ impl<'a> Program<'a> {
         // SAFETY: both arrays end with null and point to strings that live as long as this does.
         unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
         Error::last_os_error()
-    }
-}
-
-pub(crate) const CLONE_NEWNS: u64 = 0x2_0000;
-pub(crate) const CLONE_NEWUSER: u64 = 0x1000_0000;
-pub(crate) const CLONE_NEWPID: u64 = 0x2000_0000;
-
-/// Who one is after [`clone_process`].
-pub(crate) enum Cloned {
-    Child,
-    Parent { pid: c_int, pidfd: OwnedFd },
-}
-
-/// Forks, with namespaces where asked; the parent gets a pidfd besides.
-pub(crate) fn clone_process(flags: u64) -> Result<Cloned> {
-    const SYS_CLONE3: c_long = 435;
-    const CLONE_PIDFD: u64 = 0x1000;
-    #[repr(C)]
-    struct CloneArgs {
-        flags: u64,
-        pidfd: u64,
-        child_tid: u64,
-        parent_tid: u64,
-        exit_signal: u64,
-        stack: u64,
-        stack_size: u64,
-        tls: u64,
-    }
-    let mut pidfd: c_int = -1;
-    let args = CloneArgs {
-        flags: flags | CLONE_PIDFD,
-        pidfd: (&raw mut pidfd) as u64,
-        child_tid: 0,
-        parent_tid: 0,
-        exit_signal: SIGCHLD as u64,
-        stack: 0,
-        stack_size: 0,
-        tls: 0,
-    };
-    // SAFETY: without CLONE_VM this is fork. The keeper has one thread, so that the copy finds the allocator
-    // and everything else in a state that it can go on from.
-    match check_long(unsafe { syscall(SYS_CLONE3, &raw const args, size_of::<CloneArgs>()) })? {
-        0 => Ok(Cloned::Child),
-        pid => Ok(Cloned::Parent { pid: pid as c_int, pidfd: owned(pidfd) }),
-    }
-}
-
-/// How much stack a process has that borrows its parent's memory.
-const BORROWED_STACK: usize = 256 * 1024;
-
-/// A process that borrows the caller's memory until it runs a program or ends, as one of `posix_spawn` does:
-/// no page is copied for it, and none has to be freed before its program can run.
-pub(crate) struct Borrower {
-    pub(crate) pid: c_int,
-    stack: *mut c_void,
-}
-
-/// Makes a process that borrows the caller's memory. Not by `CLONE_VFORK`, which would suspend the caller in an
-/// uninterruptible sleep: it could not be stopped, and would count as load.
-///
-/// Until the borrower has run its program or ended, the caller may wait and signal, but must not allocate:
-/// allocator and thread-local storage are the borrower's. What is lent with `with` must stay in place. What the
-/// kernel keeps per memory and not per process, such as `oom_score_adj`, is the caller's, too.
-pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower> {
-    const CLONE_VM: c_int = 0x100;
-    const PROT_READ_WRITE: c_int = 1 | 2;
-    const MAP_PRIVATE_ANONYMOUS_STACK: c_int = 0x2 | 0x20 | 0x2_0000;
-    struct Lent<'a, T> {
-        task: fn(&T) -> !,
-        with: &'a T,
-    }
-    extern "C" fn start<T>(lent: *mut c_void) -> c_int {
-        // SAFETY: the pointer is to what the caller has put on this very stack.
-        let lent = unsafe { &*lent.cast::<Lent<'_, T>>() };
-        (lent.task)(lent.with)
-    }
-    // SAFETY: a fresh mapping, which nobody else knows, becomes the stack; at its end stands what the child
-    // needs, below that its frames grow down, aligned. The child never returns into the caller's frames,
-    // since `task` does not return. The caller leaves allocator and thread-local storage to the child, as it
-    // has promised; the one word that both may write is errno, and the caller reads it of no call that can
-    // fail meanwhile.
-    unsafe {
-        let null = std::ptr::null_mut();
-        let stack = mmap(null, BORROWED_STACK, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_STACK, -1, 0);
-        if stack as isize == -1 {
-            return Err(Error::last_os_error());
-        }
-        let top = stack.byte_add(BORROWED_STACK - size_of::<Lent<'_, T>>().next_multiple_of(64));
-        top.cast::<Lent<'_, T>>().write(Lent { task, with });
-        match check(clone(start::<T>, top, CLONE_VM | SIGCHLD, top)) {
-            Ok(pid) => Ok(Borrower { pid, stack }),
-            Err(error) => {
-                munmap(stack, BORROWED_STACK);
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Borrower {
-    /// Takes the memory back from a process that has run its program or ended.
-    pub(crate) fn returned(self) -> c_int {
-        // SAFETY: nobody runs on this stack any more.
-        unsafe { munmap(self.stack, BORROWED_STACK) };
-        self.pid
     }
 }

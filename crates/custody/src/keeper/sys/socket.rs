@@ -180,6 +180,10 @@ impl Epoll {
         Ok(Self(owned(check(unsafe { epoll_create1(EPOLL_CLOEXEC) })?)))
     }
 
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
     pub(crate) fn add(&self, fd: RawFd, data: u64) -> Result<()> {
         const EPOLL_CTL_ADD: c_int = 1;
         const EPOLLIN: u32 = 1;

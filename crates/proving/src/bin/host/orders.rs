@@ -266,7 +266,8 @@ pub(crate) fn exit_words(exit: Exit) -> String {
     match exit.status {
         ExitStatus::Code(code) => format!("code={code}"),
         ExitStatus::Signal(signal) => format!("signal={signal}"),
-        ExitStatus::Lost => "lost=yes".to_owned(),
+        ExitStatus::Lost => "lost=keeper".to_owned(),
+        ExitStatus::ShimKilled => "lost=shim".to_owned(),
     }
 }
 

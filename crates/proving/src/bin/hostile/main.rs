@@ -6,19 +6,23 @@
 
 mod again;
 mod bomb;
+mod breed;
 mod chains;
 mod credentials;
 mod daemon;
 mod deaf;
 mod descriptors;
 mod eater;
+mod elevated;
 mod exit;
 mod family;
 mod heir;
 mod leave;
 mod orphan;
 mod process;
+mod seize;
 mod shed;
+mod signaller;
 mod stand;
 mod stopped;
 mod storm;
@@ -34,6 +38,7 @@ fn main() {
     match words[..] {
         ["innocent"] => process::rest_untagged(),
         ["again", tag, ready, kind] => again::arrive(tag, ready, kind),
+        ["become-root", tag, ready] => elevated::become_root(tag, ready),
         [kind, tag, ready, ref rest @ ..] => {
             let worn = Worn::put_on(Path::new(tag)).expect("put the tag on");
             start(kind, &worn, Ready::parse(ready), rest);
@@ -53,6 +58,10 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "orphan" => orphan::run(worn, &ready),
         "chains" => chains::run(worn, ready),
         "bomb" => bomb::run(worn, &ready),
+        "breed" => breed::run(worn, ready, args),
+        "elevated" => elevated::run(worn, ready, args),
+        "seize" => seize::run(worn, ready, args),
+        "signaller" => signaller::run(worn, ready),
         "stopped" => stopped::run(worn, ready),
         "credentials" => credentials::run(worn, ready),
         "leave" => leave::run(worn, ready),

@@ -1,0 +1,23 @@
+//! Sends every signal that can be blocked to its shim and to the shim's parent, then stays. In a namespace it sees only the
+//! shim.
+
+use snakepit_proving::Found;
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+pub(crate) fn run(worn: &Worn, ready: Ready) {
+    let shim = rustix::process::getppid().expect("a shim").as_raw_nonzero().get();
+    let keeper = Found::read(shim).map_or(0, |found| found.parent);
+    for pid in [shim, keeper].into_iter().filter(|pid| *pid > 0) {
+        for signal in (1..=libc::SIGRTMAX()).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        {
+            // SAFETY: our own shim and its keeper, which live as long as we do.
+            let sent = unsafe { libc::kill(pid, signal) };
+            // The kernel keeps init from what it does not handle, and says nothing.
+            assert_eq!(sent, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
+        }
+    }
+    ready.tell();
+    process::rest(worn);
+}
