@@ -117,6 +117,16 @@ impl Tier {
     }
 }
 
+impl From<Tier> for Containment {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Namespace => Self::Namespace,
+            Tier::Shim => Self::Shim,
+            Tier::Group => Self::Group,
+        }
+    }
+}
+
 impl std::fmt::Display for Tier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())

@@ -52,6 +52,7 @@ mod sweep;
 mod tender;
 #[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
+mod trial;
 mod turn;
 mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]

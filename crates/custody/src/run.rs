@@ -49,6 +49,12 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// The kernel cannot hold processes by descriptors.
+    #[error("{reason}")]
+    NoPidfds {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The keeper could not be started.
     #[error("cannot start the keeper: {reason}")]
     Keeper {
@@ -143,6 +149,7 @@ pub(crate) struct Spawning {
 impl Run {
     /// Clears what dead hosts left behind and starts the keeper, both at the same time.
     pub fn open(config: Config) -> Result<Self, OpenError> {
+        tiers::pidfds().map_err(|reason| OpenError::NoPidfds { reason })?;
         let place = Place::here()?;
         let tier = choose_tier(config.containment)?;
         let path = config.state_dir.clone().map_or_else(default_state_dir, Ok)?;

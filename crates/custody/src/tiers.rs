@@ -21,11 +21,27 @@ pub(crate) fn pidfs() -> Result<(), String> {
         .ok_or_else(|| "no pidfs (Linux 6.9 has it): start time and marker tell processes apart".to_owned())
 }
 
+/// Whether processes can be held by descriptors, or why not. Nothing is held without: between the look at a recorded
+/// process and the signal, its pid could become a stranger's.
+pub(crate) fn pidfds() -> Result<(), String> {
+    let refuse = |call: &str, error: std::io::Error| {
+        format!(
+            "this kernel has no pidfds ({call}: {error}): snakepit cannot hold workers safely here, since a pid alone \
+             may be a stranger's by the time of a signal; run it on Linux 5.3 or newer, in gVisor on a release of \
+             2024 or newer, or with a seccomp profile that allows {call}"
+        )
+    };
+    let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+        .map_err(|errno| refuse("pidfd_open", errno.into()))?;
+    let nothing = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: integers and a null pointer that the call allows. Signal 0 is a question, and reaches nobody.
+    let asked = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, own.as_raw_fd(), 0, nothing, 0) };
+    if asked < 0 { Err(refuse("pidfd_send_signal", std::io::Error::last_os_error())) } else { Ok(()) }
+}
+
 /// Whether a tier can be had, or why not.
 pub(crate) fn check(tier: Tier) -> Result<(), String> {
-    pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(|errno| {
-        format!("the kernel has no pidfd (Linux 5.3 has it): {}", std::io::Error::from(errno))
-    })?;
+    pidfds()?;
     match tier {
         Tier::Namespace => namespace(),
         Tier::Shim | Tier::Group => Ok(()),

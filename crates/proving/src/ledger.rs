@@ -28,6 +28,9 @@ const KIND_AT: usize = 6;
 const KEY_AT: usize = 8;
 const MAIN_AT: usize = 48;
 const MAIN_PID_AT: usize = 64;
+/// Opening and cgroup.
+const HOST_KINDS: [u8; 2] = [1, 2];
+const KEEPER_KIND: u8 = 3;
 /// Intent and record.
 const WORKER_KINDS: [u8; 2] = [4, 5];
 const CRC_AT: usize = SLOT - 4;
@@ -40,6 +43,20 @@ pub fn move_to_another_boot(bytes: &mut [u8]) {
 /// Makes every record one of another PID namespace.
 pub fn move_to_another_pid_namespace(bytes: &mut [u8]) {
     change(bytes, PID_NAMESPACE);
+}
+
+/// Makes every record one of this boot and of the caller's PID namespace.
+pub fn move_here(bytes: &mut [u8]) {
+    use std::os::unix::fs::MetadataExt;
+    let boot =
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the boot's name").replace('-', "");
+    let boot = u128::from_str_radix(boot.trim(), 16).expect("hexadecimal digits").to_be_bytes();
+    let namespace = fs::metadata("/proc/self/ns/pid").expect("the PID namespace").ino();
+    for slot in bytes.chunks_exact_mut(SLOT) {
+        slot[BOOT].copy_from_slice(&boot);
+        slot[PID_NAMESPACE].copy_from_slice(&namespace.to_le_bytes());
+        seal(slot);
+    }
 }
 
 /// The workers that are named with a process in some slot other than `damaged`: nobody may skip those.
@@ -79,7 +96,21 @@ impl Identity {
 
 /// Makes every record of a worker name this process.
 pub fn rename_worker(bytes: &mut [u8], key: u64, identity: Identity) {
-    for slot in bytes.chunks_exact_mut(SLOT).filter(|slot| slot[KEY_AT..KEY_AT + 8] == key.to_le_bytes()) {
+    rename(bytes, |slot| slot[KEY_AT..KEY_AT + 8] == key.to_le_bytes(), identity);
+}
+
+/// Makes the records of the run itself name this host.
+pub fn rename_host(bytes: &mut [u8], identity: Identity) {
+    rename(bytes, |slot| HOST_KINDS.contains(&slot[KIND_AT]), identity);
+}
+
+/// Makes the record of the keeper name this process.
+pub fn rename_keeper(bytes: &mut [u8], identity: Identity) {
+    rename(bytes, |slot| slot[KIND_AT] == KEEPER_KIND, identity);
+}
+
+fn rename(bytes: &mut [u8], which: impl Fn(&[u8]) -> bool, identity: Identity) {
+    for slot in bytes.chunks_exact_mut(SLOT).filter(|slot| which(slot)) {
         slot[MAIN_AT..MAIN_AT + 8].copy_from_slice(&identity.start.to_le_bytes());
         slot[MAIN_AT + 8..MAIN_PID_AT].copy_from_slice(&identity.pidfs.to_le_bytes());
         slot[MAIN_PID_AT..MAIN_PID_AT + 4].copy_from_slice(&identity.pid.to_le_bytes());

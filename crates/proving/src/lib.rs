@@ -6,10 +6,12 @@
 //! works inside; what it uses besides the public surface are process names and `/proc`.
 
 pub mod bench;
+pub mod built;
 pub mod bystander;
 pub mod case;
 pub mod census;
 pub mod cgroup;
+pub mod confinement;
 pub mod deadline;
 pub mod fault;
 pub mod host;

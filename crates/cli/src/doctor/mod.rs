@@ -1,6 +1,6 @@
 //! `snakepit doctor`: what works here, what does not, and why.
 //!
-//! Owns the verdict and the words. The findings come from custody's probe (which tries), from [`system`] (which
+//! Owns the verdict and the words. The findings come from custody's probe (which starts a program in each tier), from [`system`] (which
 //! reads what the kernel tells), [`state`] (the state directory), [`python`] and [`hardware`].
 
 mod hardware;
@@ -100,14 +100,15 @@ impl Diagnosis {
     fn make(state_dir: &Path) -> Self {
         let probe = snakepit::custody::probe();
         let state_directory = state::examine(state_dir);
-        let default_works = probe.tiers.iter().any(|(tier, works)| *tier == DEFAULT && works.is_ok());
+        let system = system::examine();
+        let nothing_forbids = state_directory.iter().chain(&system).all(|it| it.verdict != Verdict::No);
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            healthy: default_works && state_directory.iter().all(|finding| finding.verdict != Verdict::No),
+            healthy: probe.auto.is_ok() && nothing_forbids,
             default_tier: DEFAULT.name(),
             tiers: tiers(&probe),
             kernel: probe.kernel,
-            system: system::examine(),
+            system,
             limits: system::limits(),
             state_directory,
             python: python::examine(),
@@ -150,14 +151,13 @@ impl Diagnosis {
 }
 
 fn tiers(probe: &Probe) -> Vec<Finding> {
-    let mut findings: Vec<_> = probe
-        .tiers
-        .iter()
-        .map(|(tier, works)| match works {
-            Ok(()) => Finding::ok(tier.name(), promise(*tier)),
-            Err(why) => Finding::no(tier.name(), why.clone()),
-        })
-        .collect();
+    let tried = |name, works: &Result<(), String>, promise| match works {
+        Ok(()) => Finding::ok(name, promise),
+        Err(why) => Finding::no(name, why.clone()),
+    };
+    let mut findings: Vec<_> =
+        probe.tiers.iter().map(|(tier, works)| tried(tier.name(), works, promise(*tier))).collect();
+    findings.push(tried("auto", &probe.auto, "the default: a program was started this way, and ended"));
     findings.push(match &probe.cgroup {
         Ok(path) => Finding::ok("cgroup.kill", format!("backs the tiers up, below {}", path.display())),
         Err(why) => Finding::warn("cgroup.kill", format!("not available: {why}")),
@@ -174,7 +174,7 @@ fn tiers(probe: &Probe) -> Vec<Finding> {
 fn promise(tier: Tier) -> &'static str {
     match tier {
         Tier::Namespace => "a PID namespace per worker; holds even when keeper and shims are stopped",
-        Tier::Shim => "a subreaper per worker; the default",
+        Tier::Shim => "a subreaper per worker; what auto means",
         Tier::Group => "process groups only: whoever leaves the group escapes",
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells about itself and about us: user namespaces, cgroups, seccomp, limits.
+//! What the kernel tells about itself and about us: namespaces, cgroups, seccomp, limits.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,66 @@ use rustix::process::{Resource, getrlimit};
 use super::Finding;
 
 pub(super) fn examine() -> Vec<Finding> {
-    vec![user_namespaces(), cgroup(), seccomp(), no_new_privs()]
+    vec![proc(), children(), time(), user_namespaces(), cgroup(), seccomp(), no_new_privs()]
+}
+
+/// Numbers of processes mean something only if `/proc` counts them as we do.
+fn proc() -> Finding {
+    const NAME: &str = "/proc";
+    let own = std::process::id().to_string();
+    let shown = match std::fs::read_link("/proc/self") {
+        Ok(shown) => shown.display().to_string(),
+        Err(error) => return Finding::no(NAME, format!("it does not show this process: {error}")),
+    };
+    // One number for each PID namespace from that of /proc down to ours.
+    let numbers = own_status("NSpid").unwrap_or_default().split_whitespace().count();
+    if shown != own || numbers > 1 {
+        return Finding::no(
+            NAME,
+            format!(
+                "of another PID namespace: it calls this process {shown}, and it is {own}; mount one of your own"
+            ),
+        );
+    }
+    match sysctl("/proc/sys/kernel/random/boot_id") {
+        Some(_) => Finding::ok(NAME, "of our own PID namespace"),
+        None => Finding::no(
+            NAME,
+            "without /proc/sys, as with ProcSubset=pid: nothing tells one boot from another",
+        ),
+    }
+}
+
+fn children() -> Finding {
+    const NAME: &str = "PID namespace";
+    let of = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
+    match (of("pid"), of("pid_for_children")) {
+        (Some(own), Some(children)) if own == children => Finding::ok(NAME, "children share ours"),
+        (Some(_), Some(_)) => {
+            Finding::no(NAME, "children are born into another one: after `unshare --pid`, `--fork` is needed")
+        }
+        _ => Finding::warn(NAME, "unknown: /proc/self/ns does not tell"),
+    }
+}
+
+/// In another time namespace, start times of processes are others.
+fn time() -> Finding {
+    const NAME: &str = "time namespace";
+    let Some(offsets) = sysctl("/proc/self/timens_offsets") else {
+        return Finding::ok(NAME, "none: the kernel has no such namespaces");
+    };
+    let shifted = offsets.lines().filter(|line| line.split_whitespace().skip(1).any(|number| number != "0"));
+    let shifted: Vec<_> = shifted.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    if shifted.is_empty() {
+        Finding::ok(NAME, "the machine's own")
+    } else {
+        Finding::warn(NAME, format!("another one than the machine's: {}", shifted.join(", ")))
+    }
 }
 
 fn user_namespaces() -> Finding {
     const NAME: &str = "user namespaces";
-    if rustix::process::geteuid().is_root() {
+    if may_administer() {
         return Finding::ok(NAME, "not needed: we are root");
     }
     let closed = [
@@ -41,6 +95,14 @@ fn user_namespaces() -> Finding {
     }
 }
 
+/// Whether we have `CAP_SYS_ADMIN`, which root in a container has not.
+fn may_administer() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    own_status("CapEff")
+        .and_then(|set| u64::from_str_radix(&set, 16).ok())
+        .is_some_and(|set| set & (1 << CAP_SYS_ADMIN) != 0)
+}
+
 fn cgroup() -> Finding {
     const NAME: &str = "cgroup v2";
     let Some(mount) = cgroup2_mount() else {
@@ -53,6 +115,13 @@ fn cgroup() -> Finding {
         return Finding::warn(
             NAME,
             format!("mounted on {}, but our own cgroup is outside of it", mount.display()),
+        );
+    }
+    let kind = read_to_string(own.join("cgroup.type")).unwrap_or_default();
+    if kind.contains("threaded") || kind.contains("invalid") {
+        return Finding::warn(
+            NAME,
+            format!("{} is {}: below it nothing but threads can be grouped", own.display(), kind.trim()),
         );
     }
     let hybrid = if mount == Path::new("/sys/fs/cgroup") { "" } else { " (hybrid: controllers are v1)" };
@@ -97,17 +166,28 @@ fn no_new_privs() -> Finding {
 
 pub(super) fn limits() -> Vec<Finding> {
     vec![
-        limit("open files", Resource::Nofile),
-        limit("processes", Resource::Nproc),
+        limit("open files", Resource::Nofile, FEW_FILES),
+        limit("processes", Resource::Nproc, FEW_PROCESSES),
+        limit("file size", Resource::Fsize, SMALL_FILE),
         fact("pid_max", "/proc/sys/kernel/pid_max"),
         memfd_noexec(),
     ]
 }
 
-fn limit(name: &'static str, resource: Resource) -> Finding {
+/// A host with some workers needs as much.
+const FEW_FILES: u64 = 64;
+const FEW_PROCESSES: u64 = 64;
+/// The keeper's program has 1.2 MB, and ledgers grow to some.
+const SMALL_FILE: u64 = 8 << 20;
+
+fn limit(name: &'static str, resource: Resource, enough: u64) -> Finding {
     let words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let limit = getrlimit(resource);
-    Finding::ok(name, format!("{} (may be raised to {})", words(limit.current), words(limit.maximum)))
+    let detail = format!("{} (may be raised to {})", words(limit.current), words(limit.maximum));
+    if limit.current.is_some_and(|current| current < enough) {
+        return Finding::warn(name, format!("{detail}: a start may fail; a small host needs {enough}"));
+    }
+    Finding::ok(name, detail)
 }
 
 fn fact(name: &'static str, path: &str) -> Finding {

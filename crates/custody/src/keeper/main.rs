@@ -18,6 +18,7 @@ mod keeper;
 mod late;
 mod launch;
 mod ledger;
+mod messages;
 #[path = "../ledger/record.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;

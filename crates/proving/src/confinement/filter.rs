@@ -1,0 +1,122 @@
+//! Seccomp filters, one for each error that a profile answers with.
+//!
+//! Whoever has several filters gets the strictest answer, and the sets of refused calls are disjoint: together they
+//! are what a runtime installs as one.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use libc::{c_int, c_long};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+/// System calls that get an error instead of being made.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// These, always.
+    Calls(c_int, &'static [c_long]),
+    /// Every number above this one: what was invented after the profile was written.
+    Above(c_int, c_long),
+    /// This one if any of the bits is set in the argument.
+    AnyBit(c_int, c_long, Argument),
+    /// This one if all of the bits are set in the argument.
+    AllBits(c_int, c_long, Argument),
+    /// This one if the argument, counted from 0, is among these values.
+    OneOf(c_int, c_long, u8, &'static [u64]),
+    /// This one unless the argument is among these values.
+    Unless(c_int, c_long, u8, &'static [u64]),
+}
+
+/// An argument of a call, counted from 0, and bits of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument(pub u8, pub u64);
+
+/// As far as numbers are given out in the next years.
+const LAST_NUMBER: c_long = 600;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// One program per error.
+pub(super) fn compile(refusals: &[Refusal]) -> io::Result<Vec<BpfProgram>> {
+    let mut by_errno: BTreeMap<c_int, Rules> = BTreeMap::new();
+    for refusal in refusals {
+        let rules = by_errno.entry(refusal.errno()).or_default();
+        refusal.add_to(rules).map_err(io::Error::other)?;
+    }
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let program = |(errno, rules): (c_int, Rules)| {
+        let refuse = SeccompAction::Errno(errno as u32);
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).and_then(BpfProgram::try_from)
+    };
+    by_errno.into_iter().map(|entry| program(entry).map_err(io::Error::other)).collect()
+}
+
+/// Installs one. Not by `seccompiler`'s own function: that sets `no_new_privs`, which most runtimes do not.
+pub(super) fn install(program: &BpfProgram) -> io::Result<()> {
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        filter: *const sock_filter,
+    }
+    let program = Program { length: program.len() as u16, filter: program.as_ptr() };
+    // SAFETY: the structure has the kernel's layout; it and the instructions that it points to live through the call.
+    let done =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl Refusal {
+    fn errno(&self) -> c_int {
+        match self {
+            Self::Calls(errno, _)
+            | Self::Above(errno, _)
+            | Self::AnyBit(errno, ..)
+            | Self::AllBits(errno, ..)
+            | Self::OneOf(errno, ..)
+            | Self::Unless(errno, ..) => *errno,
+        }
+    }
+
+    fn add_to(&self, rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+        // A call without a rule of its own is refused whatever its arguments are.
+        match *self {
+            Self::Calls(_, calls) => rules.extend(calls.iter().map(|call| (*call, Vec::new()))),
+            Self::Above(_, last) => rules.extend((last + 1..=LAST_NUMBER).map(|call| (call, Vec::new()))),
+            Self::AnyBit(_, call, Argument(index, bits)) => {
+                for bit in (0..64).map(|shift| 1 << shift).filter(|bit| bits & bit != 0) {
+                    add(rules, call, &[(index, SeccompCmpOp::MaskedEq(bit), bit)])?;
+                }
+            }
+            Self::AllBits(_, call, Argument(index, bits)) => {
+                add(rules, call, &[(index, SeccompCmpOp::MaskedEq(bits), bits)])?;
+            }
+            Self::OneOf(_, call, index, values) => {
+                for value in values {
+                    add(rules, call, &[(index, SeccompCmpOp::Eq, *value)])?;
+                }
+            }
+            Self::Unless(_, call, index, values) => {
+                let none: Vec<_> = values.iter().map(|value| (index, SeccompCmpOp::Ne, *value)).collect();
+                add(rules, call, &none)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds a rule: all of the conditions must hold.
+fn add(
+    rules: &mut Rules,
+    call: c_long,
+    conditions: &[(u8, SeccompCmpOp, u64)],
+) -> Result<(), seccompiler::BackendError> {
+    // What the profiles look at are flags and numbers of 32 bits; what stands above them is not looked at.
+    let condition = |(index, operation, value): &(u8, SeccompCmpOp, u64)| {
+        SeccompCondition::new(*index, SeccompCmpArgLen::Dword, operation.clone(), *value)
+    };
+    let conditions = conditions.iter().map(condition).collect::<Result<_, _>>()?;
+    rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The profiles, one file each, and what several of them have in common.
+
+mod containerd;
+mod docker;
+mod gvisor;
+mod old_kernel;
+mod podman;
+mod systemd;
+
+use libc::{
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS,
+    EPERM, SYS_personality,
+};
+
+use super::capabilities::{Capabilities, number};
+use super::filter::Argument;
+use super::{CgroupView, Privileges, ProcView, Profile, Refusal};
+
+/// All of them.
+pub const ALL: [&Profile; 7] = [
+    &docker::PROFILE,
+    &containerd::PROFILE,
+    &podman::PROFILE,
+    &gvisor::PROFILE,
+    &old_kernel::PROFILE,
+    &systemd::PROFILE,
+    &systemd::PROCESSES_ONLY,
+];
+
+/// Every kind of namespace that `clone` can make.
+const NAMESPACES: u64 = (CLONE_NEWNS
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET
+    | CLONE_NEWCGROUP) as u64;
+
+/// Docker and containerd leave root these fourteen (moby/moby daemon/pkg/oci/caps/defaults.go, containerd
+/// pkg/oci/spec.go).
+const FOURTEEN: Capabilities = Capabilities::of(&[
+    number::AUDIT_WRITE,
+    number::CHOWN,
+    number::DAC_OVERRIDE,
+    number::FOWNER,
+    number::FSETID,
+    number::KILL,
+    number::MKNOD,
+    number::NET_BIND_SERVICE,
+    number::NET_RAW,
+    number::SETFCAP,
+    number::SETGID,
+    number::SETPCAP,
+    number::SETUID,
+    number::SYS_CHROOT,
+]);
+
+/// The personalities that all OCI profiles allow: those that randomize addresses, with either `uname`, and the question.
+const PERSONALITIES: Refusal =
+    Refusal::Unless(EPERM, SYS_personality, 0, &[0, 8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF]);
+
+/// Calls of one architecture that are allowed in no profile, and that its kernels still answer.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: &[libc::c_long] = &[libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_sysfs, libc::SYS_ustat];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: &[libc::c_long] = &[];

@@ -1,0 +1,23 @@
+//! A kernel without pidfds: Linux before 5.1, gVisor before the end of 2023.
+//!
+//! All numbers from `pidfd_send_signal` on came later: pidfds, `clone3`, `close_range`, the calls for mounts. A clone that
+//! asks for a pidfd gets EINVAL, as from gVisor; old Linux ignores the flag.
+
+use libc::{CLONE_PIDFD, EINVAL, ENOSYS, SYS_clone};
+
+use super::{Argument, Capabilities, CgroupView, Privileges, ProcView, Profile, Refusal};
+
+pub(super) const PROFILE: Profile = Profile {
+    name: "old-kernel",
+    refusals: &[
+        Refusal::Above(ENOSYS, NEWEST),
+        Refusal::AllBits(EINVAL, SYS_clone, Argument(0, CLONE_PIDFD as u64)),
+    ],
+    capabilities: Capabilities::ALL,
+    privileges: Privileges::CanGrow,
+    proc: ProcView::Whole,
+    cgroups: CgroupView::Absent,
+};
+
+/// The last number before `pidfd_send_signal`, with which all architectures begin to count alike.
+const NEWEST: libc::c_long = 423;

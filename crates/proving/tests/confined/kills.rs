@@ -1,0 +1,121 @@
+//! A host that is killed takes everything with it, and what nobody could end the next cleanup ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::event::PollFd;
+use rustix::process::Signal;
+use snakepit_proving::deadline::{READABLE, recheck};
+use snakepit_proving::{Deadline, Found, Process, census};
+
+use super::{Done, Scene, each_profile, finish};
+
+each_profile!(nothing_survives_a_kill_of_the_host, what_nobody_is_left_to_end_is_ended_by_the_next_cleanup);
+
+/// A command that ignores what can be ignored, with a child in its group.
+const WITH_A_CHILD: &str = "trap '' HUP INT TERM; sleep 1000 & echo ready; wait";
+/// One more has left the group and the session, which the tier `group` does not hold.
+const WITH_A_LEAVER: &str = "trap '' HUP INT TERM; sleep 1000 & setsid sleep 1000 & echo ready; wait";
+
+fn nothing_survives_a_kill_of_the_host(scene: &Scene) {
+    for tier in scene.tiers() {
+        let script = if tier == "group" { WITH_A_CHILD } else { WITH_A_LEAVER };
+        let mut running = Running::start(scene, tier, script);
+        running.kill();
+        running.must_be_over();
+        if tier == "namespace" {
+            // There the keeper dies with its host, and the record waits for the next start or cleanup.
+            let done = finish(&mut scene.snakepit(&["cleanup"]));
+            assert_eq!(done.status, Some(0), "{done:?}");
+        }
+        scene.nothing_is_recorded();
+    }
+}
+
+/// Host, keeper and shims are killed as if in one moment, so that only the records are left.
+fn what_nobody_is_left_to_end_is_ended_by_the_next_cleanup(scene: &Scene) {
+    for tier in scene.tiers().into_iter().filter(|tier| matches!(*tier, "auto" | "shim")) {
+        let mut running = Running::start(scene, tier, WITH_A_LEAVER);
+        running.kill_all_of_custody();
+        let done = finish(&mut scene.snakepit(&["cleanup", "--json"]));
+        must_be_clean(&done);
+        running.must_be_over();
+        scene.nothing_is_recorded();
+    }
+}
+
+fn must_be_clean(done: &Done) {
+    let report: serde_json::Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    assert_eq!((done.status, &report["clean"]), (Some(0), &true.into()), "{report:#}");
+    assert!(report["runs"][0]["killed"].as_array().is_some_and(|killed| !killed.is_empty()), "{report:#}");
+}
+
+/// A host that runs, and a pipe that everything below it holds.
+struct Running {
+    host: Child,
+    process: Process,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(scene: &Scene, tier: &str, script: &str) -> Self {
+        let mut exec = scene.snakepit(&["exec", "--tier", tier, "--", "sh", "-c", script]);
+        let mut host = exec.stdout(Stdio::piped()).spawn().expect("start snakepit");
+        let process = Process::of(host.id().cast_signed());
+        let mut stdout = BufReader::new(host.stdout.take().expect("stdout"));
+        let mut line = String::new();
+        assert!(
+            Deadline::patient().readable(&mut [PollFd::new(stdout.get_ref(), READABLE)]),
+            "it says nothing"
+        );
+        stdout.read_line(&mut line).expect("stdout");
+        assert_eq!(line, "ready\n", "{tier}");
+        Self { host, process, stdout }
+    }
+
+    fn kill(&mut self) {
+        self.process.end();
+        self.host.wait().expect("its status");
+    }
+
+    fn kill_all_of_custody(&mut self) {
+        self.process.signal(Signal::STOP);
+        let below = |parent: i32| census::children(parent).into_iter().filter(Found::is_custody);
+        let mut all: Vec<Process> = below(self.process.pid()).map(|found| hold(&found)).collect();
+        let mut next = 0;
+        while let Some(parent) = all.get(next).map(Process::pid) {
+            all.extend(below(parent).map(|found| hold(&found)).collect::<Vec<_>>());
+            next += 1;
+        }
+        assert!(all.len() >= 2, "a keeper and a shim");
+        // The youngest first: a stopped shim whose keeper dies would be continued by the kernel, and do its work.
+        for process in all.iter().rev() {
+            process.signal(Signal::KILL);
+        }
+        self.kill();
+        for process in &all {
+            process.must_end("a killed part of custody");
+        }
+    }
+
+    /// Waits until nobody holds the pipe any more.
+    fn must_be_over(&mut self) {
+        let mut rest = [0; 64];
+        assert!(
+            Deadline::patient().readable(&mut [PollFd::new(self.stdout.get_ref(), READABLE)]),
+            "somebody below the killed host is still alive"
+        );
+        assert_eq!(self.stdout.read(&mut rest).expect("stdout"), 0, "something was still said");
+    }
+}
+
+/// Stops a process and waits until it is.
+fn hold(found: &Found) -> Process {
+    let process = Process::of(found.pid);
+    process.signal(Signal::STOP);
+    recheck(Deadline::patient(), "a stopped process", || {
+        Found::read(process.pid()).is_none_or(|found| matches!(found.state, 'T' | 'D' | 'Z')).then_some(())
+    });
+    process
+}

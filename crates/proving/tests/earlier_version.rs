@@ -1,0 +1,194 @@
+//! Runs that the version before recorded: a ledger that it wrote is read, its live runs are let be, its dead ones ended.
+//!
+//! The sample was written by the commit cb0878f while four workers ran in the tier `auto`; the second one had ended. It is
+//! moved to this boot, and to processes that live here, as the test needs it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::fs::FlockOperation;
+use serde_json::Value;
+use snakepit_proving::{Process, built, ledger};
+use tempfile::TempDir;
+
+const SAMPLE: &[u8] = include_bytes!("../../custody/tests/data/run-v1.ledger");
+/// The run's id, which its directory is called by and its opening holds.
+const RUN: &str = "01a1e3f6c2af70a1a36facb2e0b6a8d4";
+/// Those who have no end on record.
+const WORKERS: [u64; 3] = [1, 3, 4];
+
+/// A state directory with the sample in it, and processes that stand for those that it names.
+struct Scene {
+    home: TempDir,
+    processes: Vec<Child>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { home: tempfile::tempdir().expect("a directory"), processes: Vec::new() }
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.home.path().join("runs").join(RUN)
+    }
+
+    /// Writes the run's directory; gives back its lock.
+    fn record(&self, bytes: &[u8]) -> File {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = self.run_dir();
+        std::fs::create_dir_all(&dir).expect("a run's directory");
+        for dir in dir.ancestors().take(3) {
+            std::fs::set_permissions(dir, PermissionsExt::from_mode(0o700)).expect("its mode");
+        }
+        ledger::write(&dir, bytes);
+        let lock = File::create(dir.join("lock")).expect("a lock");
+        for file in ["ledger", "lock"] {
+            std::fs::set_permissions(dir.join(file), PermissionsExt::from_mode(0o600)).expect("its mode");
+        }
+        lock
+    }
+
+    /// A process that waits. Without the run's marker: all tests here use the same run, and one of them looks for it.
+    fn process(&mut self) -> Process {
+        self.start(&mut Command::new("sleep"))
+    }
+
+    /// A process with the run's marker.
+    fn marked_process(&mut self) -> Process {
+        self.start(Command::new("sleep").env("SNAKEPIT_RUN_ID", RUN))
+    }
+
+    fn start(&mut self, sleep: &mut Command) -> Process {
+        sleep.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = sleep.spawn().expect("start sleep");
+        let process = Process::of(child.id().cast_signed());
+        self.processes.push(child);
+        process
+    }
+
+    fn snakepit(&self, words: &[&str]) -> Output {
+        let mut snakepit = Command::new(built::snakepit());
+        snakepit.args(words).env("SNAKEPIT_STATE_DIR", self.home.path()).stdin(Stdio::null());
+        snakepit.output().expect("run snakepit")
+    }
+
+    fn json(&self, verb: &str) -> Value {
+        let output = self.snakepit(&[verb, "--json"]);
+        assert!(output.status.success(), "{verb}: {output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for child in &mut self.processes {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn has_pidfs() -> bool {
+    let has = snakepit_custody::probe().pidfs.is_ok();
+    if !has {
+        eprintln!("NOT PROVEN HERE: the sample names processes by pidfs, which this kernel has not");
+    }
+    has
+}
+
+fn names(run: &Value) -> Vec<&str> {
+    let processes = run["processes"].as_array().expect("processes");
+    processes.iter().filter_map(|process| process["worker"].as_str()).collect()
+}
+
+#[test]
+fn a_run_of_another_boot_is_listed_and_removed_without_a_signal() {
+    let scene = Scene::new();
+    let mut bytes = SAMPLE.to_vec();
+    ledger::move_here(&mut bytes);
+    ledger::move_to_another_boot(&mut bytes);
+    scene.record(&bytes);
+    let report = scene.json("ledger");
+    let run = &report["runs"][0];
+    assert_eq!((&run["run"], &run["tier"]), (&RUN.into(), &"shim".into()), "{report:#}");
+    assert_eq!((names(run), &run["trouble"]), (vec!["w1", "w3", "w4"], &Value::Array(vec![])), "{report:#}");
+    let report = scene.json("cleanup");
+    let run = &report["runs"][0];
+    assert_eq!((&run["removed"], &run["killed"]), (&true.into(), &Value::Array(vec![])), "{report:#}");
+    assert!(!scene.run_dir().exists());
+}
+
+#[test]
+fn a_live_run_is_let_be_by_ledger_cleanup_and_start() {
+    if !has_pidfs() {
+        return;
+    }
+    let mut scene = Scene::new();
+    let (host, keeper) = (scene.process(), scene.process());
+    let workers = WORKERS.map(|key| (key, scene.process()));
+    let mut bytes = SAMPLE.to_vec();
+    ledger::move_here(&mut bytes);
+    ledger::rename_host(&mut bytes, ledger::Identity::of(&host));
+    ledger::rename_keeper(&mut bytes, ledger::Identity::of(&keeper));
+    for (key, worker) in &workers {
+        ledger::rename_worker(&mut bytes, *key, ledger::Identity::of(worker));
+    }
+    let lock = scene.record(&bytes);
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .expect("the lock, as the host holds it");
+
+    let report = scene.json("ledger");
+    let run = &report["runs"][0];
+    let pids = (&run["host_pid"], &run["keeper_pid"]);
+    assert_eq!(
+        (&run["life"], pids),
+        (&"live".into(), (&host.pid().into(), &keeper.pid().into())),
+        "{report:#}"
+    );
+    for (process, (_, worker)) in run["processes"].as_array().expect("processes").iter().zip(&workers) {
+        assert_eq!((&process["pid"], &process["alive"]), (&worker.pid().into(), &true.into()), "{report:#}");
+    }
+    assert_eq!(scene.json("cleanup")["runs"], Value::Array(vec![]));
+    let started = scene.snakepit(&["exec", "--", "true"]);
+    assert!(started.status.success(), "{started:?}");
+    for process in [&host, &keeper].into_iter().chain(workers.iter().map(|(_, worker)| worker)) {
+        assert!(process.is_alive(), "process {} of a live run was ended", process.pid());
+    }
+    assert!(ledger::read(&scene.run_dir()) == bytes, "its ledger is as it was");
+}
+
+#[test]
+fn a_dead_run_is_ended_by_the_next_start() {
+    if !has_pidfs() {
+        return;
+    }
+    let mut scene = Scene::new();
+    let (host, keeper) = (scene.process(), scene.process());
+    let workers = WORKERS.map(|key| (key, scene.marked_process()));
+    let mut bytes = SAMPLE.to_vec();
+    ledger::move_here(&mut bytes);
+    ledger::rename_host(&mut bytes, ledger::Identity::of(&host));
+    ledger::rename_keeper(&mut bytes, ledger::Identity::of(&keeper));
+    for (key, worker) in &workers {
+        ledger::rename_worker(&mut bytes, *key, ledger::Identity::of(worker));
+    }
+    scene.record(&bytes);
+    host.end();
+    keeper.end();
+    let started = scene.snakepit(&["exec", "--", "true"]);
+    assert!(started.status.success(), "{started:?}");
+    for (_, worker) in &workers {
+        worker.must_end("a worker of a dead run");
+    }
+    assert!(!scene.run_dir().exists(), "its record is removed");
+}
+
+/// The sample says what it says to whoever reads it without the library.
+#[test]
+fn the_sample_is_whole_and_small() {
+    assert_eq!(SAMPLE.len() % ledger::SLOT, 0);
+    assert!(SAMPLE.len() < 10_000);
+    let id = SAMPLE[116..132].iter().fold(0_u128, |id, byte| id << 8 | u128::from(*byte));
+    assert_eq!(format!("{id:032x}"), RUN, "the run's opening is the first record");
+}
