@@ -97,7 +97,9 @@ fn number(number: Option<i32>) -> String {
 fn is_over(life: RunLife) -> bool {
     match life {
         RunLife::Dead | RunLife::OtherBoot | RunLife::OtherNamespaceOver => true,
-        RunLife::Live | RunLife::OtherNamespace | RunLife::Unreadable => false,
+        RunLife::Live | RunLife::OtherNamespace | RunLife::OtherNamespaceUnseen | RunLife::Unreadable => {
+            false
+        }
     }
 }
 
@@ -161,6 +163,7 @@ fn json(dir: &Path, runs: &[RunEntry]) -> String {
             RunLife::Dead => "dead",
             RunLife::OtherBoot => "other_boot",
             RunLife::OtherNamespace => "other_namespace",
+            RunLife::OtherNamespaceUnseen => "other_namespace_unseen",
             RunLife::OtherNamespaceOver => "other_namespace_over",
             RunLife::Unreadable => "unreadable",
         },

@@ -16,8 +16,8 @@ fn a_worker_in_python_answers_in_every_tier(scene: &Scene) {
     for tier in TIERS {
         let config = scene.home.path().join("snakepit.toml");
         let text = format!(
-            "[custody]\ncontainment = \"{tier}\"\n\n[pool.hello]\nworker = {:?}\n",
-            hello().canonicalize().expect("the example")
+            "[custody]\ncontainment = \"{tier}\"\n\n[pool.hello]\nworker = \"{}\"\n",
+            hello().canonicalize().expect("the example").display()
         );
         std::fs::write(&config, text).expect("a configuration");
         let mut call = scene.snakepit(&["call", "-c"]);
