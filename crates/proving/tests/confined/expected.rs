@@ -19,7 +19,7 @@ const NO_PROC: Expected =
     Expected::Refused(&["the tier namespace", "mounting /proc", "Operation not permitted"]);
 const NO_PIDFDS: Expected =
     Expected::Refused(&["this kernel has no pidfds (pidfd_open: ", "Linux 5.3 or newer"]);
-const NO_BOOT_ID: Expected = Expected::Refused(&["/proc"]);
+const NO_BOOT_ID: Expected = Expected::Refused(&["/proc/sys/kernel/random/boot_id", "ProcSubset=all"]);
 
 /// What becomes of this tier under this profile.
 pub(crate) fn expected(profile: &Profile, tier: &str) -> Expected {
