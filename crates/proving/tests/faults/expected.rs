@@ -77,6 +77,8 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("time_namespace",                       [ZERO,      NEXT, NEXT,       NEXT]),
     ("errors_of_looking",                    [ZERO,      NEXT, NEXT,       NEXT]),
     ("copied_environment",                   [ZERO,      ZERO, ZERO,       ZERO]),
+    ("own_namespace",                        [ZERO,      ZERO, ZERO,       LEFT]),
+    ("many_starts",                          [ZERO,      ZERO, ZERO,       ZERO]),
     ("unprovable",                           [ZERO,      ZERO, ZERO,       ZERO]),
     ("forged_markers",                       [ZERO,      ZERO, ZERO,       ZERO]),
     // The child of another user is the test's own to end.

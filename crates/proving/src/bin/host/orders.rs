@@ -62,13 +62,15 @@ type Outcome = Result<String, Refusal>;
 pub(crate) struct Orders {
     kit: Kit,
     run: Option<Run>,
+    /// Runs that only stand beside.
+    others: Vec<Run>,
     events: Option<Events>,
     workers: HashMap<String, Worker>,
 }
 
 impl Orders {
     pub(crate) fn new(kit: Kit) -> Self {
-        Self { kit, run: None, events: None, workers: HashMap::new() }
+        Self { kit, run: None, others: Vec::new(), events: None, workers: HashMap::new() }
     }
 
     pub(crate) fn obey(&mut self, line: &str) -> Answer {
@@ -89,6 +91,7 @@ impl Orders {
     fn carry_out(&mut self, words: &[&str]) -> Outcome {
         match *words {
             ["open", ref rest @ ..] => self.open(&Settings::parse(rest)),
+            ["open-many", count, ref rest @ ..] => self.open_many(number(count), &Settings::parse(rest)),
             ["spawn", count, ref kind @ ..] => self.spawn(number(count), kind),
             ["spawn-in-thread", count, ref kind @ ..] => self.spawn_in_thread(number(count), kind),
             ["spawn-with-everything", ref kind @ ..] => self.spawn_with_everything(kind),
@@ -159,6 +162,15 @@ impl Orders {
         );
         self.run = Some(run);
         Ok(told)
+    }
+
+    /// Runs without workers, to stand beside.
+    fn open_many(&mut self, count: usize, settings: &Settings) -> Outcome {
+        for _ in 0..count {
+            self.others.push(Run::open(settings.config.clone())?);
+        }
+        let ids: Vec<String> = self.others.iter().map(|run| run.id().to_string()).collect();
+        Ok(format!("runs={}", ids.join(",")))
     }
 
     pub(crate) fn run(&self) -> Result<&Run, Refusal> {

@@ -15,6 +15,7 @@ mod deaf;
 mod descriptors;
 mod eater;
 mod elevated;
+mod enter;
 mod exit;
 mod family;
 mod heir;
@@ -69,6 +70,7 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "leave" => leave::run(worn, ready),
         "eater" => eater::run(worn, ready),
         "exit" => exit::run(worn, ready, args),
+        "enter" => enter::run(worn, ready),
         "bare" => bare::run(worn, ready),
         "undumpable" => undumpable::run(worn, ready),
         "storm" => storm::run(worn, ready, args),

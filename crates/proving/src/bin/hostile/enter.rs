@@ -1,0 +1,46 @@
+//! A PID namespace of the worker's own, and a process that enters it from outside and is left there: its parent is in one
+//! namespace and its reaper in another.
+
+use std::io;
+
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+const NAMESPACES: i32 = libc::CLONE_NEWUSER | libc::CLONE_NEWPID;
+
+pub(crate) fn run(worn: &Worn, ready: Ready) {
+    let fd = ready.fd();
+    let (here, there) = std::io::pipe().expect("a pipe");
+    process::fork(move || {
+        // SAFETY: a plain system call on numbers; this process has one thread.
+        check(unsafe { libc::unshare(NAMESPACES) });
+        let init = process::fork(|| {
+            Ready::inherited(fd).tell();
+            process::rest(worn);
+        });
+        io::Write::write_all(&mut &there, &init.to_ne_bytes()).expect("tell who the init is");
+        process::rest(worn);
+    });
+    let mut init = [0; 4];
+    io::Read::read_exact(&mut &here, &mut init).expect("hear who the init is");
+    process::fork(|| {
+        let init = rustix::process::Pid::from_raw(i32::from_ne_bytes(init)).expect("a pid");
+        let pidfd = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty()).expect("pidfd_open");
+        // SAFETY: a plain system call on a descriptor that is open.
+        check(unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&pidfd), NAMESPACES) });
+        process::fork(|| {
+            process::setsid();
+            process::fork(|| {
+                Ready::inherited(fd).tell();
+                process::rest(worn);
+            });
+        });
+    });
+    ready.tell();
+    process::rest(worn);
+}
+
+fn check(result: i32) {
+    assert!(result == 0, "{}", io::Error::last_os_error());
+}
