@@ -1,5 +1,4 @@
 //! A limit on the size of files, and a clock before 1970: an error in words, or no error at all.
-#![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 
 mod support;
 
