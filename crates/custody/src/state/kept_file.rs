@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Target<'_> {
             && is_ours
             && serves
             && stat.st_size as u64 == self.contents.len() as u64
-            && holds(file, self.contents))
+            && holds(file, self.contents)?)
     }
 
     fn write(&self) -> io::Result<OwnedFd> {
@@ -207,17 +207,17 @@ fn lock(file: impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Whether a file holds just this. A sector that cannot be read does not.
-fn holds(file: &OwnedFd, contents: &[u8]) -> bool {
-    let Ok(file) = file.try_clone().map(File::from) else { return false };
-    let mut rest = contents;
+/// Whether a file holds just this. A sector that cannot be read does not; any other error says nothing of the file.
+fn holds(file: &OwnedFd, contents: &[u8]) -> io::Result<bool> {
     let mut part = vec![0; 64 * 1024];
+    let mut at = 0;
     loop {
-        match (&file).read(&mut part) {
-            Ok(0) => return rest.is_empty(),
-            Ok(length) if rest.starts_with(&part[..length]) => rest = &rest[length..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(_) | Err(_) => return false,
+        match rustix::io::pread(file, &mut part[..], at as u64) {
+            Ok(0) => return Ok(at == contents.len()),
+            Ok(length) if contents[at..].starts_with(&part[..length]) => at += length,
+            Ok(_) | Err(Errno::IO) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }
@@ -328,7 +328,7 @@ mod tests {
                 let contents = round.to_le_bytes();
                 let target = home.target(&contents);
                 let written = if round % 2 == 0 { target.write_named() } else { target.write() };
-                assert!(holds(&written.unwrap(), &contents));
+                assert!(holds(&written.unwrap(), &contents).unwrap());
                 assert_eq!(home.read(), contents);
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);
