@@ -11,6 +11,7 @@ use crate::barrier::Survivor;
 use crate::cgroup::Cgroup;
 use crate::event::{Event, EventSink};
 use crate::ledger::Contents;
+use crate::ledger::record::Process;
 use crate::machine::{self, Place};
 use crate::run::OpenError;
 use crate::run_name::RunName;
@@ -159,33 +160,34 @@ fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, Sta
     let mut found = Found::default();
     // Before the runs: a run has its directory before its cgroup, and loses it after.
     let cgroups = Cgroup::all_of(state);
-    let mut known = BTreeSet::new();
+    let mut known: BTreeSet<RunId> = own.into_iter().collect();
+    let mut named = Vec::new();
     for name in state.run_names()? {
-        let name = Path::new(&name);
         let text = name.to_string_lossy();
-        if is_unborn(name) {
-            known.extend(unborn_run(name));
-            state.remove_unborn(name);
-            continue;
-        }
-        let Some(parsed) = RunName::parse(&text) else {
+        if is_unborn(Path::new(&name)) {
+            known.extend(unborn_run(Path::new(&name)));
+            state.remove_unborn(Path::new(&name));
+        } else if let Some(parsed) = RunName::parse(&text) {
+            if known.insert(parsed.run) {
+                named.push((name, parsed));
+            }
+        } else {
             found
                 .unclear
                 .push(ReapedRun::in_trouble(&text, "not a run: remove it by hand if nobody needs it"));
-            continue;
-        };
-        known.insert(parsed.run);
-        let host = parsed.host_at(place);
-        if own == Some(parsed.run) || host.is_some_and(|host| matches!(identity::find(&host), Ok(Some(_)))) {
-            continue;
-        }
-        match state.open_run(name) {
-            Ok(None) => {}
-            Ok(Some(dir)) => judge(parsed.run, dir, place, &mut found),
-            Err(error) => found.unclear.push(ReapedRun::in_trouble(&parsed.run, error_chain(&error))),
         }
     }
-    for (run, cgroup) in cgroups.into_iter().filter(|(run, _)| !known.contains(run) && own != Some(*run)) {
+    let hosts: Vec<Process> =
+        named.iter().map(|(_, parsed)| parsed.host_at(place).unwrap_or_default()).collect();
+    let live = identity::surely_alive(&hosts);
+    for ((name, RunName { run, .. }), _) in named.into_iter().zip(live).filter(|(_, live)| !live) {
+        match state.open_run(Path::new(&name)) {
+            Ok(None) => {}
+            Ok(Some(dir)) => judge(run, dir, place, &mut found),
+            Err(error) => found.unclear.push(ReapedRun::in_trouble(&run, error_chain(&error))),
+        }
+    }
+    for (run, cgroup) in cgroups.into_iter().filter(|(run, _)| !known.contains(run)) {
         judge_cgroup(run, cgroup, &mut found);
     }
     Ok(found)

@@ -45,7 +45,8 @@ fn at_once(case: &mut Case) {
 /// Live runs of one host, to be dropped with it.
 fn open_live_runs(case: &mut Case, count: usize) -> LiveRuns {
     let mut host = case.bare_host();
-    let told = host.ask(&format!("open-many {count} tier={} state={}", case.tier.name(), case.state().display()));
+    let told =
+        host.ask(&format!("open-many {count} tier={} state={}", case.tier.name(), case.state().display()));
     let told = told.expect("open many runs");
     for run in told["runs"].split(',') {
         case.note_run(run);

@@ -26,7 +26,8 @@ pub(crate) fn run(worn: &Worn, ready: Ready) {
     io::Read::read_exact(&mut &here, &mut init).expect("hear who the init is");
     process::fork(|| {
         let init = rustix::process::Pid::from_raw(i32::from_ne_bytes(init)).expect("a pid");
-        let pidfd = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty()).expect("pidfd_open");
+        let pidfd =
+            rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty()).expect("pidfd_open");
         // SAFETY: a plain system call on a descriptor that is open.
         check(unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&pidfd), NAMESPACES) });
         process::fork(|| {
