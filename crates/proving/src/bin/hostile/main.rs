@@ -26,6 +26,7 @@ mod signaller;
 mod stand;
 mod stopped;
 mod storm;
+mod subgroup;
 
 use std::path::Path;
 
@@ -67,6 +68,7 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "leave" => leave::run(worn, ready),
         "eater" => eater::run(worn, ready),
         "exit" => exit::run(worn, ready, args),
+        "subgroup" => subgroup::run(worn, ready, args),
         "storm" => storm::run(worn, ready, args),
         "descriptors" => descriptors::run(worn, ready, args),
         _ => panic!("no such kind of trouble: {kind}"),
