@@ -380,6 +380,7 @@ impl Keeper {
 
     /// Nobody is left: the run's directory goes, and the keeper with it.
     fn close(&mut self) -> ! {
+        self.remove_cgroups_left();
         if let Some(cgroup) = &self.cgroup
             && !self.remove_cgroup(cgroup)
         {

@@ -75,16 +75,22 @@ fn take_stand(ground: &Ground) -> std::result::Result<(), Failure> {
     at(Stage::ShimSetup, hit("worker.start", ground.serial))?;
     let made = if ground.caller_session { sys::new_group() } else { sys::new_session() };
     at(Stage::Session, made)?;
-    let mut join = ground.cgroups.iter().flatten().map(|dir| cgroup::join(*dir));
-    if let Some(mut joined) = join.next() {
-        while let (Err(_), Some(next)) = (&joined, join.next()) {
-            joined = next;
-        }
-        at(Stage::Cgroup, joined)?;
-    }
+    at(Stage::Cgroup, join_cgroup(ground.cgroups))?;
     at(Stage::ShimSetup, hit("worker.born", ground.serial))?;
     let pidfd = at(Stage::Identity, sys::pidfd_open(sys::pid()))?;
     at(Stage::ShimSetup, say(ground.socket, &ShimSays::Born, &[pidfd.as_raw_fd()]))
+}
+
+/// Joins the first of the cgroups that takes it.
+fn join_cgroup(cgroups: [Option<RawFd>; 2]) -> Result<()> {
+    let mut joined = Ok(());
+    for dir in cgroups.into_iter().flatten() {
+        joined = cgroup::join(dir);
+        if joined.is_ok() {
+            break;
+        }
+    }
+    joined
 }
 
 /// The first byte of what passes the gate.

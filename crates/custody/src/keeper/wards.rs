@@ -218,7 +218,7 @@ impl Keeper {
             self.due.remove(&serial);
             self.shim_ended(serial, waited.status);
         }
-        if !self.cgroups_left.is_empty() {
+        if !self.cgroups_left.is_empty() && self.course != Course::Orphaned {
             self.remove_cgroups_left();
         }
         if !self.bereaved.is_empty() && self.no_orphan_left() {
@@ -233,8 +233,11 @@ impl Keeper {
     /// A shim has ended: so has its worker, or it is among the orphans.
     pub(crate) fn shim_ended(&mut self, serial: u64, status: i32) {
         if self.course == Course::Orphaned {
-            // Nobody is to be told, and the whole directory is about to go.
+            // Nobody is to be told, and the whole directory is about to go. Everybody in the run's cgroup is killed.
             self.shims.remove(&serial);
+            if status != 0 && self.cgroup.is_some() {
+                self.cgroups_left.push(serial);
+            }
             return;
         }
         if let Some(shim) = self.shims.get_mut(&serial) {

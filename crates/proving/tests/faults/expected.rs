@@ -86,6 +86,7 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("refused_calls",                        [ZERO,      ZERO, ZERO,       LEFT]),
     ("seized_shim",                          [ZERO,      ZERO, ZERO,       LEFT]),
     ("signalled_custody",                    [ZERO,      ZERO, ZERO,       LEFT]),
+    ("subgroups",                            [ZERO,      ZERO, ZERO,       LEFT]),
     ("threaded_cgroup",                      [ZERO,      ZERO, ZERO,       LEFT]),
     ("ten_thousand_spawns",                  [ZERO,      ZERO, ZERO,       ZERO]),
 ];

@@ -59,6 +59,7 @@ mod stop_keeper_and_shims_then_kill_host;
 mod stop_keeper_then_kill_host;
 mod stop_races_exit;
 mod stopped_workers;
+mod subgroups;
 mod symlinked_state_dir;
 mod ten_thousand_spawns;
 mod threaded_cgroup;

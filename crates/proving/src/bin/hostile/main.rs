@@ -28,6 +28,7 @@ mod signaller;
 mod stand;
 mod stopped;
 mod storm;
+mod subgroup;
 mod undumpable;
 
 use std::path::Path;
@@ -70,6 +71,7 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "leave" => leave::run(worn, ready),
         "eater" => eater::run(worn, ready),
         "exit" => exit::run(worn, ready, args),
+        "subgroup" => subgroup::run(worn, ready, args),
         "enter" => enter::run(worn, ready),
         "bare" => bare::run(worn, ready),
         "undumpable" => undumpable::run(worn, ready),

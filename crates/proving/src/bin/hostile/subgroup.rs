@@ -1,0 +1,35 @@
+//! Makes a cgroup below its own, and one below that with a child in it. `subgroup stay` or `subgroup leave`: the worker's
+//! main process stays, or exits with 5.
+
+use snakepit_proving::cgroup::Cgroup;
+use snakepit_proving::tag::Worn;
+
+use crate::process::{self, Ready};
+
+pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+    let group = Cgroup::below_ours("").expect("a cgroup below our own");
+    let inner = group.dir().join("inner");
+    std::fs::create_dir(&inner).expect("a cgroup below that");
+    // Left to custody.
+    std::mem::forget(group);
+    let fd = ready.fd();
+    let (mut heard, mut told) = ([0; 1], [0; 2]);
+    // SAFETY: pipe writes two descriptors into the array.
+    assert_eq!(unsafe { libc::pipe(told.as_mut_ptr()) }, 0, "pipe");
+    process::fork(|| {
+        process::setsid();
+        std::fs::write(inner.join("cgroup.procs"), "0").expect("join it");
+        Ready::inherited(fd).tell();
+        // SAFETY: one byte from a valid buffer to our own pipe.
+        unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
+        process::rest(worn);
+    });
+    // SAFETY: one byte into a valid buffer from our own pipe.
+    unsafe { libc::read(told[0], heard.as_mut_ptr().cast(), 1) };
+    ready.tell();
+    match args {
+        ["leave"] => std::process::exit(5),
+        ["stay"] => process::rest(worn),
+        _ => panic!("subgroup stay, or subgroup leave"),
+    }
+}
