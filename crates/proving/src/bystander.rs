@@ -1,5 +1,6 @@
 //! The innocents: they stand beside every fault, and not a hair of theirs may be touched.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -34,6 +35,18 @@ impl Bystander {
         Self::start(&mut command, "with a copied environment")
     }
 
+    /// One of this user, with the marker of some other run.
+    pub fn of_the_user(hostile: &Path, user: u32) -> Self {
+        let mut command = Command::new(hostile);
+        command.arg("innocent").env("SNAKEPIT_RUN_ID", random::word()).uid(user).gid(user);
+        Self::start(&mut command, "of the same user")
+    }
+
+    /// What another command starts; the command itself is the bystander.
+    pub fn of_a_command(command: &mut Command) -> Self {
+        Self::start(command, "started by a command")
+    }
+
     fn start(command: &mut Command, looks: &'static str) -> Self {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = quiet.spawn().expect("start a bystander");
@@ -48,9 +61,16 @@ impl Bystander {
 
     /// Fails the test if it was touched.
     pub fn must_be_untouched(&self) {
-        assert!(self.process.is_alive(), "the bystander ({}) was killed", self.looks);
-        let found = crate::Found::read(self.process.pid()).expect("the bystander is in /proc");
-        assert_ne!(found.state, 'T', "the bystander ({}) was stopped", self.looks);
+        assert_eq!(self.harm(), None);
+    }
+
+    /// What was done to it, in words.
+    pub fn harm(&self) -> Option<String> {
+        if !self.process.is_alive() {
+            return Some(format!("the bystander ({}) was killed", self.looks));
+        }
+        let stopped = crate::Found::read(self.process.pid()).is_none_or(|found| found.state == 'T');
+        stopped.then(|| format!("the bystander ({}) was stopped", self.looks))
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::bystander::Bystander;
 use crate::deadline::{READABLE, recheck};
-use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Tag, When};
+use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Reply, Tag, When};
 use crate::{census, cgroup, random};
 
 /// Where the two programs of this crate are.
@@ -67,8 +67,10 @@ impl Case {
             None => programs.clone(),
         };
         let tag = Tag::create(&dir, &format!("{token}-tag")).expect("make the tag");
-        let bystanders =
-            vec![Bystander::plain(&programs.hostile), Bystander::of_another_run(&programs.hostile)];
+        let hostile = &programs.hostile;
+        let mut bystanders = vec![Bystander::plain(hostile), Bystander::of_another_run(hostile)];
+        // Those of root could not be harmed by him.
+        bystanders.extend(options.user.map(|user| Bystander::of_the_user(hostile, user)));
         Self {
             tier,
             cell,
@@ -108,7 +110,14 @@ impl Case {
 
     /// The host program as a command, not yet started.
     pub fn host_command(&self) -> Command {
-        let mut command = Command::new(&self.programs.host);
+        let mut command = match self.options.through.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&self.programs.host);
+                command
+            }
+            None => Command::new(&self.programs.host),
+        };
         command.arg(&self.programs.hostile).arg(self.tag.path()).env("PROVING_CASE", &self.token);
         command
     }
@@ -127,9 +136,17 @@ impl Case {
 
     /// Opens the run of a host that was started by the test.
     pub fn open(&mut self, host: &mut HostProcess) {
-        host.try_open(self.tier, &self.state(), &self.options).expect("open the run");
-        self.runs.push(host.run.clone());
-        self.cgroups.extend(host.cgroup.clone());
+        self.try_open(host).expect("open the run");
+    }
+
+    /// The same where that may be refused.
+    pub fn try_open(&mut self, host: &mut HostProcess) -> Reply {
+        let reply = host.try_open(self.tier, &self.state(), &self.options);
+        if let Reply::Ok(_) = reply {
+            self.runs.push(host.run.clone());
+            self.cgroups.extend(host.cgroup.clone());
+        }
+        reply
     }
 
     /// A host with an open run and `count` workers of a kind that are ready.
@@ -184,8 +201,7 @@ impl Case {
             assert!(self.tag.is_free_before(deadline), "survivors: {:#?}", self.wearers());
         }
         loop {
-            let guilty: Vec<Found> =
-                self.wearers().into_iter().filter(|found| !self.cell.forgives(found, &self.groups)).collect();
+            let guilty = self.guilty();
             if guilty.is_empty() {
                 break;
             }
@@ -205,8 +221,7 @@ impl Case {
             assert!(free || found.is_empty(), "survivors: {found:#?}");
             assert!(self.tag.is_free_before(Deadline::patient()), "survivors that no list shows");
         } else {
-            let mut guilty = self.wearers();
-            guilty.retain(|found| !self.cell.forgives(found, &self.groups));
+            let guilty = self.guilty();
             assert!(guilty.is_empty(), "survivors: {guilty:#?}");
             self.who_left_must_survive();
         }
@@ -267,7 +282,7 @@ impl Case {
     }
 
     /// What the reaper reports of the state directory, as the case's user.
-    pub fn cleanup(&self) -> crate::Reply {
+    pub fn cleanup(&self) -> Reply {
         let mut host = self.bare_host();
         let reply = host.ask(&format!("reap state={}", self.state().display()));
         host.say("return");
@@ -280,6 +295,21 @@ impl Case {
         let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
         let names = entries.map(|entry| entry.expect("a run directory").path());
         names.filter(|path| !path.ends_with(".old")).collect()
+    }
+
+    /// Puts one more bystander beside the fault.
+    pub fn beside(&mut self, bystander: Bystander) {
+        self.bystanders.push(bystander);
+    }
+
+    /// What was done to bystanders, in words, one for each.
+    pub fn harm(&self) -> Vec<String> {
+        self.bystanders.iter().filter_map(Bystander::harm).collect()
+    }
+
+    /// Those of the hostile processes whom the table does not forgive.
+    pub fn guilty(&self) -> Vec<Found> {
+        self.wearers().into_iter().filter(|found| !self.cell.forgives(found, &self.groups)).collect()
     }
 
     /// Ends those whom the table forgave, breeders included; nobody can wear the tag to breed after this.

@@ -87,6 +87,22 @@ pub fn children(parent: i32) -> Vec<Found> {
     pids().into_iter().filter_map(Found::read).filter(|found| found.parent == parent).collect()
 }
 
+/// The number here of a process that has the number `inner` in the PID namespace into which `parent` puts its children.
+/// `None`: nobody directly in that namespace has it.
+pub fn outer(parent: i32, inner: i32) -> Option<i32> {
+    let namespace = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+    let theirs = namespace(&parent.to_string(), "pid_for_children");
+    if theirs.is_none() || theirs == namespace("self", "pid") {
+        return Some(inner);
+    }
+    pids().into_iter().find(|pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let innermost = numbers.and_then(|numbers| numbers.split_ascii_whitespace().last()?.parse().ok());
+        innermost == Some(inner) && namespace(&pid.to_string(), "pid") == theirs
+    })
+}
+
 /// How many processes this machine has started since it booted.
 pub fn births() -> u64 {
     let stat = fs::read_to_string("/proc/stat").expect("/proc/stat");

@@ -4,7 +4,9 @@
 //! `ok key=value …` or `no status text…`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::ffi::CString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -34,6 +36,10 @@ pub struct OpenAs {
     pub refused: Vec<Refused>,
     /// More words for the host's `open`, such as `session=caller`.
     pub words: Vec<String>,
+    /// A command that runs the host, such as `nsenter …`; it may stay between the host and the test.
+    pub through: Vec<String>,
+    /// Files of control groups that the host's process writes itself into, while it is still what the test is.
+    pub join: Vec<PathBuf>,
 }
 
 impl OpenAs {
@@ -135,8 +141,16 @@ impl HostProcess {
     /// Starts the program; it opens no run yet, so that the test can put it where it has to be first.
     pub fn start(mut command: Command, options: &OpenAs) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        if !options.join.is_empty() {
+            let files: Vec<CString> = options.join.iter().map(|file| c_path(file)).collect();
+            let user = options.user;
+            // SAFETY: system calls alone; all that they need is made beforehand.
+            unsafe { command.pre_exec(move || join_then_become(&files, user)) };
+        }
         if let Some(user) = options.user {
-            command.uid(user).gid(user);
+            if options.join.is_empty() {
+                command.uid(user).gid(user);
+            }
             // The tests may run in a directory that is closed to others, such as a checkout below a private home, and
             // workers start where their host did.
             if command.get_current_dir().is_none() {
@@ -187,10 +201,20 @@ impl HostProcess {
         let reply = self.ask(&format!("open tier={} state={} {words}", tier.name(), state.display()));
         if let Reply::Ok(told) = &reply {
             self.run.clone_from(&told["run"]);
-            self.keeper = told["keeper"].parse().ok();
+            let host = told["host"].parse().ok().and_then(|pid| self.outer(pid));
+            if let Some(host) = host.filter(|host| *host != self.process.pid()) {
+                self.process = Process::of(host);
+            }
+            self.keeper = told["keeper"].parse().ok().and_then(|pid| self.outer(pid));
             self.cgroup = told.get("cgroup").map(PathBuf::from);
         }
         reply
+    }
+
+    /// What a number that the host knows is here; another one if the host is in another PID namespace. `None`: nobody
+    /// directly in that namespace has it.
+    fn outer(&self, pid: i32) -> Option<i32> {
+        census::outer(self.child.id().cast_signed(), pid)
     }
 
     /// The host's own process.
@@ -243,8 +267,18 @@ impl HostProcess {
     /// Notes the workers of an answer.
     pub fn announced(&mut self, told: &BTreeMap<String, String>) -> Vec<WorkerLine> {
         let listed = told.get("workers").map_or("", String::as_str);
-        let workers: Vec<_> =
-            listed.split(',').filter(|text| !text.is_empty()).map(WorkerLine::parse).collect();
+        let outer = |pid| self.outer(pid).unwrap_or(0);
+        let workers: Vec<_> = listed
+            .split(',')
+            .filter(|text| !text.is_empty())
+            .map(WorkerLine::parse)
+            .map(|line| WorkerLine {
+                pid: outer(line.pid),
+                pgid: outer(line.pgid),
+                shim: outer(line.shim),
+                ..line
+            })
+            .collect();
         self.workers.extend(workers.iter().cloned());
         workers
     }
@@ -270,6 +304,11 @@ impl HostProcess {
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.must_end("the host");
+        let between = self.child.id().cast_signed();
+        if between != self.process.pid() && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // What stands between us stops when the host is stopped, and would not see it die. Our child until it is reaped.
+            Process::of(between).signal(Signal::CONT);
+        }
         self.child.wait().expect("wait for the host")
     }
 }
@@ -280,4 +319,29 @@ impl Drop for HostProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path without NUL")
+}
+
+/// Between fork and exec: the groups first, since the user may not write there. Allocates nothing.
+fn join_then_become(files: &[CString], user: Option<u32>) -> io::Result<()> {
+    let check = |result: libc::c_long| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    for file in files {
+        // SAFETY: a string that lives across the call.
+        let fd = unsafe { libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+        check(fd.into())?;
+        // SAFETY: one byte from a valid buffer to our own descriptor; 0 means who writes it.
+        check(unsafe { libc::write(fd, c"0".as_ptr().cast(), 1) } as libc::c_long)?;
+    }
+    if let Some(user) = user {
+        // SAFETY: integers, and an empty list.
+        unsafe {
+            check(libc::setgroups(0, std::ptr::null()).into())?;
+            check(libc::setgid(user).into())?;
+            check(libc::setuid(user).into())?;
+        }
+    }
+    Ok(())
 }

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::PollFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::Deadline;
-use crate::deadline::READABLE;
+use crate::deadline::{READABLE, recheck};
+use crate::{Deadline, Found};
 
 /// A process that was alive when it was opened.
 #[derive(Debug)]
@@ -73,5 +73,18 @@ impl Process {
 impl AsFd for Process {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Stops processes and waits until they are, so that none can react to the end of another. One that sleeps
+/// inside a system call where no stop reaches it stops before it runs another instruction of its own.
+pub fn hold_still<'a>(processes: impl IntoIterator<Item = &'a Process>) {
+    for process in processes {
+        process.signal(Signal::STOP);
+        recheck(Deadline::patient(), "a stopped process", || {
+            Found::read(process.pid())
+                .is_none_or(|found| matches!(found.state, 'T' | 'D' | 'Z'))
+                .then_some(())
+        });
     }
 }

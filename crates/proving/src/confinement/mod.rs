@@ -51,6 +51,11 @@ pub fn profile(name: &str) -> Option<&'static Profile> {
     ALL.into_iter().find(|profile| profile.name == name)
 }
 
+/// Takes every control group out of the calling process's view, and nothing else. Needs root and one thread.
+pub fn without_cgroups() -> io::Result<()> {
+    view::enter(ProcView::Whole, CgroupView::Absent)
+}
+
 impl Profile {
     /// Makes the calling process one of this runtime's. Needs root; the process must have one thread. After an
     /// error it may be confined in part, and should end.

@@ -72,8 +72,8 @@ mod unseen_namespace;
 
 use rustix::process::Signal;
 use snakepit_proving::cgroup::Cgroup;
-use snakepit_proving::deadline::recheck;
-use snakepit_proving::{Case, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Programs, unproven};
+use snakepit_proving::pidfd::hold_still;
+use snakepit_proving::{Case, Deadline, GridTier, HostProcess, OpenAs, Process, Programs, unproven};
 
 /// Makes one test per tier for each of the named functions, which take the case.
 macro_rules! each_tier {
@@ -139,19 +139,6 @@ fn prove_as(fault: &str, tier: GridTier, column: GridTier, options: OpenAs, body
     let mut case = Case::with(&programs(), tier, cell, options);
     body(&mut case);
     case.finish();
-}
-
-/// Stops processes and waits until they are, so that none can react to the end of another. One that sleeps
-/// inside a system call where no stop reaches it stops before it runs another instruction of its own.
-fn hold_still<'a>(processes: impl IntoIterator<Item = &'a Process>) {
-    for process in processes {
-        process.signal(Signal::STOP);
-        recheck(Deadline::patient(), "a stopped process", || {
-            Found::read(process.pid())
-                .is_none_or(|found| matches!(found.state, 'T' | 'D' | 'Z'))
-                .then_some(())
-        });
-    }
 }
 
 /// Kills host, keeper and all shims as if in one moment: none sees another die.

@@ -1,0 +1,161 @@
+//! One cell: a fault in a tier in a place, and what came of it.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use snakepit_proving::bench::Unit;
+use snakepit_proving::{Case, GridTier, Programs, Reply};
+
+use crate::expected;
+use crate::fault::Fault;
+use crate::place::{Place, Scene};
+use crate::remains;
+
+/// What was seen after a fault.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// Those who should not be alive.
+    pub(crate) survivors: usize,
+    /// Those whom the tier does not hold.
+    pub(crate) left: usize,
+    /// What was done to bystanders.
+    pub(crate) harm: Vec<String>,
+    pub(crate) took: Duration,
+    pub(crate) status: String,
+    /// Whether a cgroup stood behind the tier.
+    pub(crate) cgroup: bool,
+}
+
+impl Seen {
+    /// Counts, right now.
+    pub(crate) fn of(case: &Case, took: Duration, status: String) -> Self {
+        // Whoever reads a process's maps while it ends holds the tag a little longer; the list does not show such.
+        let (survivors, all) =
+            if case.tag().is_free() { (0, 0) } else { (case.guilty().len(), case.wearers().len()) };
+        let cgroup = !case.cgroups().is_empty();
+        Self { survivors, left: all.saturating_sub(survivors), harm: case.harm(), took, status, cgroup }
+    }
+
+    /// Adds whether the run's record is gone.
+    pub(crate) fn note_record(&mut self, case: &Case) {
+        let left = case.run_dirs().len();
+        self.status += if left == 0 { ", record cleared" } else { ", record waits for the next start" };
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// The run opened.
+    Held(Seen),
+    /// It did not, with these words.
+    Refused(String),
+    /// This machine cannot make the place.
+    Unproven(String),
+    /// Something else than any of these, with the words of who noticed.
+    Broken(String),
+}
+
+/// What came of a place and a tier, fault by fault.
+pub(crate) struct Row {
+    pub(crate) place: Place,
+    pub(crate) tier: GridTier,
+    pub(crate) cells: Vec<(Fault, Outcome)>,
+}
+
+impl Row {
+    /// The cells that are not as promised, in words.
+    pub(crate) fn differing(&self) -> Vec<String> {
+        let tell = |(fault, outcome): &(Fault, Outcome)| {
+            let why = expected::differs(self.place, self.tier, *fault, outcome)?;
+            let (place, tier, fault) = (self.place.name(), self.tier.name(), fault.name());
+            Some(format!("{why}: matrix --place {place} --tier {tier} --fault {fault}"))
+        };
+        self.cells.iter().filter_map(tell).collect()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held(Seen { survivors, left, harm, took, status, cgroup }) => {
+                let time = Unit::Seconds.show(took.as_secs_f64());
+                write!(to, "survivors {survivors}, ")?;
+                if *left > 0 {
+                    write!(to, "left the group {left}, ")?;
+                }
+                let behind = if *cgroup { ", cgroup" } else { "" };
+                write!(to, "bystanders harmed {}, {time}; {status}{behind}", harm.len())
+            }
+            Self::Refused(words) => write!(to, "refused: {words}"),
+            Self::Unproven(words) => write!(to, "NOT PROVEN HERE: {words}"),
+            Self::Broken(words) => write!(to, "BROKEN: {words}"),
+        }
+    }
+}
+
+/// What the last panic said.
+static PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// The harness fails by panics. They become cells, and are not printed twice.
+pub(crate) fn catch_quietly() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let words = info.payload_as_str().unwrap_or("a panic");
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = format!("{words} ({place})");
+    }));
+}
+
+/// Measures one.
+pub(crate) fn run(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> Outcome {
+    let attempt = || attempt(programs, place, tier, fault);
+    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
+        let words = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        Outcome::Broken(words.split_whitespace().collect::<Vec<_>>().join(" "))
+    })
+}
+
+fn attempt(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> Outcome {
+    let mut scene = match Scene::prepare(place, fault, &programs.hostile) {
+        Ok(scene) => scene,
+        Err(why) => return Outcome::Unproven(why),
+    };
+    let cell = expected::survivors(fault, tier);
+    let mut case = Case::with(programs, tier, cell, scene.options.clone());
+    case.words().iter().for_each(|word| note(word));
+    scene.take_in(&mut case);
+    scene.groups().iter().for_each(|group| note(&group.display().to_string()));
+    let mut host = case.bare_host();
+    let outcome = match case.try_open(&mut host) {
+        Reply::Ok(_) => {
+            case.words().iter().for_each(|word| note(word));
+            fault.strike(&mut case, host)
+        }
+        Reply::No(_, words) => {
+            host.say("return");
+            host.wait();
+            Err(words)
+        }
+    };
+    let outcome = match outcome {
+        Ok(seen) => Outcome::Held(seen),
+        Err(words) => Outcome::Refused(words.replace(&case.state().display().to_string(), "STATE")),
+    };
+    if let Outcome::Held(Seen { survivors: 1.., .. }) = outcome {
+        // Whatever custody has left is ended without it; what it was is in the cell.
+        return outcome;
+    }
+    case.finish();
+    outcome
+}
+
+/// Notes a name by which something of this program is known, for the proof that nothing is left.
+fn note(word: &str) {
+    let list = std::env::var_os(remains::LIST).expect("the list of names");
+    let written = OpenOptions::new().append(true).create(true).open(list);
+    written.and_then(|mut file| writeln!(file, "{word}")).expect("note a name");
+}

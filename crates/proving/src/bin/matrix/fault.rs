@@ -1,0 +1,165 @@
+//! The faults, and what is seen after each.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use snakepit_proving::pidfd::hold_still;
+use snakepit_proving::{Allowed, Case, Deadline, GridTier, HostProcess};
+
+use crate::cell::Seen;
+
+/// What happens to a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    KillHost,
+    KillKeeper,
+    KillBoth,
+    WorkerEnd,
+    BombKillHost,
+    BombWorkerEnd,
+    Stop,
+}
+
+/// How long custody may take before a survivor is called one: far above what a busy machine needs.
+const IN_TIME: Duration = Duration::from_secs(15);
+
+/// How many workers a run has, and how many processes each of them is: itself, a child, and a daemon.
+const WORKERS: usize = 3;
+const FAMILY: usize = 3;
+
+impl Fault {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::KillHost,
+        Self::KillKeeper,
+        Self::KillBoth,
+        Self::WorkerEnd,
+        Self::BombKillHost,
+        Self::BombWorkerEnd,
+        Self::Stop,
+    ];
+
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::KillHost => "kill-host",
+            Self::KillKeeper => "kill-keeper",
+            Self::KillBoth => "kill-both",
+            Self::WorkerEnd => "worker-end",
+            Self::BombKillHost => "bomb-kill-host",
+            Self::BombWorkerEnd => "bomb-worker-end",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// As the table tells it to people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::KillHost => "`kill -9` host",
+            Self::KillKeeper => "keeper",
+            Self::KillBoth => "both",
+            Self::WorkerEnd => "worker ends, leaves children",
+            Self::BombKillHost => "fork bomb, host killed",
+            Self::BombWorkerEnd => "fork bomb, worker ends",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// Whether it needs a limit on processes.
+    pub(crate) fn is_bomb(self) -> bool {
+        matches!(self, Self::BombKillHost | Self::BombWorkerEnd)
+    }
+
+    /// Who works in the run.
+    fn workers(self) -> (usize, &'static str) {
+        match self {
+            Self::KillHost | Self::KillKeeper | Self::KillBoth | Self::Stop => (WORKERS, "family"),
+            Self::WorkerEnd => (1, "leave"),
+            Self::BombKillHost => (1, "breed stay"),
+            Self::BombWorkerEnd => (1, "breed leave"),
+        }
+    }
+
+    /// Lets it happen to an open run. `Err`: a worker was refused, with these words.
+    pub(crate) fn strike(self, case: &mut Case, mut host: HostProcess) -> Result<Seen, String> {
+        let (count, kind) = self.workers();
+        let told = match host.ask(&format!("spawn {count} {kind}")) {
+            snakepit_proving::Reply::Ok(told) => told,
+            snakepit_proving::Reply::No(_, words) => return Err(words),
+        };
+        host.announced(&told);
+        case.note(&host);
+        if kind == "family" {
+            case.must_be_populated(count * FAMILY);
+        }
+        let began = Instant::now();
+        let (took, status) = match self {
+            Self::KillHost | Self::BombKillHost => {
+                host.process().signal(Signal::KILL);
+                let took = settle(case, began);
+                (took, format!("host: {}", host.wait()))
+            }
+            Self::KillBoth => {
+                let keeper = host.keeper_process();
+                hold_still([host.process(), &keeper]);
+                let began = Instant::now();
+                keeper.signal(Signal::KILL);
+                host.process().signal(Signal::KILL);
+                let took = settle(case, began);
+                (took, format!("host: {}", host.wait()))
+            }
+            Self::KillKeeper => kill_keeper(case, &mut host),
+            Self::WorkerEnd | Self::BombWorkerEnd => {
+                let told = host.ask(&format!("wait {}", host.workers[0].id)).expect("wait");
+                assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");
+                (began.elapsed(), "worker: code 5".to_owned())
+            }
+            Self::Stop => {
+                let told = host.ask("stop").expect("stop");
+                assert_eq!(told["survivors"], "", "{told:?}");
+                (began.elapsed(), format!("stopped {}, killed {}", told["stopped"], told["killed"]))
+            }
+        };
+        let mut seen = Seen::of(case, took, status);
+        if matches!(self, Self::WorkerEnd | Self::BombWorkerEnd | Self::KillKeeper) {
+            host.ask("stop").expect("stop");
+        }
+        host.say("return");
+        let ended = host.wait();
+        if !matches!(self, Self::KillHost | Self::KillBoth | Self::BombKillHost) {
+            assert!(ended.success(), "the host ended with {ended}");
+        }
+        case.custody_must_be_gone(Deadline::patient());
+        seen.note_record(case);
+        Ok(seen)
+    }
+}
+
+/// The workers die with the keeper; the host is told, has another keeper, and goes on.
+fn kill_keeper(case: &mut Case, host: &mut HostProcess) -> (Duration, String) {
+    // The host's own sweep follows the marker, so that those who left a group may end, too.
+    case.who_left_may_end();
+    let began = Instant::now();
+    host.keeper_process().end();
+    let took = settle(case, began);
+    host.ask("await-event snakepit.keeper.lost").expect("the host is told");
+    host.ask("await-event snakepit.keeper.regained").expect("the host gets another keeper");
+    let told = host.ask("spawn 1 stand").expect("a worker below the new keeper");
+    let next = host.announced(&told).remove(0);
+    let told = host.ask(&format!("stop-one {} 1000", next.id)).expect("its end");
+    assert_eq!(told["survivors"], "", "{told:?}");
+    (took, "host has another keeper".to_owned())
+}
+
+/// Waits until nobody is left whom the table does not forgive, or the time is over.
+fn settle(case: &Case, began: Instant) -> Duration {
+    let deadline = Deadline::after(IN_TIME);
+    if case.cell.allowed == Allowed::Nobody {
+        case.tag().is_free_before(deadline);
+        return began.elapsed();
+    }
+    debug_assert_eq!(case.tier, GridTier::Group);
+    while deadline.left().is_some() && !case.guilty().is_empty() {
+        snakepit_proving::deadline::let_pass(Duration::from_millis(1));
+    }
+    began.elapsed()
+}

@@ -1,0 +1,207 @@
+//! The places in which hosts run, and how a host gets there.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use snakepit_proving::bystander::Bystander;
+use snakepit_proving::cgroup::Cgroup;
+use snakepit_proving::deadline::recheck;
+use snakepit_proving::{Case, Deadline, OpenAs, census};
+
+use crate::fault::Fault;
+
+/// Where a host runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Root,
+    Unprivileged,
+    UserNamespace,
+    Docker,
+    Podman,
+    Gvisor,
+    OldKernel,
+    PidNamespace,
+    PidNamespaceOuterProc,
+    TimeNamespace,
+    NoCgroup,
+    DelegatedCgroup,
+    ThreadedCgroup,
+}
+
+impl Place {
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Root,
+        Self::Unprivileged,
+        Self::UserNamespace,
+        Self::Docker,
+        Self::Podman,
+        Self::Gvisor,
+        Self::OldKernel,
+        Self::PidNamespace,
+        Self::PidNamespaceOuterProc,
+        Self::TimeNamespace,
+        Self::NoCgroup,
+        Self::DelegatedCgroup,
+        Self::ThreadedCgroup,
+    ];
+
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Unprivileged => "unprivileged",
+            Self::UserNamespace => "user-namespace",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Gvisor => "gvisor",
+            Self::OldKernel => "old-kernel",
+            Self::PidNamespace => "pid-namespace",
+            Self::PidNamespaceOuterProc => "pid-namespace-outer-proc",
+            Self::TimeNamespace => "time-namespace",
+            Self::NoCgroup => "no-cgroup",
+            Self::DelegatedCgroup => "delegated-cgroup",
+            Self::ThreadedCgroup => "threaded-cgroup",
+        }
+    }
+
+    /// As the table tells it to people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Root => "root, on the machine itself",
+            Self::Unprivileged => "an ordinary user, without a cgroup",
+            Self::UserNamespace => "a user namespace of that user (`unshare -Ur`)",
+            Self::Docker => "as Docker starts it (imitated)",
+            Self::Podman => "as Podman starts it (imitated)",
+            Self::Gvisor => "calls as gVisor has them (imitated)",
+            Self::OldKernel => "a kernel without pidfds (imitated)",
+            Self::PidNamespace => "a PID namespace with its own `/proc`",
+            Self::PidNamespaceOuterProc => "a PID namespace with the outer `/proc`",
+            Self::TimeNamespace => "a time namespace (`unshare -T --boottime 100000`)",
+            Self::NoCgroup => "root, no cgroup to be seen",
+            Self::DelegatedCgroup => "an ordinary user, a cgroup v2 delegated to them",
+            Self::ThreadedCgroup => "root, in a threaded cgroup",
+        }
+    }
+
+    /// Whether the host is of an ordinary user.
+    fn is_ordinary(self) -> bool {
+        matches!(self, Self::Unprivileged | Self::UserNamespace | Self::DelegatedCgroup)
+    }
+}
+
+/// How many processes a fork bomb may have.
+const LIMIT: u64 = 200;
+
+/// A place that is ready for one fault.
+pub(crate) struct Scene {
+    pub(crate) options: OpenAs,
+    groups: Vec<Cgroup>,
+    beside: Vec<Bystander>,
+}
+
+impl Scene {
+    /// Makes the place. The error says why that cannot be done on this machine.
+    pub(crate) fn prepare(place: Place, fault: Fault, hostile: &Path) -> Result<Self, String> {
+        let options = OpenAs { user: place.is_ordinary().then(own_user), ..OpenAs::default() };
+        let mut scene = Self { options, groups: Vec::new(), beside: Vec::new() };
+        match place {
+            Place::Root | Place::Unprivileged => {}
+            Place::UserNamespace => scene.go_through(&["unshare", "--user", "--map-root-user"]),
+            Place::Docker
+            | Place::Podman
+            | Place::Gvisor
+            | Place::OldKernel
+            | Place::NoCgroup
+            | Place::TimeNamespace => {
+                let me = std::env::current_exe().map_err(|error| error.to_string())?;
+                scene.go_through(&[me.to_str().expect("a printable path"), "enter", place.name()]);
+            }
+            Place::PidNamespace => scene.enter_pid_namespace(hostile, &["--pid", "--mount"]),
+            Place::PidNamespaceOuterProc => scene.enter_pid_namespace(hostile, &["--pid"]),
+            Place::DelegatedCgroup => {
+                let group = version_2()?;
+                group.delegate_to(scene.options.user.expect("an ordinary user"));
+                scene.join(group, "cgroup.procs");
+            }
+            Place::ThreadedCgroup => {
+                let group = version_2()?;
+                let threads = group.dir().join("threads");
+                fs::create_dir(&threads).map_err(|error| error.to_string())?;
+                fs::write(threads.join("cgroup.type"), "threaded").map_err(|error| error.to_string())?;
+                scene.join(group, "cgroup.procs");
+                scene.options.join.push(threads.join("cgroup.threads"));
+            }
+        }
+        if fault.is_bomb() {
+            scene.limit_processes()?;
+        }
+        Ok(scene)
+    }
+
+    /// Makes the case one of this place.
+    pub(crate) fn take_in(&mut self, case: &mut Case) {
+        self.beside.drain(..).for_each(|bystander| case.beside(bystander));
+        if let Some(user) = self.options.user {
+            // A user namespace does not map root, and a state directory below one of a stranger's is refused.
+            chown(case.dir(), Some(user), Some(user)).expect("hand the case's directory over");
+        }
+    }
+
+    /// The control groups that were made for it.
+    pub(crate) fn groups(&self) -> Vec<PathBuf> {
+        self.groups.iter().map(|group| group.dir().to_owned()).collect()
+    }
+
+    fn go_through(&mut self, words: &[&str]) {
+        self.options.through = words.iter().map(|&word| word.to_owned()).collect();
+    }
+
+    fn join(&mut self, group: Cgroup, file: &str) {
+        self.options.join.push(group.dir().join(file));
+        self.groups.push(group);
+    }
+
+    /// A namespace whose first process is none of ours and stays: the end of the host must not be the end of all.
+    fn enter_pid_namespace(&mut self, hostile: &Path, which: &[&str]) {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        // With SIGCHLD ignored it need not reap.
+        command.args(["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(hostile).arg("innocent");
+        let outside = Bystander::of_a_command(&mut command);
+        let first = recheck(Deadline::patient(), "the first process of a PID namespace", || {
+            let children = census::children(outside.process().pid());
+            children.into_iter().find(|child| child.cmdline.ends_with(" innocent")).map(|child| child.pid)
+        });
+        let target = first.to_string();
+        let mut through = vec!["nsenter", "--target", &target];
+        through.extend(which);
+        self.go_through(&through);
+        let mut inside = Command::new(through[0]);
+        inside.args(&through[1..]).arg(hostile).arg("innocent");
+        // The one inside first: it would not outlive the namespace.
+        self.beside.extend([Bystander::of_a_command(&mut inside), outside]);
+    }
+
+    /// A limit for a bomb: by the user's number of processes, or for root by a cgroup.
+    fn limit_processes(&mut self) -> Result<(), String> {
+        if self.options.user.is_some() {
+            self.options.processes = Some(LIMIT);
+            return Ok(());
+        }
+        let group = Cgroup::below_ours("pids").ok_or("no cgroup with the controller pids to hold a bomb")?;
+        group.write("pids.max", &LIMIT.to_string());
+        self.join(group, "cgroup.procs");
+        Ok(())
+    }
+}
+
+fn version_2() -> Result<Cgroup, String> {
+    Cgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
+}
+
+/// A user whom nobody else is: a limit on processes counts all of a user's.
+fn own_user() -> u32 {
+    100_000 + std::process::id()
+}

@@ -1,0 +1,51 @@
+//! What is asked for on the command line.
+
+use snakepit_proving::GridTier;
+
+use crate::fault::Fault;
+use crate::place::Place;
+
+pub(crate) const USAGE: &str =
+    "usage: matrix [--write] [--place NAME,…] [--tier NAME,…] [--fault NAME,…]; needs root";
+
+/// The cells to measure, and whether the page is written.
+pub(crate) struct Selection {
+    pub(crate) places: Vec<Place>,
+    pub(crate) tiers: Vec<GridTier>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) write: bool,
+}
+
+impl Selection {
+    pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
+        let (places, tiers, faults) = (Place::ALL.to_vec(), GridTier::ALL.to_vec(), Fault::ALL.to_vec());
+        let mut all = Self { places, tiers, faults, write: false };
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
+            if word == "--write" {
+                all.write = true;
+                continue;
+            }
+            let names = words.next().ok_or_else(|| format!("{word} needs names"))?;
+            match word.as_str() {
+                "--place" => all.places = pick(&all.places, names, Place::name)?,
+                "--tier" => all.tiers = pick(&all.tiers, names, GridTier::name)?,
+                "--fault" => all.faults = pick(&all.faults, names, Fault::name)?,
+                _ => return Err(format!("unknown option {word}")),
+            }
+        }
+        if all.write && args.len() > 1 {
+            return Err("--write takes the whole matrix".to_owned());
+        }
+        Ok(all)
+    }
+}
+
+fn pick<T: Copy>(all: &[T], names: &str, name_of: fn(T) -> &'static str) -> Result<Vec<T>, String> {
+    let one = |name: &str| {
+        let found = all.iter().copied().find(|it| name_of(*it) == name);
+        let known: Vec<&str> = all.iter().map(|it| name_of(*it)).collect();
+        found.ok_or_else(|| format!("{name} is not one of {}", known.join(", ")))
+    };
+    names.split(',').map(one).collect()
+}
