@@ -194,14 +194,15 @@ impl<'a> Search<'a> {
         seen: &mut Seen,
     ) {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let users = machine::users(pid).ok().flatten();
+        // Of whoever has ended and waits to be reaped, nothing can be read either.
+        if denied && (!users.is_some_and(|users| users.contains(&self.user)) || is_over(pid)) {
+            return;
+        }
         for (run, reapers) in reapers.iter().enumerate() {
             if !denied {
                 seen.troubles.push((run, io::Error::new(error.kind(), error.to_string())));
-            } else if stat.start >= self.opened[run]
-                && is_orphan(stat, reapers, table)
-                && machine::users(pid)
-                    .is_ok_and(|users| users.is_some_and(|users| users.contains(&self.user)))
-            {
+            } else if stat.start >= self.opened[run] && is_orphan(stat, reapers, table) {
                 seen.let_be(run, pid, LetBeReason::Unreadable);
             }
         }
@@ -266,8 +267,7 @@ impl<'a> Search<'a> {
                 }
                 for (pid, stat) in table.rows().filter(|(_, stat)| stat.group == group) {
                     let known = pid == self.own || seen.has(pid);
-                    if !known && stat.start >= self.opened[run] && !matches!(identity::lives(pid), Ok(false))
-                    {
+                    if !known && stat.start >= self.opened[run] && !is_over(pid) {
                         seen.let_be(run, pid, LetBeReason::GroupWithoutLeader(group));
                     }
                 }
@@ -296,6 +296,11 @@ impl<'a> Search<'a> {
         seen.pids.insert(process.pid.as_raw());
         seen.members.push(Member { run, process, start, worker });
     }
+}
+
+/// Whether a process has ended for sure.
+fn is_over(pid: Pid) -> bool {
+    matches!(identity::lives(pid), Ok(false))
 }
 
 /// Whether a process was adopted by one of these.

@@ -79,6 +79,7 @@ fn a_process_that_cannot_be_looked_into_is_reported() {
     assert!(told["let_be"].split(',').any(|pid| pid == left[0].pid.to_string()), "{told:?}");
     assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("false", "0"), "{told:?}");
     case.end_survivors_and_go_on();
-    assert_eq!(case.cleanup().expect("the reaper")["clean"], "true");
+    let told = case.cleanup().expect("the reaper");
+    assert_eq!(told["clean"], "true", "{told:?}");
     case.finish();
 }

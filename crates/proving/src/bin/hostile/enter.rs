@@ -20,6 +20,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready) {
             process::rest(worn);
         });
         io::Write::write_all(&mut &there, &init.to_ne_bytes()).expect("tell who the init is");
+        Ready::inherited(fd).tell();
         process::rest(worn);
     });
     let mut init = [0; 4];
