@@ -3,7 +3,7 @@
 //! what cannot be ended is reported, never called a success, and everything is bounded.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn shim_when_its_shim_is_killed() {
     as_somebody(GridTier::Shim, its_shim_is_killed);
 }
 
-fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess, PathBuf)) {
+fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess, &Path)) {
     if !snakepit_proving::is_root() {
         return super::unproven("only root can make a setuid program");
     }
@@ -46,12 +46,12 @@ fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess, PathBuf)) {
     let mode = std::fs::metadata(&program).expect("the program").permissions().mode();
     assert_eq!(mode & 0o4000, 0o4000, "the file system keeps the setuid bit");
     let host = case.host();
-    body(&mut case, host, program);
+    body(&mut case, host, &program);
     case.end_survivors();
     case.finish();
 }
 
-fn leave_one(case: &mut Case, host: &mut HostProcess, program: &std::path::Path) -> i32 {
+fn leave_one(case: &mut Case, host: &mut HostProcess, program: &Path) -> i32 {
     host.spawn(1, &format!("elevated {}", program.display()));
     case.note(host);
     let found = case.wearers();
@@ -59,8 +59,8 @@ fn leave_one(case: &mut Case, host: &mut HostProcess, program: &std::path::Path)
     elevated.unwrap_or_else(|| panic!("no elevated child among {found:#?}")).pid
 }
 
-fn named_and_left(case: &mut Case, mut host: HostProcess, program: PathBuf) {
-    let pid = leave_one(case, &mut host, &program);
+fn named_and_left(case: &mut Case, mut host: HostProcess, program: &Path) {
+    let pid = leave_one(case, &mut host, program);
     let began = Instant::now();
     let told = host.ask(&format!("wait {}", host.workers[0].id)).expect("wait");
     assert_eq!(told.get("code").map(String::as_str), Some("5"), "{told:?}");
@@ -76,8 +76,8 @@ fn named_and_left(case: &mut Case, mut host: HostProcess, program: PathBuf) {
     case.custody_must_be_gone(Deadline::after(IN_TIME));
 }
 
-fn the_host_is_killed(case: &mut Case, mut host: HostProcess, program: PathBuf) {
-    leave_one(case, &mut host, &program);
+fn the_host_is_killed(case: &mut Case, mut host: HostProcess, program: &Path) {
+    leave_one(case, &mut host, program);
     host.spawn(1, "stand");
     host.kill();
     case.custody_must_be_gone(Deadline::after(IN_TIME));
@@ -86,8 +86,8 @@ fn the_host_is_killed(case: &mut Case, mut host: HostProcess, program: PathBuf) 
 }
 
 /// The keeper inherits the child, and may not signal it either.
-fn its_shim_is_killed(case: &mut Case, mut host: HostProcess, program: PathBuf) {
-    let pid = leave_one(case, &mut host, &program);
+fn its_shim_is_killed(case: &mut Case, mut host: HostProcess, program: &Path) {
+    let pid = leave_one(case, &mut host, program);
     let shim = snakepit_proving::Process::open(host.workers[0].shim).expect("pidfd_open");
     if let Some(shim) = shim {
         shim.end();
