@@ -98,13 +98,9 @@ fn show(row: &Row, fault: Fault, outcome: &Outcome, refusals: &mut Vec<String>) 
 
 /// The sentence without the numbers of processes, which differ from one run to the next.
 fn without_numbers(words: &str) -> String {
-    let is_number = |word: &str| word.chars().all(|it| it.is_ascii_digit() || it == '/');
-    let word = |word| match str::strip_suffix(word, ':') {
-        Some(rest) if is_number(rest) => "N:",
-        None if is_number(word) => "N",
-        _ => word,
-    };
-    words.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    let Some((head, tail)) = words.split_once("the pid ") else { return words.to_owned() };
+    let tail = tail.split_once(": ").map_or("", |(_, tail)| tail);
+    format!("{head}the pid N and not M: {tail}")
 }
 
 /// What control groups of version 2 can do here.
