@@ -41,6 +41,8 @@ fn fork_twice(worn: &Worn, fds: [Option<i32>; 2], depth: u32) {
 }
 
 fn rest(worn: &Worn, fds: [Option<i32>; 2]) {
-    fds.into_iter().for_each(|fd| Ready::inherited(fd).tell());
+    for fd in fds {
+        Ready::inherited(fd).tell();
+    }
     process::rest(worn);
 }

@@ -38,8 +38,9 @@ const LEGEND: &str = "\
 - stop: TERM to three workers with a child and a daemon each, then KILL; the time is that of the answer.
 - Times are of one run each, on a machine that may have been busy. [bench/custody.md](bench/custody.md) has measured ones.
 
-Docker, Podman, gVisor and the kernel without pidfds are imitated by filters ([containers.md](containers.md) says how), the rest is real. The
-first process of the PID namespace is none of ours, so that the end of the host is not the end of everything.
+Docker, Podman, gVisor and the kernel without pidfds are imitated by filters ([containers.md](containers.md) says how) in a PID namespace
+with its own `/proc`; the rest is real. The first process of a PID namespace is none of ours, so that the end of the host is not the end of
+everything.
 ";
 
 /// Writes it.
