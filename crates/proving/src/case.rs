@@ -340,9 +340,9 @@ impl Case {
     pub fn finish(mut self) {
         self.end_survivors();
         if self.state().exists() {
-            self.cleanup().expect("the reaper at the end");
+            let told = self.cleanup().expect("the reaper at the end");
+            assert_eq!(self.run_dirs(), Vec::<PathBuf>::new(), "run directories are left: {told:?}");
         }
-        assert_eq!(self.run_dirs(), Vec::<PathBuf>::new(), "run directories are left");
         for cgroup in &self.cgroups {
             recheck(Deadline::patient(), "the end of the run's cgroup", || (!cgroup.exists()).then_some(()));
         }

@@ -303,11 +303,14 @@ fn reap(state: &Path) -> Outcome {
     let removed = report.runs.iter().filter(|run| run.removed).count();
     let let_be: Vec<String> =
         report.runs.iter().flat_map(|run| &run.let_be).map(|let_be| let_be.pid.to_string()).collect();
+    let doubts: Vec<String> =
+        report.runs.iter().flat_map(|run| &run.let_be).map(ToString::to_string).collect();
     Ok(format!(
-        "runs={} clean={} removed={removed} let_be={} killed={} survivors={} trouble={}",
+        "runs={} clean={} removed={removed} let_be={} doubts={} killed={} survivors={} trouble={}",
         report.runs.len(),
         report.is_clean(),
         let_be.join(","),
+        doubts.join(";").replace(char::is_whitespace, "_"),
         killed.join(","),
         left.join(","),
         trouble.join(";").replace(char::is_whitespace, "_"),

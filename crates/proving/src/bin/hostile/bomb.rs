@@ -1,4 +1,5 @@
-//! A fork bomb with a bound: every process forks, and so do its children, to a depth that makes 255.
+//! A fork bomb with a bound: every process forks, and so do its children, to a depth that makes 255. `bomb leave` exits
+//! with 5 while they live.
 
 use snakepit_proving::tag::Worn;
 
@@ -6,11 +7,25 @@ use crate::process::{self, Ready};
 
 const DEPTH: u32 = 7;
 
-pub(crate) fn run(worn: &Worn, ready: &Ready) {
-    explode(worn, ready.fd(), DEPTH);
+pub(crate) fn run(worn: &Worn, ready: &Ready, args: &[&str]) {
+    let mut at_rest = [0; 2];
+    // SAFETY: pipe writes two descriptors into the array.
+    assert_eq!(unsafe { libc::pipe(at_rest.as_mut_ptr()) }, 0, "pipe");
+    let fds = [ready.fd(), Some(at_rest[1])];
+    fork_twice(worn, fds, DEPTH);
+    if args == ["leave"] {
+        Ready::inherited(ready.fd()).tell();
+        Ready::inherited(fds[1]).leave();
+        let mut told = [0_u8; 256];
+        // Each of them tells once, and the pipe ends with the last.
+        // SAFETY: as many bytes as the buffer has, from our own pipe.
+        while unsafe { libc::read(at_rest[0], told.as_mut_ptr().cast(), told.len()) } > 0 {}
+        std::process::exit(5);
+    }
+    rest(worn, fds);
 }
 
-fn explode(worn: &Worn, ready: Option<i32>, depth: u32) {
+fn fork_twice(worn: &Worn, fds: [Option<i32>; 2], depth: u32) {
     if depth > 0 {
         for _ in 0..2 {
             process::try_fork(|| {
@@ -18,10 +33,16 @@ fn explode(worn: &Worn, ready: Option<i32>, depth: u32) {
                 if depth.is_multiple_of(2) {
                     process::setsid();
                 }
-                explode(worn, ready, depth - 1);
+                fork_twice(worn, fds, depth - 1);
+                rest(worn, fds);
             });
         }
     }
-    Ready::inherited(ready).tell();
+}
+
+fn rest(worn: &Worn, fds: [Option<i32>; 2]) {
+    for fd in fds {
+        Ready::inherited(fd).tell();
+    }
     process::rest(worn);
 }

@@ -61,7 +61,7 @@ fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
         "shed" => shed::run(worn, ready),
         "orphan" => orphan::run(worn, &ready),
         "chains" => chains::run(worn, ready),
-        "bomb" => bomb::run(worn, &ready),
+        "bomb" => bomb::run(worn, &ready, args),
         "breed" => breed::run(worn, ready, args),
         "elevated" => elevated::run(worn, ready, args),
         "seize" => seize::run(worn, ready, args),

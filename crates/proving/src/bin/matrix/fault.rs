@@ -70,8 +70,12 @@ impl Fault {
     }
 
     /// Who works in the run.
-    fn workers(self) -> (usize, &'static str) {
+    fn workers(self, tier: GridTier) -> (usize, &'static str) {
         match self {
+            // All of the endless one would leave and breed on: two hundred that fork without pause leave the machine to
+            // nobody else. This one stays at its size, and every other generation stays in the group.
+            Self::BombKillHost if tier == GridTier::Group => (1, "bomb"),
+            Self::BombWorkerEnd if tier == GridTier::Group => (1, "bomb leave"),
             Self::KillHost | Self::KillKeeper | Self::KillBoth | Self::Stop => (WORKERS, "family"),
             Self::WorkerEnd => (1, "leave"),
             Self::BombKillHost => (1, "breed stay"),
@@ -81,7 +85,7 @@ impl Fault {
 
     /// Lets it happen to an open run. `Err`: a worker was refused, with these words.
     pub(crate) fn strike(self, case: &mut Case, mut host: HostProcess) -> Result<Seen, String> {
-        let (count, kind) = self.workers();
+        let (count, kind) = self.workers(case.tier);
         let told = match host.ask(&format!("spawn {count} {kind}")) {
             snakepit_proving::Reply::Ok(told) => told,
             snakepit_proving::Reply::No(_, words) => return Err(words),

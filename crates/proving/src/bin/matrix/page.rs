@@ -13,12 +13,14 @@ use crate::fault::Fault;
 const OPENING: &str = "\
 # What custody holds, measured
 
-**Generated** by `cargo run --release -p snakepit-proving --bin matrix -- --write` (as root). Do not edit: run it again.
+**Generated** by `cargo build -p snakepit-proving --bins && target/debug/matrix --write`, as root. Do not edit it: run that again.
 
 Each cell is a real run with real workers: a place, a tier, a fault. It says how many of the processes survived that had to
 end, and how long the last of them took. No bystander was harmed in any of them: an unrelated process, one with the marker of another
 run, one of the same user where the host is an ordinary user's, and two more inside a PID namespace. A tier that cannot be had must be refused
-with a sentence. A cell that differs from what [README.md](../README.md) promises fails the program, and `./test`.
+with a sentence. A cell that differs from what [README.md](../README.md) promises fails the program, and `./test --full`, which runs all of
+this; `./test` runs the column of the default tier for a killed host and for a stop. Processes, control groups, mounts and files are counted at
+the end: nothing is left.
 ";
 
 const LEGEND: &str = "\
@@ -31,12 +33,14 @@ const LEGEND: &str = "\
   Both are stopped before they are killed, so that neither sees the other die; the shims are left to act.
 - worker ends: it exits with 5 and leaves two children, one of them outside its group; the time is that of `wait`, after which they are gone.
 - fork bomb: every process forks for ever and every child calls `setsid`, at a limit of 200 processes: `RLIMIT_NPROC` for an ordinary
-  user, a `pids` cgroup of version 1 for root. Then the host is killed, or the worker ends and leaves the bomb.
+  user, a `pids` cgroup of version 1 for root. Then the host is killed, or the worker ends and leaves the bomb. In the tier `group`, where all
+  of these would go on, it is one that stays at its size, and every other generation of it in the group.
 - stop: TERM to three workers with a child and a daemon each, then KILL; the time is that of the answer.
 - Times are of one run each, on a machine that may have been busy. [bench/custody.md](bench/custody.md) has measured ones.
 
-Docker, Podman, gVisor and the kernel without pidfds are imitated by filters ([containers.md](containers.md) says how), the rest is real. The
-first process of the PID namespace is none of ours, so that the end of the host is not the end of everything.
+Docker, Podman, gVisor and the kernel without pidfds are imitated by filters ([containers.md](containers.md) says how) in a PID namespace
+with its own `/proc`; the rest is real. The first process of a PID namespace is none of ours, so that the end of the host is not the end of
+everything.
 ";
 
 /// Writes it.
@@ -89,19 +93,15 @@ fn show(row: &Row, fault: Fault, outcome: &Outcome, refusals: &mut Vec<String>) 
             format!("refused ({})", known + 1)
         }
         Outcome::Unproven(_) => "not proven".to_owned(),
-        Outcome::Broken(_) => "**BROKEN**".to_owned(),
+        Outcome::Broken(_) => "**DIFFERS**".to_owned(),
     }
 }
 
 /// The sentence without the numbers of processes, which differ from one run to the next.
 fn without_numbers(words: &str) -> String {
-    let is_number = |word: &str| word.chars().all(|it| it.is_ascii_digit() || it == '/');
-    let word = |word| match str::strip_suffix(word, ':') {
-        Some(rest) if is_number(rest) => "N:",
-        None if is_number(word) => "N",
-        _ => word,
-    };
-    words.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    let Some((head, tail)) = words.split_once("the pid ") else { return words.to_owned() };
+    let tail = tail.split_once(": ").map_or("", |(_, tail)| tail);
+    format!("{head}the pid N and not M: {tail}")
 }
 
 /// What control groups of version 2 can do here.

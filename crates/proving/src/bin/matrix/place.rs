@@ -104,19 +104,17 @@ pub(crate) struct Scene {
 impl Scene {
     /// Makes the place. The error says why that cannot be done on this machine.
     pub(crate) fn prepare(place: Place, fault: Fault, hostile: &Path) -> Result<Self, String> {
+        let us = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
         let options = OpenAs { user: place.is_ordinary().then(own_user), ..OpenAs::default() };
         let mut scene = Self { options, groups: Vec::new(), beside: Vec::new() };
         match place {
             Place::Root | Place::Unprivileged => {}
             Place::UserNamespace => scene.go_through(&["unshare", "--user", "--map-root-user"]),
-            Place::Docker
-            | Place::Podman
-            | Place::Gvisor
-            | Place::OldKernel
-            | Place::NoCgroup
-            | Place::TimeNamespace => {
-                let me = std::env::current_exe().map_err(|error| error.to_string())?;
-                scene.go_through(&[me.to_str().expect("a printable path"), "enter", place.name()]);
+            Place::NoCgroup | Place::TimeNamespace => scene.go_through(&[&us, "enter", place.name()]),
+            // As in a container, the processes of others are not to be seen.
+            Place::Docker | Place::Podman | Place::Gvisor | Place::OldKernel => {
+                scene.enter_pid_namespace(hostile, &["--pid", "--mount"]);
+                scene.go_through(&[&us, "enter", place.name()]);
             }
             Place::PidNamespace => scene.enter_pid_namespace(hostile, &["--pid", "--mount"]),
             Place::PidNamespaceOuterProc => scene.enter_pid_namespace(hostile, &["--pid"]),
@@ -154,8 +152,9 @@ impl Scene {
         self.groups.iter().map(|group| group.dir().to_owned()).collect()
     }
 
+    /// Adds a command that runs what comes after it.
     fn go_through(&mut self, words: &[&str]) {
-        self.options.through = words.iter().map(|&word| word.to_owned()).collect();
+        self.options.through.extend(words.iter().map(|&word| word.to_owned()));
     }
 
     fn join(&mut self, group: Cgroup, file: &str) {

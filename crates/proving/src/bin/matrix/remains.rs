@@ -28,9 +28,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let _ = fs::remove_file(&list);
     let names: Vec<String> = noted.lines().map(str::to_owned).collect();
     let left = [processes(&names), cgroups(&names), files(&names), changed(&before, &mounts())].concat();
-    match left.is_empty() {
-        true => println!("left behind: no process, no cgroup, no mount, no file"),
-        false => left.iter().for_each(|what| println!("LEFT BEHIND: {what}")),
+    for what in &left {
+        println!("LEFT BEHIND: {what}");
+    }
+    if left.is_empty() {
+        println!("left behind: no process, no cgroup, no mount, no file");
     }
     match status.code() {
         Some(0) if left.is_empty() => ExitCode::SUCCESS,

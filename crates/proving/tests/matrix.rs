@@ -1,0 +1,41 @@
+//! The matrix of custody, in the suite: the default tier in every place, or with `SNAKEPIT_FULL` all of it.
+//!
+//! The promise: no worker, and nothing that it starts, outlives its owner, wherever people run it, and nobody else's
+//! process is harmed; what cannot be had is refused in words.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+const QUICK: [&str; 4] = ["--tier", "auto", "--fault", "kill-host,stop"];
+
+#[test]
+fn every_cell_is_as_promised_and_nothing_is_left_behind() {
+    if !snakepit_proving::is_root() {
+        return snakepit_proving::unproven("the matrix of custody: only root makes all of its places");
+    }
+    let words: &[&str] = if snakepit_proving::is_full() { &[] } else { &QUICK };
+    let output = Command::new(env!("CARGO_BIN_EXE_matrix")).args(words).output().expect("start the matrix");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    assert!(stdout.contains("left behind: no process, no cgroup, no mount, no file"), "{stdout}");
+
+    // People read the page, and the program knows the places: neither may know one that the other does not.
+    let cells = stdout.lines().filter(|line| line.contains(" auto ") && line.contains(" kill-host "));
+    let places: BTreeSet<&str> = cells.filter_map(|line| line.split(' ').next()).collect();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custody-matrix.md");
+    let page = std::fs::read_to_string(page).expect("docs/custody-matrix.md");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("| `auto`"));
+    assert_eq!(rows.count(), places.len(), "docs/custody-matrix.md is of another program: write it again");
+    assert!(!page.contains("DIFFERS"), "{page}");
+}
+
+#[test]
+fn a_name_that_it_does_not_know_is_refused_with_those_that_it_does() {
+    let unknown = ["measure", "--place", "moon"];
+    let output = Command::new(env!("CARGO_BIN_EXE_matrix")).args(unknown).output().expect("start the matrix");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("moon is not one of root, unprivileged"), "{said}");
+}
