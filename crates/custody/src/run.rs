@@ -29,7 +29,7 @@ use crate::state::{RunDir, StateDir, StateError, default_state_dir};
 use crate::tender::Starting;
 use crate::wire::{ToKeeper, WireTier};
 use crate::worker::{Exit, Shared, Worker};
-use crate::{Pid, RunId, WorkerId, identity, reaper, runs, tender, tiers};
+use crate::{Pid, RunId, WorkerId, identity, machine, reaper, runs, tender, tiers};
 
 /// How long the keeper may take to end once everybody is gone.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -275,6 +275,7 @@ impl Inner {
     fn create(config: Config, tier: Tier, place: Place, state_dir: StateDir) -> Result<Self, OpenError> {
         let host = identity::own().map_err(OpenError::Identity)?;
         let ancestors = identity::ancestors().map_err(OpenError::Identity)?;
+        let cgroups = machine::cgroups(Pid::current()).unwrap_or(0);
         let id = RunId::new();
         let head = |kind, text| record::Record {
             main: host,
@@ -286,7 +287,7 @@ impl Inner {
             if config.containment == Containment::Auto {
                 cgroup = state_dir.digest().ok().and_then(|state| Cgroup::create(id, state).ok());
             }
-            let mut heads = vec![head(record::Kind::Open, opening::text(id, &ancestors))];
+            let mut heads = vec![head(record::Kind::Open, opening::text(id, cgroups, &ancestors))];
             if let Some(cgroup) = &cgroup {
                 heads.push(head(record::Kind::Cgroup, cgroup.path().as_os_str().as_bytes().to_vec()));
             }

@@ -298,29 +298,13 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
+    #[rustfmt::skip]
     const ALL: [Self; 22] = [
-        Self::Request,
-        Self::Ledger,
-        Self::Sockets,
-        Self::CloneShim,
-        Self::ShimSetup,
-        Self::UserMap,
-        Self::MountProc,
-        Self::CloneWorker,
-        Self::Identity,
-        Self::Session,
-        Self::Terminal,
-        Self::Descriptors,
-        Self::Cwd,
-        Self::Rlimit,
-        Self::Nice,
-        Self::OomScore,
-        Self::Exec,
-        Self::ShimDied,
-        Self::Stopping,
-        Self::Kernel,
-        Self::KeeperDied,
-        Self::Cgroup,
+        Self::Request, Self::Ledger, Self::Sockets, Self::CloneShim, Self::ShimSetup,
+        Self::UserMap, Self::MountProc, Self::CloneWorker, Self::Identity, Self::Session,
+        Self::Terminal, Self::Descriptors, Self::Cwd, Self::Rlimit, Self::Nice,
+        Self::OomScore, Self::Exec, Self::ShimDied, Self::Stopping, Self::Kernel,
+        Self::KeeperDied, Self::Cgroup,
     ];
 
     /// The stage of a number.

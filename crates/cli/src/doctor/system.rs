@@ -44,7 +44,8 @@ fn children() -> Finding {
     let of = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
     match (of("pid"), of("pid_for_children")) {
         (Some(own), Some(children)) if own == children => Finding::ok(NAME, "children share ours"),
-        (Some(_), Some(_)) => {
+        // Not there: a namespace that has nobody in it yet.
+        (Some(_), _) => {
             Finding::no(NAME, "children are born into another one: after `unshare --pid`, `--fork` is needed")
         }
         _ => Finding::warn(NAME, "unknown: /proc/self/ns does not tell"),

@@ -65,6 +65,12 @@ impl Contents {
         }
     }
 
+    /// A digest of the cgroups that the host was in; 0 where they are not known.
+    #[cfg(not(portable))]
+    pub(crate) fn host_cgroups(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| opening::cgroups(&open.text))
+    }
+
     /// The processes that the host descended from, the nearest first, as far as they were recorded: whoever of them
     /// lives may have adopted orphans of the run.
     #[cfg(not(portable))]

@@ -195,6 +195,7 @@ impl<'a> Search<'a> {
     ) {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
         let users = machine::users(pid).ok().flatten();
+        let cgroups = machine::cgroups(pid).unwrap_or(0);
         // Of whoever has ended and waits to be reaped, nothing can be read either.
         if denied && (!users.is_some_and(|users| users.contains(&self.user)) || is_over(pid)) {
             return;
@@ -202,7 +203,12 @@ impl<'a> Search<'a> {
         for (run, reapers) in reapers.iter().enumerate() {
             if !denied {
                 seen.troubles.push((run, io::Error::new(error.kind(), error.to_string())));
-            } else if stat.start >= self.opened[run] && is_orphan(stat, reapers, table) {
+            } else if stat.start >= self.opened[run]
+                && is_orphan(stat, reapers, table)
+                // What a worker starts stays in the cgroups of its host, where the run has none of its own: a service
+                // or a session of somebody else is told by its own.
+                && [0, cgroups].contains(&self.runs[run].contents.host_cgroups())
+            {
                 seen.let_be(run, pid, LetBeReason::Unreadable);
             }
         }

@@ -1,14 +1,14 @@
 //! A host that is killed takes everything with it, and what nobody could end the next cleanup ends.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::event::PollFd;
 use rustix::process::Signal;
 use snakepit_proving::deadline::{READABLE, recheck};
 use snakepit_proving::{Deadline, Found, Process, census};
 
-use super::{Done, Scene, each_profile, finish};
+use super::{Scene, built, each_profile, finish};
 
 each_profile!(nothing_survives_a_kill_of_the_host, what_nobody_is_left_to_end_is_ended_by_the_next_cleanup);
 
@@ -25,8 +25,7 @@ fn nothing_survives_a_kill_of_the_host(scene: &Scene) {
         running.must_be_over();
         if tier == "namespace" {
             // There the keeper dies with its host, and the record waits for the next start or cleanup.
-            let done = finish(&mut scene.snakepit(&["cleanup"]));
-            assert_eq!(done.status, Some(0), "{done:?}");
+            clean_up(scene);
         }
         scene.nothing_is_recorded();
     }
@@ -37,18 +36,30 @@ fn what_nobody_is_left_to_end_is_ended_by_the_next_cleanup(scene: &Scene) {
     for tier in scene.tiers().into_iter().filter(|tier| matches!(*tier, "auto" | "shim")) {
         let mut running = Running::start(scene, tier, WITH_A_LEAVER);
         running.kill_all_of_custody();
-        let done = finish(&mut scene.snakepit(&["cleanup", "--json"]));
-        must_be_clean(&done);
+        let run = clean_up(scene);
+        assert!(run["killed"].as_array().is_some_and(|killed| !killed.is_empty()), "{run:#}");
         running.must_be_over();
         scene.nothing_is_recorded();
     }
 }
 
-fn must_be_clean(done: &Done) {
+/// What a cleanup says of the one dead run. If it is not clean, then only because somebody could not be looked into: here,
+/// unlike in a container, there are processes of others that a root of few capabilities rightly doubts. Whoever can look finds
+/// nobody.
+fn clean_up(scene: &Scene) -> serde_json::Value {
+    let done = finish(&mut scene.snakepit(&["cleanup", "--json"]));
     let report: serde_json::Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
-    assert_eq!((done.status, &report["clean"]), (Some(0), &true.into()), "{report:#}");
-    assert!(report["runs"][0]["killed"].as_array().is_some_and(|killed| !killed.is_empty()), "{report:#}");
+    let run = &report["runs"][0];
+    let in_doubt = run["let_be"].as_array().is_some_and(|let_be| !let_be.is_empty());
+    assert_eq!(done.status, Some(i32::from(in_doubt)), "{report:#}");
+    assert_eq!(run["survivors"], serde_json::json!([]), "{report:#}");
+    if in_doubt {
+        let mut cleanup = Command::new(built::snakepit());
+        let unconfined = finish(cleanup.arg("cleanup").env("SNAKEPIT_STATE_DIR", scene.state_dir()));
+        assert_eq!(unconfined.status, Some(0), "{report:#}, then {unconfined:?}");
+    }
+    run.clone()
 }
 
 /// A host that runs, and a pipe that everything below it holds.

@@ -1,6 +1,6 @@
 //! A systemd unit with the hardening that `systemd-analyze security` asks for.
 //!
-//! From systemd/systemd, `src/shared/seccomp-util.c` and `man/systemd.exec.xml`, as of version 258:
+//! From systemd/systemd, `src/shared/seccomp-util.c` and `man/systemd.exec.xml`:
 //! `SystemCallFilter=@system-service`, `~@privileged @resources`, `SystemCallErrorNumber=EPERM`, `RestrictNamespaces=yes`,
 //! `RestrictRealtime=yes`, `RestrictSUIDSGID=yes`, `RestrictAddressFamilies=` with the usual four, `LockPersonality=yes`,
 //! `MemoryDenyWriteExecute=yes`, `CapabilityBoundingSet=`, `NoNewPrivileges=yes`, `ProtectProc=invisible`,
