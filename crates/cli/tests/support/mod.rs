@@ -37,6 +37,12 @@ pub(crate) fn possible<const N: usize>(tiers: [&'static str; N]) -> impl Iterato
     tiers.into_iter().filter(move |tier| *tier != "namespace" || refusal.is_none())
 }
 
+/// Whether the system's own tool can make such namespaces; it is told if not.
+pub(crate) fn can_unshare(options: &[&str]) -> bool {
+    let refusal = unproven::unshare_refusal(None, options);
+    refusal.as_deref().inspect(|why| unproven(why)).is_none()
+}
+
 const MARK: &str = "SNAKEPIT_TEST_MARK";
 
 /// One test's world.
