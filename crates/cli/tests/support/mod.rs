@@ -40,7 +40,10 @@ pub(crate) fn possible<const N: usize>(tiers: [&'static str; N]) -> impl Iterato
 /// Whether the system's own tool can make such namespaces; it is told if not.
 pub(crate) fn can_unshare(options: &[&str]) -> bool {
     let refusal = unproven::unshare_refusal(None, options);
-    refusal.as_deref().inspect(|why| unproven(why)).is_none()
+    if let Some(why) = &refusal {
+        unproven(&format!("`unshare {}` ({why})", options.join(" ")));
+    }
+    refusal.is_none()
 }
 
 const MARK: &str = "SNAKEPIT_TEST_MARK";
