@@ -182,6 +182,9 @@ fn a_working_directory_that_was_removed() {
 
 #[test]
 fn a_tier_that_cannot_be_had_is_never_replaced_by_another() {
+    if !support::can_unshare(&["--user", "--map-root-user"]) {
+        return;
+    }
     let scene = Scene::new();
     // Root of a user namespace, but without capabilities, and where no further user namespace may be made.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces &&

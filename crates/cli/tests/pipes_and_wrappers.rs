@@ -11,6 +11,9 @@ use support::{MOMENT, PATIENCE, Running, Scene, TIERS, finish, has_ended_until, 
 /// Starts a daemon as daemons do it: forked twice, in a session of its own, with its descriptors closed.
 const DAEMON: &str = "(setsid setsid sleep 1000 <&- >&- 2>&- &) ; ";
 
+/// What `unshare` makes of a command that is PID 1, as in a container.
+const CONTAINER: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
+
 /// The tiers that hold whoever leaves the group.
 const HOLDING: [&str; 3] = ["auto", "namespace", "shim"];
 
@@ -104,6 +107,9 @@ fn a_script_that_ends_without_waiting_does_not_end_it() {
 
 #[test]
 fn as_pid_1_of_a_container_it_runs_and_nothing_is_left() {
+    if !support::can_unshare(&CONTAINER) {
+        return;
+    }
     for tier in possible(HOLDING) {
         let scene = Scene::new();
         let script = format!(
@@ -116,6 +122,9 @@ fn as_pid_1_of_a_container_it_runs_and_nothing_is_left() {
 
 #[test]
 fn as_pid_1_of_a_container_it_answers_signals() {
+    if !support::can_unshare(&CONTAINER) {
+        return;
+    }
     for tier in possible(TIERS) {
         let scene = Scene::new();
         let mut bash = scene.command("bash");
@@ -134,6 +143,9 @@ fn as_pid_1_of_a_container_it_answers_signals() {
 
 #[test]
 fn as_pid_1_of_a_container_it_buries_orphans() {
+    if !support::can_unshare(&CONTAINER) {
+        return;
+    }
     let scene = Scene::new();
     let mut bash = scene.command("bash");
     let script = "exec unshare --pid --fork --mount-proc $S -- \"$@\"";

@@ -19,6 +19,7 @@ pub mod immutable;
 pub mod innocent;
 pub mod ledger;
 pub mod mailbox;
+pub mod other_user;
 pub mod pidfd;
 pub mod private_mount;
 pub mod pty;

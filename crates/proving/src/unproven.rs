@@ -26,23 +26,25 @@ pub fn unproven(why: &str) {
     });
 }
 
-/// Why a user cannot have a PID namespace with a `/proc` of its own here, by the system's own tool; `None` if that is possible.
+/// Why a user cannot have a PID namespace with a `/proc` of its own here; `None` if that is possible, as root or in a user
+/// namespace.
 pub fn namespace_refusal(user: Option<u32>) -> Option<String> {
-    let try_with = |options: &[&str]| {
-        let mut unshare = Command::new("unshare");
-        unshare.args(options).args(["--pid", "--fork", "--mount-proc", "true"]);
-        unshare.stdin(Stdio::null()).current_dir("/");
-        if let Some(user) = user {
-            unshare.uid(user).gid(user);
-        }
-        match unshare.output() {
-            Ok(done) if done.status.success() => None,
-            Ok(done) => Some(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
-            Err(error) => Some(format!("unshare: {error}")),
-        }
-    };
-    // As root, or in a user namespace.
-    let refused = try_with(&[])?;
-    try_with(&["--map-root-user"])?;
-    Some(format!("the namespace tier, without PID namespaces ({refused})"))
+    const PID: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
+    let refused = unshare_refusal(user, &PID)?;
+    unshare_refusal(user, &[&["--map-root-user"], &PID[..]].concat())?;
+    Some(format!("the namespace tier ({refused})"))
+}
+
+/// Why the system's own tool cannot give a user the namespaces that these options ask for; `None` if it can.
+pub fn unshare_refusal(user: Option<u32>, options: &[&str]) -> Option<String> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(options).arg("true").stdin(Stdio::null()).current_dir("/");
+    if let Some(user) = user {
+        unshare.uid(user).gid(user);
+    }
+    match unshare.output() {
+        Ok(done) if done.status.success() => None,
+        Ok(done) => Some(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
 }

@@ -37,6 +37,15 @@ pub(crate) fn possible<const N: usize>(tiers: [&'static str; N]) -> impl Iterato
     tiers.into_iter().filter(move |tier| *tier != "namespace" || refusal.is_none())
 }
 
+/// Whether the system's own tool can make such namespaces; it is told if not.
+pub(crate) fn can_unshare(options: &[&str]) -> bool {
+    let refusal = unproven::unshare_refusal(None, options);
+    if let Some(why) = &refusal {
+        unproven(&format!("`unshare {}` ({why})", options.join(" ")));
+    }
+    refusal.is_none()
+}
+
 const MARK: &str = "SNAKEPIT_TEST_MARK";
 
 /// One test's world.

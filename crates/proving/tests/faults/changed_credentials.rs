@@ -1,12 +1,12 @@
 //! A worker that becomes another user: the kernel then forgets its parent-death signal.
 
-use snakepit_proving::{Case, Deadline};
+use snakepit_proving::{Case, Deadline, other_user};
 
 super::each_tier!(when_the_host_is_killed, when_host_and_keeper_are_killed, when_the_run_is_stopped);
 
 fn when_the_host_is_killed(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can become somebody else");
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
     }
     let mut host = case.host_with(3, "credentials");
     case.must_be_populated(6);
@@ -15,8 +15,8 @@ fn when_the_host_is_killed(case: &mut Case) {
 }
 
 fn when_host_and_keeper_are_killed(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can become somebody else");
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
     }
     let mut host = case.host_with(3, "credentials");
     case.must_be_populated(6);
@@ -29,8 +29,8 @@ fn when_host_and_keeper_are_killed(case: &mut Case) {
 }
 
 fn when_the_run_is_stopped(case: &mut Case) {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can become somebody else");
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
     }
     let mut host = case.host_with(3, "credentials");
     let told = host.ask("stop 20000").expect("stop");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use snakepit_proving::bystander::Bystander;
 use snakepit_proving::deadline::recheck;
-use snakepit_proving::{Case, Cell, Deadline, GridTier, OpenAs, Process};
+use snakepit_proving::{Case, Cell, Deadline, GridTier, OpenAs, Process, other_user};
 
 /// A hostile worker as a careless host would start it: with nothing that holds it.
 fn without_custody(case: &Case, kind: &str, expected: usize) -> Child {
@@ -143,14 +143,14 @@ fn a_process_that_mentions_the_case_keeps_it_from_finishing() {
 /// A checkout may lie below a private home, and the tests run in it: who may not enter it can be a host all the same.
 #[test]
 fn a_host_of_another_user_does_not_need_the_directory_of_the_tests() {
-    if !snakepit_proving::is_root() {
-        return super::unproven("only root can become somebody else");
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
     }
     let private = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(private.path(), std::fs::Permissions::from_mode(0o700)).expect("chmod");
     let before = std::env::current_dir().expect("a directory");
     std::env::set_current_dir(private.path()).expect("enter it");
-    let options = OpenAs { user: Some(65534), ..OpenAs::default() };
+    let options = OpenAs { user: Some(other_user::NOBODY), ..OpenAs::default() };
     let mut case = Case::with(&super::programs(), GridTier::Shim, Cell::ZERO, options);
     let mut host = case.host_with(1, "stand");
     case.must_be_populated(1);

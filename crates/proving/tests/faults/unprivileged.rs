@@ -1,11 +1,10 @@
 //! The basic faults once more, with a host that is nobody in particular.
 
 use snakepit_proving::cgroup::Cgroup;
+use snakepit_proving::other_user::{self, NOBODY};
 use snakepit_proving::{Case, GridTier, OpenAs};
 
 use super::expected;
-
-const NOBODY: u32 = 65534;
 
 /// Makes one test per tier for each fault, with privileges dropped.
 macro_rules! as_nobody {
@@ -59,6 +58,9 @@ fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
     if !snakepit_proving::is_root() {
         return super::unproven("the whole grid runs as an unprivileged user already");
     }
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
+    }
     // Without a cgroup that is ours, `auto` is the shim tier and promises what that promises.
     let column = if tier == GridTier::Auto { GridTier::Shim } else { tier };
     let options = OpenAs { user: Some(NOBODY), ..OpenAs::default() };
@@ -68,7 +70,10 @@ fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
 /// A cgroup that was delegated to the user stands behind `auto` as root's own does.
 #[test]
 fn a_delegated_cgroup_finds_those_who_shed_the_marker() {
-    let Some(group) = snakepit_proving::is_root().then(|| Cgroup::below_ours("")).flatten() else {
+    if let Some(why) = other_user::refusal() {
+        return super::unproven(&why);
+    }
+    let Some(group) = Cgroup::below_ours("") else {
         return super::unproven("no cgroup of version 2 that could be delegated");
     };
     group.delegate_to(NOBODY);

@@ -31,25 +31,56 @@ fn way_out(pid: u32, state: &str) -> String {
 /// The process with a write lock on the file or on its index of the write-ahead log, as `/proc/locks` tells.
 fn holder(path: &Path) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
+    let locks: Vec<WriteLock> = locks.lines().filter_map(WriteLock::read).collect();
     // The lock of writers in WAL mode is in the index; the file itself is locked only while its mode is changed.
-    let inodes: Vec<u64> = [beside(path, "-shm"), path.to_owned()]
-        .iter()
-        .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
-        .collect();
-    inodes.iter().find_map(|inode| locks.lines().find_map(|line| holds(line, *inode)))
+    let files = [beside(path, "-shm"), path.to_owned()];
+    files.iter().filter_map(|path| fs::metadata(path).ok()).find_map(|file| {
+        let lock = locks.iter().find(|lock| lock.is_of(&file))?;
+        Some(lock.pid)
+    })
 }
 
-/// The holder of a lock, if the line is about a write lock of this file. `12: POSIX  ADVISORY  WRITE 345 08:02:6789 120 120`;
-/// one who waits for a lock has an arrow after the number.
-fn holds(line: &str, inode: u64) -> Option<u32> {
-    let mut words = line.split_ascii_whitespace().skip(1);
-    if words.next() != Some("POSIX") || words.nth(1) != Some("WRITE") {
-        return None;
+/// A write lock of another process, which can be seen from here.
+#[derive(PartialEq, Eq, Debug)]
+struct WriteLock {
+    pid: u32,
+    device: (u64, u64),
+    inode: u64,
+}
+
+impl WriteLock {
+    /// `12: POSIX  ADVISORY  WRITE 345 08:02:6789 120 120`; one who waits for a lock has an arrow after the number.
+    fn read(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        if words.next() != Some("POSIX") || words.nth(1) != Some("WRITE") {
+            return None;
+        }
+        let pid: u32 = words.next()?.parse().ok()?;
+        let mut file = words.next()?.split(':');
+        let mut device = || u64::from_str_radix(file.next()?, 16).ok();
+        let device = (device()?, device()?);
+        let inode = file.next()?.parse().ok()?;
+        // A holder in a PID namespace that cannot be seen from here has the number 0.
+        (pid != 0 && pid != std::process::id()).then_some(Self { pid, device, inode })
     }
-    let pid: u32 = words.next()?.parse().ok()?;
-    let found: u64 = words.next()?.rsplit(':').next()?.parse().ok()?;
-    // A holder in a PID namespace that cannot be seen from here has the number 0.
-    (found == inode && pid != 0 && pid != std::process::id()).then_some(pid)
+
+    /// The inode alone is not enough: file systems in memory all count from 1. Some others show files a device of their
+    /// own, and only who has the file open tells.
+    fn is_of(&self, file: &fs::Metadata) -> bool {
+        self.inode == file.ino() && (self.device == device_of(file) || has_open(self.pid, file))
+    }
+}
+
+/// The major and the minor number of the device, as Linux packs them.
+fn device_of(file: &fs::Metadata) -> (u64, u64) {
+    let dev = file.dev();
+    ((dev >> 8) & 0xfff | (dev >> 32) & !0xfff, dev & 0xff | (dev >> 12) & !0xff)
+}
+
+fn has_open(pid: u32, file: &fs::Metadata) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let open = descriptors.flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
+    open.into_iter().any(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }
 
 /// What it is called, and what it does.
@@ -69,24 +100,43 @@ fn describe(pid: u32) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::holds;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::{WriteLock, device_of};
 
     #[test]
     fn the_holder_of_a_write_lock_is_read_from_the_line() {
-        assert_eq!(holds("1: POSIX  ADVISORY  WRITE 345 08:02:6789 120 120", 6789), Some(345));
+        let lock = WriteLock { pid: 345, device: (8, 0x1a), inode: 6789 };
+        assert_eq!(WriteLock::read("1: POSIX  ADVISORY  WRITE 345 08:1a:6789 120 120"), Some(lock));
     }
 
     #[test]
-    fn readers_waiters_other_files_and_hidden_holders_are_not_it() {
+    fn readers_waiters_and_hidden_holders_are_not_it() {
         for line in [
             "1: POSIX  ADVISORY  READ  345 08:02:6789 123 123",
             "1: -> POSIX  ADVISORY  WRITE 345 08:02:6789 120 120",
             "1: FLOCK  ADVISORY  WRITE 345 08:02:6789 0 EOF",
-            "1: POSIX  ADVISORY  WRITE 345 08:02:67 120 120",
             "1: POSIX  ADVISORY  WRITE 0 08:02:6789 120 120",
             "",
         ] {
-            assert_eq!(holds(line, 6789), None, "{line}");
+            assert_eq!(WriteLock::read(line), None, "{line}");
         }
+    }
+
+    /// Whoever is named is told to be ended: it must not be somebody else.
+    #[test]
+    fn the_holder_of_a_file_with_the_same_number_on_another_device_is_not_it() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let meta = fs::metadata(file.path()).expect("its data");
+        let device = device_of(&meta);
+        let ours = std::process::id();
+        // The parent of the tests does not have it open, and we have.
+        let parent = std::os::unix::process::parent_id();
+        let lock = |pid, device, inode| WriteLock { pid, device, inode };
+        assert!(lock(parent, device, meta.ino()).is_of(&meta));
+        assert!(!lock(parent, (device.0, device.1 + 1), meta.ino()).is_of(&meta));
+        assert!(!lock(parent, device, meta.ino() + 1).is_of(&meta));
+        assert!(lock(ours, (device.0, device.1 + 1), meta.ino()).is_of(&meta), "it is open there");
     }
 }

@@ -1,0 +1,27 @@
+//! Another user than the one who tests: whether there can be one whose processes we may look at.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Nobody in particular.
+pub const NOBODY: u32 = 65534;
+
+/// Why nothing can be proven about processes of another user here; `None` if it can.
+pub fn refusal() -> Option<String> {
+    if !crate::is_root() {
+        return Some("only root can become somebody else".to_owned());
+    }
+    let mut cat = Command::new("cat");
+    cat.uid(NOBODY).gid(NOBODY).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = match cat.spawn() {
+        Ok(child) => child,
+        Err(error) => return Some(format!("root cannot become somebody else ({error})")),
+    };
+    // The census reads this of everybody. In most containers root may not.
+    let seen = fs::read(format!("/proc/{}/maps", child.id()));
+    // It reads until nobody writes.
+    drop(child.stdin.take());
+    child.wait().expect("wait for it");
+    seen.err().map(|error| format!("root cannot look at the processes of others ({error})"))
+}
