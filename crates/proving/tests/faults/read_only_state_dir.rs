@@ -41,7 +41,10 @@ fn when_the_run_ends(case: &mut Case) {
     assert!(host.wait().success());
     case.custody_must_be_gone(Deadline::patient());
     let told = case.cleanup().words();
-    assert!(told.contains("removed=0") && told.contains("cannot_remove"), "what stays is reported: {told}");
+    assert!(
+        told.contains("removed=0") && told.contains("directory_cannot_be_removed"),
+        "what stays is reported: {told}"
+    );
     drop(frozen);
     case.next_start();
     assert!(case.run_dirs().is_empty(), "with the disk healed, the next start clears the run");
