@@ -125,6 +125,20 @@ impl Inner {
         self.sink.emit(Event::Unkillable { worker, pid });
     }
 
+    /// Those who outlived a lost keeper and could not be ended.
+    pub(crate) fn note_survivors(&self, survivors: Vec<Survivor>, took: Duration) {
+        if survivors.is_empty() {
+            return;
+        }
+        for Survivor { worker, pid, .. } in &survivors {
+            if let Ok(Some(process)) = identity::open(*pid) {
+                let mut known = self.unkillable.lock().unwrap_or_else(PoisonError::into_inner);
+                known.push(Unkillable { worker: worker.clone(), process });
+            }
+        }
+        self.sink.emit(Event::CleanupTimeout { survivors, took });
+    }
+
     /// Those of them who still live, of these workers or of all.
     fn unkillable_of(&self, workers: &[WorkerId], scope: Scope) -> Vec<Survivor> {
         let mut known = self.unkillable.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 //!
 //! Each worker has one of its own below it; host, keeper and shims stay outside.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -105,26 +106,36 @@ impl Cgroup {
         }
     }
 
-    /// The cgroup that a ledger names, if it can be that run's.
-    pub(crate) fn recorded(path: &[u8], run: RunId) -> Option<Self> {
+    /// The cgroup that a ledger names, if it can be that run's and is there. An error: it cannot be seen from here.
+    pub(crate) fn recorded(path: &[u8], run: RunId) -> io::Result<Option<Self>> {
         use std::os::unix::ffi::OsStrExt;
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-        let named = path.file_name().is_some_and(|name| run_of(&name.to_string_lossy()) == Some(run));
-        (named && path.join("cgroup.procs").exists()).then_some(Self { path })
+        if path.file_name().is_none_or(|name| run_of(&name.to_string_lossy()) != Some(run)) {
+            return Ok(None);
+        }
+        if unless_gone(fs::metadata(path.join("cgroup.procs")))?.is_some() {
+            return Ok(Some(Self { path }));
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        if mounts.lines().filter_map(cgroup2_mount).any(|(_, mount)| path.starts_with(mount)) {
+            return Ok(None);
+        }
+        Err(io::Error::other(format!("no cgroup v2 is mounted here where its cgroup is, {}", path.display())))
     }
 
     /// The cgroups below the caller's own that were made for runs of a state directory.
-    pub(crate) fn all_of(state: &StateDir) -> Vec<(RunId, Self)> {
-        let (Ok(place), Ok(digest)) = (place(), state.digest()) else { return Vec::new() };
-        let mark = format!("{STATE_MARK}{digest:016x}");
-        let Ok(entries) = fs::read_dir(place) else { return Vec::new() };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let of_state = |path: PathBuf| {
-            let name = path.file_name()?.to_str()?;
-            let run = name.ends_with(&mark).then(|| run_of(name))??;
-            Some((run, Self { path }))
-        };
-        paths.filter_map(of_state).collect()
+    pub(crate) fn all_of(state: &StateDir) -> io::Result<BTreeMap<RunId, Self>> {
+        let mut found = BTreeMap::new();
+        let Ok(place) = place() else { return Ok(found) };
+        let mark = format!("{STATE_MARK}{:016x}", state.digest()?);
+        for entry in unless_gone(fs::read_dir(place))?.into_iter().flatten() {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(&mark));
+            if let Some(run) = name.and_then(run_of) {
+                found.insert(run, Self { path });
+            }
+        }
+        Ok(found)
     }
 
     fn name(run: RunId) -> String {
@@ -140,12 +151,17 @@ impl Cgroup {
         Ok(fs::File::open(&self.path)?.into())
     }
 
-    /// Who is in it, or in one below it.
+    /// Who is in it, or in one below it, as far as they have a number here: whoever went into another PID namespace has
+    /// none. [`Cgroup::end`] knows of everybody.
     pub(crate) fn members(&self) -> io::Result<Vec<crate::Pid>> {
         hit("look.cgroup")?;
         let mut members = Vec::new();
         for path in self.tree()? {
-            let text = unless_gone(fs::read_to_string(path.join("cgroup.procs")))?.unwrap_or_default();
+            let text = match fs::read_to_string(path.join("cgroup.procs")) {
+                // A threaded one: its processes stand in the one above it.
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => continue,
+                read => unless_gone(read)?.unwrap_or_default(),
+            };
             members.extend(text.lines().filter_map(|line| crate::Pid::new(line.parse().ok()?)));
         }
         Ok(members)
@@ -178,21 +194,31 @@ impl Cgroup {
         fs::OpenOptions::new().write(true).open(self.path.join("cgroup.kill"))
     }
 
-    /// Waits until nobody is in it.
-    pub(crate) fn wait_empty(&self, timeout: Duration) -> bool {
-        let Ok(mut events) = fs::File::open(self.path.join("cgroup.events")) else { return true };
+    /// Kills whoever is still in it, and removes it; an error says why it is still there.
+    pub(crate) fn end(&self, timeout: Duration) -> io::Result<()> {
+        let Some(mut events) = unless_gone(fs::File::open(self.path.join("cgroup.events")))? else {
+            return Ok(());
+        };
         let deadline = Instant::now() + timeout;
         loop {
             let mut text = String::new();
             // Reading arms the next notice.
-            if io::Seek::rewind(&mut events).is_err() || events.read_to_string(&mut text).is_err() {
-                return true;
+            io::Seek::rewind(&mut events)?;
+            if unless_gone(events.read_to_string(&mut text))?.is_none()
+                || text.lines().any(|line| line == "populated 0")
+            {
+                break;
             }
-            if text.lines().any(|line| line == "populated 0") {
-                return true;
-            }
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "somebody in it does not end"));
+            };
+            self.kill()?;
             ready_within(&events, PollFlags::PRI, left);
+        }
+        self.remove();
+        match unless_gone(fs::metadata(&self.path))? {
+            Some(_) => Err(io::Error::other("it is empty, and cannot be removed")),
+            None => Ok(()),
         }
     }
 
@@ -218,6 +244,13 @@ mod tests {
 
     #[test]
     fn a_recorded_path_that_is_not_the_runs_own_is_not_used() {
-        assert!(Cgroup::recorded(b"/sys/fs/cgroup/unified", RunId::new()).is_none());
+        assert!(Cgroup::recorded(b"/sys/fs/cgroup/unified", RunId::new()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_cgroup_that_cannot_be_seen_from_here_is_not_taken_for_gone() {
+        let run = RunId::new();
+        let elsewhere = format!("/nowhere/{}", Cgroup::name(run));
+        assert!(Cgroup::recorded(elsewhere.as_bytes(), run).is_err());
     }
 }

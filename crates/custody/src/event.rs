@@ -237,7 +237,9 @@ impl EventSink {
         let trouble = match kept {
             Ok((_, Kept::Replaced)) => None,
             Err(KeepError::Replace { source, .. }) => Some(source.to_string()),
-            Ok((_, Kept::Intact | Kept::Written)) | Err(KeepError::Write { .. }) => return,
+            Ok((_, Kept::Intact | Kept::Written)) | Err(KeepError::Look { .. } | KeepError::Write { .. }) => {
+                return;
+            }
         };
         self.emit(Event::FileDamaged { path: path.to_owned(), trouble });
     }

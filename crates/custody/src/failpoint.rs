@@ -25,6 +25,7 @@ mod active {
         "look.lock",
         "look.pidfd",
         "look.pidfs",
+        "look.no_pidfs",
         "look.stat",
         "look.users",
         "look.environment",

@@ -4,7 +4,7 @@
 //! means that the process is gone for sure; an error means that nobody could tell, and is never taken for a death.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +42,14 @@ impl Found {
         !ends_within(&self.pidfd, Duration::ZERO)
     }
 
+    /// Whether its number is still its own: it lives, or has ended and is not reaped.
+    pub(crate) fn is_unreaped(&self) -> io::Result<bool> {
+        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.pidfd.as_raw_fd()))?;
+        let pid = machine::field(&shown, "Pid:").unwrap_or_default();
+        // -1 once it is reaped.
+        Ok(pid.trim() == self.pid.to_string())
+    }
+
     /// Whether it ends in time. The interval is for systems without pidfds, where it is looked for.
     pub(crate) fn ends_within(&self, timeout: Duration, _interval: Duration) -> bool {
         ends_within(&self.pidfd, timeout)
@@ -72,10 +80,17 @@ pub(crate) fn ancestors() -> io::Result<Vec<Process>> {
         && ancestors.len() < MOST_ANCESTORS
         && let Some(pid) = Pid::new(next)
     {
-        // Whoever ends meanwhile adopts nobody any more.
-        let (Some(process), Some(stat)) = (describe(pid)?, machine::stat(pid)?) else { break };
-        ancestors.push(process);
-        next = stat.parent;
+        match describe(pid).and_then(|process| Ok((process, machine::stat(pid)?))) {
+            Ok((Some(process), Some(stat))) => {
+                ancestors.push(process);
+                next = stat.parent;
+            }
+            // Whoever ends meanwhile adopts nobody any more.
+            Ok(_) => break,
+            // `/proc` hides the processes of others: nobody above it can be told.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            Err(error) => return Err(error),
+        }
     }
     Ok(ancestors)
 }
@@ -97,9 +112,10 @@ fn describe(pid: Pid) -> io::Result<Option<Process>> {
 /// The inode that pidfs gives a process, unique until the next boot; `None` where there is no pidfs.
 pub(crate) fn pidfs_inode(pidfd: &impl AsFd) -> io::Result<Option<u64>> {
     const PIDFS_MAGIC: u64 = 0x5049_4446;
-    if hit("look.pidfs").is_err() {
+    if hit("look.no_pidfs").is_err() {
         return Ok(None);
     }
+    hit("look.pidfs")?;
     if rustix::fs::fstatfs(pidfd)?.f_type as u64 != PIDFS_MAGIC {
         return Ok(None);
     }
@@ -150,19 +166,28 @@ pub(crate) fn host_lives(recorded: &Process, _lock: Lock) -> io::Result<bool> {
     Ok(find(recorded)?.is_some())
 }
 
-/// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must not contradict.
+/// As [`find`], for a process of a run: where the kernel has no pidfs, the marker must not be another run's. It may be
+/// gone: programs that set their title write over their environment.
 pub(crate) fn find_of_run(recorded: &Process, run: RunId) -> io::Result<Option<Found>> {
     find_if(recorded, |found| {
         if pidfs_inode(&found.pidfd)?.is_some() {
             return Ok(true);
         }
         match markers(found.pid) {
-            Ok(marked) => Ok(marked.is_some_and(|runs| runs.contains(&run))),
+            Ok(marked) => Ok(marked.is_none_or(|runs| runs.is_empty() || runs.contains(&run))),
             // A process that changed its user cannot be read; pid, start time, boot and namespace match.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
             Err(error) => Err(error),
         }
     })
+}
+
+/// The recorded process, alive or ended and not reaped: its number, and that of its group, are still its own.
+pub(crate) fn find_unreaped(recorded: &Process) -> io::Result<Option<Found>> {
+    let Some(pid) = Pid::new(recorded.pid) else { return Ok(None) };
+    let Some(found) = open(pid)? else { return Ok(None) };
+    let same = is_recorded(&found, recorded)?;
+    Ok((same && found.is_unreaped()?).then_some(found))
 }
 
 fn find_if(

@@ -49,11 +49,11 @@ mod spawn;
 pub mod startup;
 mod state;
 mod sweep;
+mod sweep_lock;
 mod tender;
 #[cfg_attr(portable, path = "portable/tiers.rs")]
 mod tiers;
 mod trial;
-mod turn;
 mod wait;
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;

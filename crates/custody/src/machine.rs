@@ -3,7 +3,7 @@
 //! An error of looking is an error here, never "there is nobody": callers decide about lives by these answers.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
 use crate::Pid;
@@ -61,7 +61,8 @@ impl Place {
         let own = Pid::current();
         // One number for each namespace from that of `/proc` down to the thread's own. `/proc/self` alone could
         // be the same number in both by chance.
-        let shown = field(&status, "NStgid:").unwrap_or_default();
+        // gVisor has no such line, and no `/proc` of another namespace either.
+        let shown = field(&status, "NStgid:").or_else(|| field(&status, "Tgid:")).unwrap_or_default();
         if shown.trim() != own.to_string() {
             return Err(PlaceError::ForeignProc { shown: shown.trim().replace('\t', "/"), own });
         }
@@ -69,10 +70,12 @@ impl Place {
         let pidns = namespace("pid").map_err(PlaceError::NoProc)?;
         match namespace("pid_for_children") {
             Ok(children) if children == pidns => {}
-            // Not there: a namespace that has nobody in it yet.
             Ok(_) => return Err(PlaceError::ChildrenElsewhere),
+            // Listed, but not there: a namespace that has nobody in it yet. gVisor does not list it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(PlaceError::ChildrenElsewhere);
+                if lists_children_namespace().map_err(PlaceError::NoProc)? {
+                    return Err(PlaceError::ChildrenElsewhere);
+                }
             }
             Err(error) => return Err(PlaceError::NoProc(error)),
         }
@@ -86,13 +89,23 @@ impl Place {
     }
 }
 
+/// Whether this kernel tells into which PID namespace children are born.
+fn lists_children_namespace() -> io::Result<bool> {
+    for entry in fs::read_dir("/proc/thread-self/ns")? {
+        if entry?.file_name() == "pid_for_children" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn boot_id() -> io::Result<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(uuid::Uuid::try_parse(text.trim()).map_err(io::Error::other)?.into_bytes())
 }
 
 /// The rest of the line that begins with `name`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name))
 }
 
@@ -190,19 +203,30 @@ pub(crate) fn cgroups(pid: Pid) -> io::Result<u64> {
 
 /// The bytes of `/proc/PID/environ`; `None` if there is no such process.
 pub(crate) fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
+    /// More than a program can be started with; a process can claim that it has terabytes.
+    const MOST: u64 = 8 << 20;
     hit("look.environment")?;
-    of_process(fs::read(format!("/proc/{pid}/environ")))
+    of_process(read_beginning(&format!("/proc/{pid}/environ"), MOST))
 }
 
-/// The words of a process's command line; `None` if there is no such process.
+/// The first words of a process's command line; `None` if there is no such process.
 pub(crate) fn words(pid: Pid) -> io::Result<Option<Vec<u8>>> {
     hit("look.command_line")?;
-    of_process(fs::read(format!("/proc/{pid}/cmdline")))
+    of_process(read_beginning(&format!("/proc/{pid}/cmdline"), COMMAND_LINE))
+}
+
+/// How much is read of a command line.
+const COMMAND_LINE: u64 = 4096;
+
+fn read_beginning(path: &str, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What a process is called, for people: its command line, or its name in brackets.
 pub(crate) fn command_line(pid: Pid) -> String {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = read_beginning(&format!("/proc/{pid}/cmdline"), COMMAND_LINE).unwrap_or_default();
     let words: Vec<_> =
         line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
     if words.is_empty() {

@@ -3,7 +3,7 @@
 //! A run is dead when its host is, whoever holds its lock; a run that cannot be judged is let be and reported, and so is
 //! whatever of a dead run cannot be seen. Hosts that start at the same time clear dead runs once for all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::run::OpenError;
 use crate::run_name::RunName;
 use crate::state::{Lock, RunDir, StateDir, StateError, is_unborn, unborn_run};
 use crate::sweep::{self, DeadRun, Killed, LetBe, sweep};
-use crate::{Config, RunId, identity, turn};
+use crate::{Config, RunId, identity, sweep_lock};
 
 /// How long the keepers that are at work on their own dead runs may take before they are ended, too.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long to wait for another host that clears dead runs: as long as it may take for that, and a little more.
-const TURN_PATIENCE: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
+const LOCK_PATIENCE: Duration = sweep::LIMIT.saturating_add(Duration::from_secs(2));
 
 /// What a cleanup found and did.
 #[derive(Clone, Debug, Default)]
@@ -82,20 +82,20 @@ pub enum RunLife {
     Unreadable,
 }
 
-/// Who may wait for whom.
+/// What happens if another host clears dead runs at this moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum Others {
     /// A start, or a cleanup that somebody asked for: waits until the dead runs are cleared.
-    WaitForOthers,
-    /// A round that comes again: leaves them to whoever clears them already.
-    LeaveToOthers,
+    Await,
+    /// A round that comes again: leaves the dead runs to them.
+    LeaveTo,
 }
 
 /// Clears the dead runs below `state_dir`. It needs no run, and touches no live one.
 pub fn cleanup(state_dir: &Path) -> Result<CleanupReport, OpenError> {
     let Some(state) = StateDir::open_existing(state_dir)? else { return Ok(CleanupReport::default()) };
     let place = Place::here()?;
-    Ok(reap(&state, place, &Config::default(), None, Haste::WaitForOthers)?)
+    Ok(reap(&state, place, &Config::default(), None, Others::Await)?)
 }
 
 /// Clears all dead runs but `own`.
@@ -104,32 +104,34 @@ pub(crate) fn reap(
     place: Place,
     config: &Config,
     own: Option<RunId>,
-    haste: Haste,
+    others: Others,
 ) -> Result<CleanupReport, StateError> {
     state.remove_set_aside();
     let found = look(state, place, own)?;
     if found.over.is_empty() {
         return Ok(CleanupReport { runs: found.unclear });
     }
-    let patience = match haste {
-        Haste::WaitForOthers => TURN_PATIENCE,
-        Haste::LeaveToOthers => Duration::ZERO,
+    let patience = match others {
+        Others::Await => LOCK_PATIENCE,
+        Others::LeaveTo => Duration::ZERO,
     };
-    // Without a turn, as in a directory that cannot be locked, two at the same time do no harm, only double work.
-    let turn = state.turn().and_then(|dir| turn::wait_for(dir, patience));
-    if matches!(turn, Ok(None)) {
+    // Without the lock, as in a directory that cannot be locked, two at the same time do no harm, only double work.
+    let lock = state.open_runs().and_then(|dir| sweep_lock::wait_for(dir, patience));
+    if matches!(lock, Ok(None)) {
         let mut report = CleanupReport { runs: found.unclear };
-        if haste == Haste::WaitForOthers {
+        if others == Others::Await {
             report.runs.extend(found.over.iter().map(|over| {
                 ReapedRun::in_trouble(
                     &over.run,
-                    "another host is clearing it, and has taken long; it is left to it",
+                    "another host has been clearing dead runs for longer than that may take, this one perhaps among \
+                     them; try again, or look whether that host hangs",
                 )
             }));
         }
         return Ok(report);
     }
-    // Whoever had the turn before has cleared most of them, or all.
+    // Whoever had the lock before has cleared most of them, or all. Their descriptors are free for the second look.
+    drop(found);
     let found = look(state, place, own)?;
     let mut runs = found.unclear;
     runs.extend(clear(found.over, config));
@@ -159,7 +161,11 @@ struct Over {
 fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, StateError> {
     let mut found = Found::default();
     // Before the runs: a run has its directory before its cgroup, and loses it after.
-    let cgroups = Cgroup::all_of(state);
+    let mut cgroups = Cgroup::all_of(state).unwrap_or_else(|error| {
+        let trouble = format!("those of dead runs cannot be looked for: {error}");
+        found.unclear.push(ReapedRun::in_trouble(&"cgroups", trouble));
+        BTreeMap::new()
+    });
     let mut known: BTreeSet<RunId> = own.into_iter().collect();
     let mut named = Vec::new();
     for name in state.run_names()? {
@@ -183,7 +189,7 @@ fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, Sta
     for ((name, RunName { run, .. }), _) in named.into_iter().zip(live).filter(|(_, live)| !live) {
         match state.open_run(Path::new(&name)) {
             Ok(None) => {}
-            Ok(Some(dir)) => judge(run, dir, place, &mut found),
+            Ok(Some(dir)) => judge(run, dir, cgroups.remove(&run), place, &mut found),
             Err(error) => found.unclear.push(ReapedRun::in_trouble(&run, error_chain(&error))),
         }
     }
@@ -193,17 +199,21 @@ fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, Sta
     Ok(found)
 }
 
-/// Sorts a run by whether it is over.
-fn judge(run: RunId, dir: RunDir, place: Place, found: &mut Found) {
+/// Sorts a run by whether it is over. `cgroup` is one that its name says to be the run's, should the ledger not.
+fn judge(run: RunId, dir: RunDir, cgroup: Option<Cgroup>, place: Place, found: &mut Found) {
     let judged = dir.read_ledger().and_then(|bytes| {
         if dir.is_empty_shell()? {
             return Ok(None);
         }
         let contents = Contents::parse(&bytes.unwrap_or_default());
         let life = life(&contents, dir.lock()?, place)?;
-        Ok(Some((contents, life)))
+        let recorded = match (&contents.cgroup, life) {
+            (Some(record), RunLife::Dead) => Cgroup::recorded(&record.text, run)?,
+            _ => None,
+        };
+        Ok(Some((contents, life, recorded.or(cgroup))))
     });
-    let (contents, life) = match judged {
+    let (contents, life, cgroup) = match judged {
         Ok(Some(judged)) => judged,
         Ok(None) => {
             // It was just removed, or not quite.
@@ -211,10 +221,10 @@ fn judge(run: RunId, dir: RunDir, place: Place, found: &mut Found) {
             return;
         }
         Err(error) => {
-            return found.unclear.push(ReapedRun::in_trouble(&run, format!("it cannot be judged: {error}")));
+            let trouble = format!("{} cannot be looked at, so it was let be: {error}", dir.path().display());
+            return found.unclear.push(ReapedRun::in_trouble(&run, trouble));
         }
     };
-    let cgroup = contents.cgroup.as_ref().and_then(|record| Cgroup::recorded(&record.text, run));
     let sweep = match life {
         RunLife::Live | RunLife::OtherNamespace => return,
         RunLife::Unreadable => {
@@ -267,8 +277,12 @@ fn judge_cgroup(run: RunId, cgroup: Cgroup, found: &mut Found) {
 /// A living keeper or shim of a run.
 fn server_of(run: RunId) -> std::io::Result<Option<crate::Pid>> {
     for pid in machine::all_pids()? {
-        if identity::served_by(pid)? == Some(run) {
-            return Ok(Some(pid));
+        match identity::served_by(pid) {
+            Ok(Some(served)) if served == run => return Ok(Some(pid)),
+            Ok(_) => {}
+            // `/proc` hides the processes of others, and a keeper of ours is not another's.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(None)

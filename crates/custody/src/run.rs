@@ -22,7 +22,7 @@ use crate::ledger::{self, opening, record};
 use crate::link::Link;
 use crate::machine::{Place, PlaceError};
 use crate::order::place_order;
-use crate::reaper::Haste;
+use crate::reaper::Others;
 use crate::run_name::RunName;
 use crate::spawn::{Prepared, SpawnError, prepare};
 use crate::state::{RunDir, StateDir, StateError, default_state_dir};
@@ -156,8 +156,7 @@ impl Run {
         let inner = Arc::new(Inner::create(config, tier, place, StateDir::open(&path)?)?);
         let keeper = tender::start(&inner);
         // The keeper runs nothing before it is asked to, and nobody can ask before the dead runs are cleared.
-        let reaped =
-            reaper::reap(&inner.state_dir, place, &inner.config, Some(inner.id), Haste::WaitForOthers);
+        let reaped = reaper::reap(&inner.state_dir, place, &inner.config, Some(inner.id), Others::Await);
         if let Err(reason) = keeper.and_then(Starting::wait) {
             inner.forget();
             return Err(OpenError::Keeper { reason });
@@ -165,6 +164,7 @@ impl Run {
         runs::enter(&inner);
         // From here on it is stopped when it is dropped.
         let run = Self(Arc::new(Owner { inner }));
+        tender::start_reaping(&run.0.inner).map_err(|reason| OpenError::Keeper { reason })?;
         reaper::announce(&reaped?, &run.0.inner.sink);
         Ok(run)
     }

@@ -10,10 +10,10 @@ use crate::cgroup::Cgroup;
 use crate::event::Event;
 use crate::ledger::{self, Contents, record};
 use crate::link::{Child, Link, Outfit};
-use crate::reaper::Haste;
+use crate::reaper::Others;
 use crate::run::{Inner, Keeper, Table};
 use crate::sweep::{self, DeadRun, sweep};
-use crate::wire::{Init, ToHost, ToKeeper};
+use crate::wire::{Init, Stage, ToHost, ToKeeper};
 use crate::worker::Exit;
 use crate::{Config, LedgerSync, Pid, Session, file_limit, identity, machine, reaper, startup};
 
@@ -21,12 +21,13 @@ use crate::{Config, LedgerSync, Pid, Session, file_limit, identity, machine, rea
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a keeper may take to end once its socket is closed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait between two vain attempts to replace a keeper.
+/// How long to wait between two attempts to replace a keeper, or to see to what it left.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
+/// How often what a lost keeper left is looked at, if it cannot be: out of descriptors, perhaps.
+const MOST_LOOKS: usize = 25;
 
 /// A keeper that is being started.
 pub(crate) struct Starting {
-    run: Arc<Inner>,
     answer: Receiver<Result<(), String>>,
 }
 
@@ -36,21 +37,25 @@ pub(crate) fn start(run: &Arc<Inner>) -> Result<Starting, String> {
     let tended = Arc::clone(run);
     let thread = std::thread::Builder::new().name("snakepit-tender".to_owned());
     thread.spawn(move || tend(&tended, &ready)).map_err(|error| format!("cannot start a thread: {error}"))?;
-    Ok(Starting { run: Arc::clone(run), answer })
+    Ok(Starting { answer })
 }
 
 impl Starting {
     /// Waits until the keeper serves.
     pub(crate) fn wait(self) -> Result<(), String> {
-        self.answer.recv().unwrap_or_else(|_| Err("its thread died".to_owned()))?;
-        if !self.run.config.reap_interval.is_zero() {
-            let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
-            thread
-                .spawn(move || reap_now_and_then(&self.run))
-                .map_err(|error| format!("cannot start a thread: {error}"))?;
-        }
-        Ok(())
+        self.answer.recv().unwrap_or_else(|_| Err("its thread died".to_owned()))
     }
+}
+
+/// Starts the thread that looks for dead runs of other hosts, if that is wanted.
+pub(crate) fn start_reaping(run: &Arc<Inner>) -> Result<(), String> {
+    if run.config.reap_interval.is_zero() {
+        return Ok(());
+    }
+    let run = Arc::clone(run);
+    let thread = std::thread::Builder::new().name("snakepit-reaper".to_owned());
+    let started = thread.spawn(move || reap_now_and_then(&run));
+    started.map(|_| ()).map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 fn tend(run: &Arc<Inner>, ready: &SyncSender<Result<(), String>>) {
@@ -65,7 +70,7 @@ fn tend(run: &Arc<Inner>, ready: &SyncSender<Result<(), String>>) {
             hear_until_gone(run, &link, child);
         }
     }
-    while mourn(run) {
+    while keeper_lost(run) {
         match start_keeper(run) {
             Ok((link, child)) => {
                 take_over(run, &link);
@@ -123,10 +128,20 @@ fn start_keeper(run: &Inner) -> Result<(Arc<Link>, Child), String> {
     Err(match answer {
         Some(ToHost::Unable { stage, errno }) => {
             let error = file_limit::in_words(std::io::Error::from_raw_os_error(errno));
-            format!("it failed at {stage:?}: {error}")
+            format!("it could not {}: {error}", attempt(stage))
         }
         _ => "it ended before it was ready".to_owned(),
     })
+}
+
+/// What a keeper that could not start has tried.
+fn attempt(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Ledger => "write to the ledger",
+        Stage::Session => "make a session of its own",
+        Stage::Request => "read what the host asks for",
+        _ => "have of the kernel what it needs",
+    }
 }
 
 fn init(run: &Inner, config: &Config, next_slot: u64) -> Init {
@@ -209,7 +224,7 @@ fn note_stop(run: &Inner, key: u64, stopped: Option<i32>) {
 }
 
 /// The keeper is gone. Sees to it that everything else is, too; true if another one shall be started.
-fn mourn(run: &Inner) -> bool {
+fn keeper_lost(run: &Inner) -> bool {
     let (workers, link, closing) = {
         let mut table = run.table();
         let (link, closing) = match std::mem::replace(&mut table.keeper, Keeper::Awaited) {
@@ -227,6 +242,7 @@ fn mourn(run: &Inner) -> bool {
     };
     // A keeper that was told to finish has removed the directory as its last act.
     let finished = closing && matches!(run.dir.exists(), Ok(false));
+    let mut nobody_left = true;
     if let Some(link) = link
         && !finished
     {
@@ -235,7 +251,7 @@ fn mourn(run: &Inner) -> bool {
         }
         let patience = run.config.retry_interval() * run.config.cleanup_max_retries.max(10);
         link.all_gone_within(patience);
-        clear(run);
+        nobody_left = clear(run);
     }
     for worker in workers.into_values() {
         run.ended(&worker, Exit::LOST);
@@ -250,39 +266,60 @@ fn mourn(run: &Inner) -> bool {
             }
         }
     };
-    if !open {
+    // Otherwise the next start's reaper needs the records.
+    if !open && nobody_left {
         run.forget();
     }
     run.changed.notify_all();
     open
 }
 
-/// Ends whoever outlived keeper and shims, and writes their ends into the ledger.
-fn clear(run: &Inner) {
-    let Ok(Some(bytes)) = run.dir.read_ledger() else { return };
-    let contents = Contents::parse(&bytes);
-    let cgroup = contents.cgroup.as_ref().and_then(|record| Cgroup::recorded(&record.text, run.id));
-    let began = Instant::now();
-    let dead = [DeadRun { id: run.id, contents: &contents, cgroup }];
-    for swept in sweep(&dead, &run.config, began + sweep::LIMIT) {
-        let trouble = swept.trouble.into_iter().chain(swept.let_be.iter().map(ToString::to_string));
-        for trouble in trouble {
-            run.sink.emit(Event::ReapTrouble { run: run.id.to_string(), trouble });
-        }
-        if !swept.survivors.is_empty() {
-            run.sink.emit(Event::CleanupTimeout { survivors: swept.survivors, took: began.elapsed() });
+/// Ends whoever outlived keeper and shims, and writes their ends into the ledger. Whether nobody is left, as far as
+/// there is anything to see.
+fn clear(run: &Inner) -> bool {
+    for _ in 0..MOST_LOOKS {
+        match try_to_clear(run) {
+            Ok(nobody_left) => return nobody_left,
+            // Again: whoever looks without descriptors, for example, must not take what it does not see for gone.
+            Err(trouble) => {
+                run.sink.emit(Event::ReapTrouble { run: run.id.to_string(), trouble });
+                run.wait_table(RESTART_PAUSE, |_| false);
+            }
         }
     }
-    let ends: Vec<_> = contents
-        .living
-        .into_values()
-        .map(|record| record::Record { kind: record::Kind::Exit, status: -1, ..record })
-        .collect();
+    false
+}
+
+/// Looks for them once; an error is one of looking.
+fn try_to_clear(run: &Inner) -> Result<bool, String> {
+    let unreadable =
+        |error: std::io::Error| format!("what its lost keeper has left cannot be looked at: {error}");
+    let bytes = run.dir.read_ledger().map_err(unreadable)?;
+    let contents = Contents::parse(&bytes.unwrap_or_default());
+    let recorded = contents.cgroup.as_ref().map(|record| Cgroup::recorded(&record.text, run.id));
+    let cgroup = recorded.transpose().map_err(unreadable)?.flatten();
+    let began = Instant::now();
+    let dead = [DeadRun { id: run.id, contents: &contents, cgroup }];
+    let swept = sweep(&dead, &run.config, began + sweep::LIMIT).into_iter().next().unwrap_or_default();
+    if let (true, Some(trouble)) = (swept.survivors.is_empty(), swept.trouble) {
+        return Err(trouble);
+    }
+    for let_be in &swept.let_be {
+        run.sink.emit(Event::ReapTrouble { run: run.id.to_string(), trouble: let_be.to_string() });
+    }
+    // Those who are left stay on record.
+    let left: Vec<i32> = swept.survivors.iter().map(|survivor| survivor.pid.as_raw()).collect();
+    let nobody_left = left.is_empty() && !swept.let_be.iter().any(|let_be| let_be.reason.is_doubt());
+    run.note_survivors(swept.survivors, began.elapsed());
+    let ended = contents.living.into_values().filter(|record| !left.contains(&record.main.pid));
+    let ends: Vec<_> =
+        ended.map(|record| record::Record { kind: record::Kind::Exit, status: -1, ..record }).collect();
     let written =
         run.dir.ledger_for_writing().and_then(|file| ledger::write_from(&file, contents.slots, &ends));
     if let Err(error) = written {
         run.sink.emit(Event::LedgerTrouble { errno: error.raw_os_error().unwrap_or(0) });
     }
+    Ok(nobody_left)
 }
 
 /// Dead runs of other hosts are reaped during normal operation too.
@@ -290,7 +327,7 @@ fn reap_now_and_then(run: &Inner) {
     let closing = |table: &Table| matches!(table.keeper, Keeper::Closing(_) | Keeper::Closed);
     while !run.wait_table(run.config.reap_interval, closing) {
         let own = Some(run.id);
-        if let Ok(report) = reaper::reap(&run.state_dir, run.place, &run.config, own, Haste::LeaveToOthers) {
+        if let Ok(report) = reaper::reap(&run.state_dir, run.place, &run.config, own, Others::LeaveTo) {
             reaper::announce(&report, &run.sink);
         }
     }

@@ -27,6 +27,7 @@ pub mod random;
 pub mod refused;
 pub mod tag;
 pub mod tier;
+pub mod tracer;
 pub mod unproven;
 pub mod verdict;
 

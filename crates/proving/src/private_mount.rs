@@ -34,6 +34,11 @@ pub fn mount_tmpfs(at: &Path, options: &str) {
     mount("tmpfs", at, "tmpfs", 0, options);
 }
 
+/// A `/proc` over the one that is there.
+pub fn mount_proc(options: &str) {
+    mount("proc", Path::new("/proc"), "proc", 0, options);
+}
+
 /// Changes the options of a mounted file system.
 pub fn remount(at: &Path, options: &str) {
     mount("none", at, "", libc::MS_REMOUNT, options);

@@ -51,7 +51,7 @@ impl Signalled {
 pub(crate) struct Escalation {
     began: Instant,
     rounds: u32,
-    /// Since when nobody was left but those who may not be signalled.
+    /// Since when nobody was left but those who may not be signalled, or cannot be reaped.
     alone_since: Option<Instant>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct Escalation {
 const CHEAP_ROUNDS: u32 = 8;
 const CHEAP_TIME: Duration = Duration::from_millis(50);
 
-/// How long those who may not be signalled get to end by themselves, as most setuid programs soon do.
+/// How long those who may not be signalled get to end by themselves, as most setuid programs soon do; and those who have
+/// ended to be reaped, which a tracer may delay.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Escalation {
@@ -67,8 +68,7 @@ impl Escalation {
         Self { began: Instant::now(), rounds: 0, alone_since: None }
     }
 
-    /// One round of KILL to everybody but those who are spared and their descendants. Gives back who has to be given
-    /// up: nobody else is left, and they may not be signalled.
+    /// One round of KILL to everybody but those who are spared and their descendants.
     pub(crate) fn kill(&mut self, spared: impl Fn(i32) -> bool) -> Round {
         self.rounds += 1;
         let thorough = self.rounds > CHEAP_ROUNDS && self.began.elapsed() > CHEAP_TIME;
@@ -77,36 +77,47 @@ impl Escalation {
         if thorough || (signalled.reached.is_empty() && !signalled.refused.is_empty()) {
             signalled = descendants::stop_and_kill(spared);
         }
-        let reached = signalled.reached.clone();
-        Round { reached, given_up: self.give_up(signalled) }
+        self.round(signalled)
     }
 
-    /// KILL to a group of the caller's; gives back who has to be given up.
-    pub(crate) fn kill_group(&mut self, group: i32) -> Vec<i32> {
-        let mut signalled = Signalled::default();
+    /// A round of KILL to a group of the caller's, whose members become its children when they are orphaned.
+    pub(crate) fn kill_group(&mut self, group: i32) -> Round {
         // Refused only if nobody of it may be signalled.
-        signalled.note(group, sys::send_signal(-group, sys::SIGKILL));
-        self.give_up(signalled)
+        let refused =
+            matches!(sys::send_signal(-group, sys::SIGKILL), Err(error) if sys::errno(&error) == sys::EPERM);
+        let alive = list().into_iter().filter(|pid| descendants::lives_in(*pid, group)).collect();
+        let mut signalled = Signalled::default();
+        *if refused { &mut signalled.refused } else { &mut signalled.reached } = alive;
+        self.round(signalled)
     }
 
-    /// Those who may not be signalled, once nobody else has been left for a while.
-    fn give_up(&mut self, signalled: Signalled) -> Vec<i32> {
-        let alone = signalled.reached.is_empty() && !signalled.refused.is_empty();
-        let since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
-        self.alone_since = since;
-        let given_up = since.is_some_and(|since| since.elapsed() > REFUSED_PATIENCE);
-        if given_up { signalled.refused } else { Vec::new() }
+    /// It is the last one once nobody has been left for a while but those who may not be signalled or are dead.
+    fn round(&mut self, signalled: Signalled) -> Round {
+        let alone = signalled.reached.is_empty() && (!signalled.refused.is_empty() || all_are_dead());
+        self.alone_since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
+        let is_last = self.alone_since.is_some_and(|since| since.elapsed() > REFUSED_PATIENCE);
+        let given_up = if is_last { signalled.refused } else { Vec::new() };
+        Round { reached: signalled.reached, given_up, is_last }
     }
 }
 
-/// What came of a round of [`Escalation::kill`].
+/// Whether all children have ended, and cannot be reaped: their tracer has not let go of them.
+fn all_are_dead() -> bool {
+    let children = list();
+    !children.is_empty() && children.into_iter().all(descendants::is_dead)
+}
+
+/// What came of a round of KILL.
 pub(crate) struct Round {
     pub(crate) reached: Vec<i32>,
+    /// Who may not be signalled, after the last round.
     pub(crate) given_up: Vec<i32>,
+    /// Whether another one would change nothing.
+    pub(crate) is_last: bool,
 }
 
-/// How many deaths are reaped in one go, however many more there are: whoever breeds faster than he can be
-/// reaped must not keep anybody from looking up.
+/// How many deaths are reaped in one go, however many more there are: whoever forks faster than can be
+/// reaped must not keep the caller from everything else.
 pub(crate) const REAPED_AT_ONCE: usize = 1000;
 
 /// How long the first death is awaited before anybody is looked for, in milliseconds: mostly those whom the caller has
@@ -121,7 +132,7 @@ pub(crate) struct EndAll<'a> {
     pub(crate) deaths: &'a OwnedFd,
     /// Ends them at once, where something can: called if the first death was not the last.
     pub(crate) kill_at_once: &'a dyn Fn(),
-    /// Called now and then while it lasts.
+    /// Called every [`NEXT_DEATH_MS`] while it lasts.
     pub(crate) still_busy: &'a dyn Fn(),
 }
 
@@ -134,6 +145,7 @@ impl EndAll<'_> {
     pub(crate) fn run(&self, mut reaped: impl FnMut(&sys::Waited)) -> Vec<i32> {
         let mut first = true;
         let mut escalation = None;
+        let mut busy = Busy::new();
         loop {
             // Before the reaping, so that a death after it is heard of.
             sys::drain(self.deaths);
@@ -157,18 +169,36 @@ impl EndAll<'_> {
                 Escalation::new()
             });
             let round = escalation.kill(|_| false);
-            if !round.given_up.is_empty() {
+            if round.is_last {
                 return round.given_up;
             }
-            if !self.await_death(NEXT_DEATH_MS) {
-                (self.still_busy)();
-            }
+            self.await_death(NEXT_DEATH_MS);
+            busy.tell(self.still_busy);
         }
     }
 
     /// Waits a moment for a child's death.
-    fn await_death(&self, timeout_ms: i32) -> bool {
+    fn await_death(&self, timeout_ms: i32) {
         let mut deaths = [PollFd { fd: self.deaths.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
-        sys::poll_any(&mut deaths, timeout_ms).is_ok() && deaths[0].revents != 0
+        let _ = sys::poll_any(&mut deaths, timeout_ms);
+    }
+}
+
+/// Says by the clock that an end goes on: deaths may come without a pause for as long as it takes.
+pub(crate) struct Busy {
+    told: Instant,
+}
+
+impl Busy {
+    pub(crate) fn new() -> Self {
+        Self { told: Instant::now() }
+    }
+
+    pub(crate) fn tell(&mut self, still_busy: impl Fn()) {
+        const EVERY: Duration = Duration::from_millis(NEXT_DEATH_MS.unsigned_abs() as u64);
+        if self.told.elapsed() >= EVERY {
+            self.told = Instant::now();
+            still_busy();
+        }
     }
 }

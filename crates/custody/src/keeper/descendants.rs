@@ -1,4 +1,4 @@
-//! Everybody below the caller: stopped first, so that nobody can breed, and killed then.
+//! Everybody below the caller: stopped first, so that nobody can fork, and killed then.
 //!
 //! A fork bomb at the limit of processes makes a new one for each that is killed. Whoever is stopped makes none, and still
 //! counts against the limit. A list of processes is always stale; so each one is held by a pidfd before it is compared,
@@ -143,6 +143,7 @@ impl Pass {
 struct Stat {
     state: u8,
     parent: i32,
+    group: i32,
 }
 
 impl Stat {
@@ -152,8 +153,22 @@ impl Stat {
         let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
         let rest = String::from_utf8_lossy(stat.get(after_name..)?).into_owned();
         let mut fields = rest.split_ascii_whitespace();
-        Some(Self { state: *fields.next()?.as_bytes().first()?, parent: fields.next()?.parse().ok()? })
+        Some(Self {
+            state: *fields.next()?.as_bytes().first()?,
+            parent: fields.next()?.parse().ok()?,
+            group: fields.next()?.parse().ok()?,
+        })
     }
+}
+
+/// Whether a process has ended and waits to be reaped.
+pub(crate) fn is_dead(pid: i32) -> bool {
+    matches!(state_of(pid), Some(b'Z' | b'X'))
+}
+
+/// Whether a process is alive and of this group.
+pub(crate) fn lives_in(pid: i32, group: i32) -> bool {
+    Stat::read(pid).is_some_and(|stat| stat.group == group && !matches!(stat.state, b'Z' | b'X'))
 }
 
 /// The kernel's letter for the state of a process.

@@ -14,9 +14,9 @@ use crate::children::Escalation;
 #[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::identity::{Identities, has_ended, own_pidfd};
-use crate::late::Due;
 use crate::launch::{InheritedSignals, KEEPER_IGNORES};
 use crate::ledger::{Common, Ledger};
+use crate::overdue::Due;
 use crate::record::Kind;
 use crate::shim::{self, Lifelines, ShimHears};
 use crate::sys::{self, Epoll, EpollEvent, PollFd, Turns};
@@ -113,6 +113,8 @@ pub(crate) struct Keeper {
     pub(crate) escaped: BTreeSet<i32>,
     /// Children of another user, who may not be signalled and are not waited for.
     pub(crate) unkillable: BTreeSet<i32>,
+    /// Whether a shim has left somebody behind who may not be signalled, and nobody could be told.
+    pub(crate) left_behind: bool,
     /// Shims whose workers' cgroups are to be removed.
     pub(crate) cgroups_left: Vec<u64>,
     pub(crate) course: Course,
@@ -216,6 +218,7 @@ impl Keeper {
             orphans: None,
             escaped: BTreeSet::new(),
             unkillable: BTreeSet::new(),
+            left_behind: false,
             cgroups_left: Vec::new(),
             course: Course::Serving,
             buffer,
@@ -230,7 +233,7 @@ impl Keeper {
             if self.course != Course::Serving && self.shims.is_empty() && self.no_orphan_left() {
                 self.close();
             }
-            self.hurry();
+            self.end_overdue();
             let nothing_to_press =
                 self.course == Course::Serving && self.due.is_empty() && self.bereaved.is_empty();
             let timeout = if nothing_to_press { -1 } else { PRESS_AFTER_MS };
@@ -387,7 +390,7 @@ impl Keeper {
             // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
             sys::exit(1);
         }
-        if self.course == Course::Orphaned && !self.unkillable.is_empty() {
+        if self.course == Course::Orphaned && (self.left_behind || !self.unkillable.is_empty()) {
             // Nobody could be told of them: the next start's reaper may be allowed more.
             sys::exit(1);
         }

@@ -15,10 +15,10 @@ mod descendants;
 mod failpoint;
 mod identity;
 mod keeper;
-mod late;
 mod launch;
 mod ledger;
 mod messages;
+mod overdue;
 #[path = "../ledger/record.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;

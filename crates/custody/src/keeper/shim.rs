@@ -8,7 +8,7 @@ use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::cgroup::WorkerCgroup;
-use crate::children::{self, Escalation, NEXT_DEATH_MS};
+use crate::children::{self, Busy, Escalation, NEXT_DEATH_MS};
 use crate::failpoint::hit;
 use crate::identity::has_ended;
 use crate::launch::{Ground, InheritedSignals, OOM_SCORE_ADJ, wait_and_launch};
@@ -184,6 +184,8 @@ struct Shim<'a> {
 
 /// The exit status of a shim that leaves its worker's cgroup behind.
 const CGROUP_LEFT: i32 = 3;
+/// The exit status of a shim that leaves processes behind which it may not signal.
+pub(crate) const PROCESSES_LEFT: i32 = 4;
 
 /// What the shim has to do next.
 enum Next {
@@ -289,6 +291,7 @@ impl Shim<'_> {
                 self.end_group(note)
             }
         };
+        let left = !given_up.is_empty();
         if has_ended(&self.lifelines.host) {
             // Nobody is left to be told; a stopped keeper shall go on and clear the run.
             let _ = sys::pidfd_signal(self.lifelines.keeper.as_raw_fd(), sys::SIGCONT);
@@ -299,12 +302,17 @@ impl Shim<'_> {
             self.say(&ShimSays::Ended(end));
         }
         let removed = self.cgroup.as_ref().is_none_or(WorkerCgroup::remove);
-        sys::exit(if removed { 0 } else { CGROUP_LEFT })
+        sys::exit(match (left, removed) {
+            (true, _) => PROCESSES_LEFT,
+            (false, false) => CGROUP_LEFT,
+            (false, true) => 0,
+        })
     }
 
     /// Ends the worker's group; those who left it go free. As a subreaper it can wait for the orphans of the group.
     fn end_group(&self, mut note: impl FnMut(&sys::Waited)) -> Vec<i32> {
         let mut escalation = Escalation::new();
+        let mut busy = Busy::new();
         loop {
             sys::drain(&self.child_signals);
             let mut left = false;
@@ -321,15 +329,13 @@ impl Shim<'_> {
                 return Vec::new();
             }
             // Somebody of the group is not reaped, so that its number is still its own.
-            let given_up = escalation.kill_group(self.worker);
-            if !given_up.is_empty() {
-                return given_up;
+            let round = escalation.kill_group(self.worker);
+            if round.is_last {
+                return round.given_up;
             }
             let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
             let _ = sys::poll_any(&mut deaths, NEXT_DEATH_MS);
-            if deaths[0].revents == 0 {
-                self.say(&ShimSays::Busy);
-            }
+            busy.tell(|| self.say(&ShimSays::Busy));
         }
     }
 

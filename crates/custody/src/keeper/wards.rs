@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::failpoint::hit;
 use crate::identity::pid_of;
 use crate::keeper::{Course, Keeper};
-use crate::late::Due;
+use crate::overdue::Due;
 use crate::record::{Kind, Process, Record};
-use crate::shim::{ShimHears, ShimSays};
+use crate::shim::{PROCESSES_LEFT, ShimHears, ShimSays};
 use crate::sys;
 use crate::wire::{Answer, End, Stage, Take, ToHost, WireTier};
 
@@ -19,7 +19,7 @@ pub(crate) struct Shim {
     pub(crate) gate: Option<OwnedFd>,
     pub(crate) role: Role,
     pub(crate) end: Option<End>,
-    /// The worker's main process, while its end is awaited.
+    /// The worker's main process, once its program runs.
     pub(crate) watched: Option<OwnedFd>,
     /// Whether the worker's main process ended while its shim lived.
     pub(crate) worker_ended: bool,
@@ -235,6 +235,7 @@ impl Keeper {
         if self.course == Course::Orphaned {
             // Nobody is to be told, and the whole directory is about to go. Everybody in the run's cgroup is killed.
             self.shims.remove(&serial);
+            self.left_behind |= status == PROCESSES_LEFT << 8;
             if status != 0 && self.cgroup.is_some() {
                 self.cgroups_left.push(serial);
             }

@@ -1,5 +1,6 @@
 //! Cgroups where there are none: nobody can make one, and the type has no value.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,8 +19,9 @@ impl Cgroup {
         Err("only Linux has cgroups".to_owned())
     }
 
-    pub(crate) fn recorded(_path: &[u8], _run: RunId) -> Option<Self> {
-        None
+    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    pub(crate) fn recorded(_path: &[u8], _run: RunId) -> io::Result<Option<Self>> {
+        Ok(None)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -30,15 +32,16 @@ impl Cgroup {
         match self.0 {}
     }
 
-    pub(crate) fn all_of(_state: &StateDir) -> Vec<(RunId, Self)> {
-        Vec::new()
+    #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
+    pub(crate) fn all_of(_state: &StateDir) -> io::Result<BTreeMap<RunId, Self>> {
+        Ok(BTreeMap::new())
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
         match self.0 {}
     }
 
-    pub(crate) fn wait_empty(&self, _timeout: Duration) -> bool {
+    pub(crate) fn end(&self, _timeout: Duration) -> io::Result<()> {
         match self.0 {}
     }
 

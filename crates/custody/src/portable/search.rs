@@ -3,6 +3,7 @@
 //! Only whoever is on record, and proven by its start time, is of a run; whoever may be is let be.
 
 use std::io;
+use std::time::Instant;
 
 use crate::identity::{self, Found};
 use crate::ledger::record::Process;
@@ -45,7 +46,7 @@ pub(super) struct Seen {
 pub(super) struct Search<'a>(&'a [DeadRun<'a>]);
 
 impl<'a> Search<'a> {
-    pub(super) fn new(runs: &'a [DeadRun<'a>]) -> Self {
+    pub(super) fn new(runs: &'a [DeadRun<'a>], _deadline: Instant) -> Self {
         Self(runs)
     }
 

@@ -138,6 +138,14 @@ impl StateError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeepError {
+    /// Nobody can tell whether it is what it should be.
+    #[error("cannot look at {path}")]
+    Look {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// It is not there, and cannot be written.
     #[error("cannot write {path}")]
     Write {

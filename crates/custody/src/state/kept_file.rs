@@ -61,7 +61,7 @@ pub(super) fn keep(target: &Target<'_>) -> Result<(OwnedFd, Kept), KeepError> {
         Ok(Found::Good(file)) => return Ok((file, Kept::Intact)),
         Ok(Found::Bad) => true,
         Ok(Found::Nothing) => false,
-        Err(source) => return Err(KeepError::Write { path: path(), source }),
+        Err(source) => return Err(KeepError::Look { path: path(), source }),
     };
     remove_temporaries(target.dir);
     match target.write().map_err(file_limit::in_words) {

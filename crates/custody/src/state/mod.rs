@@ -121,8 +121,8 @@ impl StateDir {
         self.path().join(name)
     }
 
-    /// A descriptor of the runs' directory whose lock is the turn to clear dead runs.
-    pub(crate) fn turn(&self) -> io::Result<OwnedFd> {
+    /// A descriptor of its own of the runs' directory, to be locked.
+    pub(crate) fn open_runs(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&*self.runs, ".", flags, Mode::empty())?)
     }

@@ -80,7 +80,8 @@ struct Walk {
 /// What a name stands for.
 enum Found {
     Dir(OwnedFd),
-    Link(PathBuf),
+    /// What it says, and who made it.
+    Link(PathBuf, u32),
     Nothing,
 }
 
@@ -109,8 +110,8 @@ impl Walk {
                 self.shown = path;
                 Ok(true)
             }
-            Found::Link(_) if is_last => Err(DirError::IsLink { path }),
-            Found::Link(target) => self.follow(name, &path, &target).map(|()| true),
+            Found::Link(..) if is_last => Err(DirError::IsLink { path }),
+            Found::Link(target, owner) => self.follow(&path, &target, owner).map(|()| true),
             // A link that leads nowhere is not made good.
             Found::Nothing if missing == Missing::Make => Err(DirError::io("open", &path)(Errno::NOENT)),
             Found::Nothing => Ok(false),
@@ -123,9 +124,10 @@ impl Walk {
             Ok(dir) => Ok(Found::Dir(dir)),
             Err(Errno::NOENT) => Ok(Found::Nothing),
             Err(errno @ (Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => {
-                match rustix::fs::readlinkat(&self.at, name, Vec::new()) {
-                    Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
-                    Err(Errno::INVAL) => Err(errno),
+                match read_link(&self.at, name) {
+                    Ok((target, owner)) => Ok(Found::Link(OsString::from_vec(target).into(), owner)),
+                    // The last: what Linux says of a descriptor that is no link.
+                    Err(Errno::INVAL | Errno::NOENT) => Err(errno),
                     Err(other) => Err(other),
                 }
             }
@@ -134,15 +136,12 @@ impl Walk {
     }
 
     /// Puts what a link says in the place of its name.
-    fn follow(&mut self, name: &OsStr, path: &Path, target: &Path) -> Result<(), DirError> {
+    fn follow(&mut self, path: &Path, target: &Path, owner: u32) -> Result<(), DirError> {
         self.links += 1;
         if self.links > MOST_LINKS {
             return Err(DirError::TooManyLinks { path: path.to_owned() });
         }
-        // Only its owner could have put another in its place since it was read, and he is trusted or it is refused.
-        let stat = rustix::fs::statat(&self.at, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(DirError::io("look at", path))?;
-        self.trust.check_owner(path, stat.st_uid)?;
+        self.trust.check_owner(path, owner)?;
         if target.is_absolute() {
             let flags = PASS | OFlags::DIRECTORY | OFlags::CLOEXEC;
             self.at =
@@ -164,6 +163,26 @@ impl Walk {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(&self.at, ".", flags, Mode::empty()).map_err(DirError::io("open", &self.shown))
     }
+}
+
+/// What a link says, and whose it is: of one and the same link, whoever may put another in its place meanwhile.
+#[cfg(target_os = "linux")]
+fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
+    let link =
+        rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let owner = rustix::fs::fstat(&link)?.st_uid;
+    Ok((rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes(), owner))
+}
+
+/// The same, where a link cannot be held: its owner is asked for before and after.
+#[cfg(not(target_os = "linux"))]
+fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
+    let stat = || rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    let before = stat()?;
+    let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
+    let after = stat()?;
+    let same = (before.st_ino, before.st_uid) == (after.st_ino, after.st_uid);
+    if same { Ok((target, before.st_uid)) } else { Err(Errno::AGAIN) }
 }
 
 /// Makes a directory. Whatever the umask, its owner can use it and no group can write to it.

@@ -127,10 +127,13 @@ pub(crate) fn sweep(runs: &[DeadRun<'_>], config: &Config, deadline: Instant) ->
             swept.trouble.get_or_insert_with(|| cannot_look(&error));
         }
     }
-    for (run, swept) in runs.iter().zip(&swept) {
-        if let (true, Some(cgroup)) = (swept.is_clean(), &run.cgroup) {
-            cgroup.wait_empty(config.retry_interval());
-            cgroup.remove();
+    for (run, swept) in runs.iter().zip(&mut swept) {
+        // Whoever has no number here, because it went into another PID namespace, is ended with its cgroup.
+        if let (true, Some(cgroup)) = (swept.is_clean(), &run.cgroup)
+            && let Err(error) = cgroup.end(config.retry_interval())
+        {
+            let path = cgroup.path().display();
+            swept.trouble = Some(format!("its cgroup {path} is not gone: {error}"));
         }
     }
     swept
@@ -148,25 +151,34 @@ struct Sweep<'a> {
 
 impl Sweep<'_> {
     fn run(&self, swept: &mut [Swept]) -> io::Result<()> {
-        let mut search = Search::new(self.runs);
+        let mut search = Search::new(self.runs, self.deadline);
         let mut stopped: BTreeSet<(i32, u64)> = BTreeSet::new();
+        let mut members = Vec::new();
         let mut stopping = 0;
-        let mut clean_looks = 0;
-        // Rounds that make progress do not count against the limit: a storm of forks is not a survivor.
-        let mut vain_rounds = 0;
-        while clean_looks < 2 {
-            let seen = search.look()?;
+        let (mut clean_looks, mut unclear_looks) = (0, 0);
+        // Rounds that make progress do not count against the limit: many forks are not a survivor.
+        let mut fruitless_rounds = 0;
+        while clean_looks < 2 && unclear_looks < 2 {
+            let seen = match search.look() {
+                Ok(seen) => seen,
+                Err(error) => {
+                    // Those who are known are stopped, and nobody else would let them go on.
+                    self.kill(&members, swept);
+                    return Err(error);
+                }
+            };
             note(&seen, swept);
             if seen.members.is_empty() {
-                clean_looks += 1;
+                *if seen.troubles.is_empty() { &mut clean_looks } else { &mut unclear_looks } += 1;
                 continue;
             }
             clean_looks = 0;
             if Instant::now() >= self.deadline {
+                self.kill(&seen.members, swept);
                 give_up(&seen.members, Some("the time for a sweep was over before all had ended"), swept);
                 break;
             }
-            if vain_rounds > self.config.cleanup_max_retries {
+            if fruitless_rounds > self.config.cleanup_max_retries {
                 give_up(&seen.members, None, swept);
                 break;
             }
@@ -175,10 +187,12 @@ impl Sweep<'_> {
             let born = born.map(|member| member.process.signal(Signal::STOP)).count();
             if born > 0 && stopping < STOPPING_ROUNDS {
                 stopping += 1;
+                members = seen.members;
                 continue;
             }
             stopping = 0;
-            vain_rounds = if self.kill(&seen.members, swept) { 0 } else { vain_rounds + 1 };
+            fruitless_rounds = if self.kill(&seen.members, swept) { 0 } else { fruitless_rounds + 1 };
+            members = seen.members;
         }
         Ok(())
     }

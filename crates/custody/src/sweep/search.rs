@@ -1,12 +1,13 @@
 //! One look for everybody of dead runs.
 //!
-//! Who is of a run: whoever is on record, in its cgroup, or in the group of a recorded process that lives; an orphan
+//! Who is of a run: whoever is on record, in its cgroup, or in the group of a recorded process that is not reaped; an orphan
 //! of our user that carries its marker; and all of their descendants. The marker alone proves nothing: an environment
 //! can be copied. An orphan has nobody else who answers for it: its parent is init, or an ancestor of the host that
 //! lives in another session, which is how a service manager adopts, and not how a shell starts.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Instant;
 
 use crate::identity::{self, Found};
 use crate::ledger::record::Process;
@@ -63,6 +64,8 @@ pub(super) struct Search<'a> {
     user: u32,
     /// When each run's host was started: nobody of the run is older. 0 where it is not known.
     opened: Vec<u64>,
+    /// When looking is over.
+    deadline: Instant,
 }
 
 /// Somebody who carries a run's marker.
@@ -73,7 +76,7 @@ struct Marked {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(runs: &'a [DeadRun<'a>]) -> Self {
+    pub(super) fn new(runs: &'a [DeadRun<'a>], deadline: Instant) -> Self {
         let opened = |run: &DeadRun<'_>| {
             let start = run.contents.open.as_ref().map_or(0, |open| open.main.start);
             machine::clock_offset().map_or(0, |offset| start.saturating_add_signed(offset))
@@ -83,6 +86,7 @@ impl<'a> Search<'a> {
             own: Pid::current(),
             user: rustix::process::geteuid().as_raw(),
             opened: runs.iter().map(opened).collect(),
+            deadline,
         }
     }
 
@@ -94,7 +98,7 @@ impl<'a> Search<'a> {
             self.by_record(run, &table, &mut seen);
             self.by_cgroup(run, &table, &mut seen);
         }
-        let marked = self.by_marker(&table, &mut seen);
+        let marked = self.by_marker(&table, &mut seen)?;
         self.by_group(&table, &mut seen);
         self.by_descent(&table, &mut seen);
         self.lost_groups(&table, &mut seen);
@@ -141,13 +145,16 @@ impl<'a> Search<'a> {
     }
 
     /// Orphans that carry a marker; gives back everybody who carries one.
-    fn by_marker(&self, table: &ProcessTable, seen: &mut Seen) -> Vec<Marked> {
+    fn by_marker(&self, table: &ProcessTable, seen: &mut Seen) -> io::Result<Vec<Marked>> {
         let reapers: Vec<Vec<i32>> = self.runs.iter().map(|run| reapers_of(run)).collect();
         let oldest = self.opened.iter().copied().min().unwrap_or(0);
         let mut all = Vec::new();
         for (pid, stat) in table.rows() {
             if pid == self.own || stat.start < oldest || seen.has(pid) {
                 continue;
+            }
+            if Instant::now() >= self.deadline {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the time for a sweep was over"));
             }
             match self.marks(pid) {
                 Ok(runs) => all.extend(runs.into_iter().map(|run| Marked { run, pid, stat })),
@@ -163,25 +170,28 @@ impl<'a> Search<'a> {
                 let again = machine::stat(pid)?.is_some_and(|again| again.start == stat.start);
                 Ok(found.filter(|found| again && found.is_alive()))
             });
-            match found {
-                Ok(Some(found)) if self.marks(pid).is_ok_and(|runs| runs.contains(&run)) => {
-                    self.add(run, found, None, table, seen);
-                }
+            let marked = found.and_then(|found| Ok((found, self.marks(pid)?.contains(&run))));
+            match marked {
+                Ok((Some(found), true)) => self.add(run, found, None, table, seen),
                 Ok(_) => {}
                 Err(error) => seen.troubles.push((run, error)),
             }
         }
-        all
+        Ok(all)
     }
 
     /// The runs, of those that are swept, whose marker a process of our own user carries.
     fn marks(&self, pid: Pid) -> io::Result<Vec<usize>> {
+        // First: anybody can put any run's id into an environment, and a large one; nobody can do it as another user.
+        if !self.is_of_our_user(pid)? {
+            return Ok(Vec::new());
+        }
         let marked = identity::markers(pid)?.unwrap_or_default();
-        let runs: Vec<usize> =
-            (0..self.runs.len()).filter(|run| marked.contains(&self.runs[*run].id)).collect();
-        // Anybody can put any run's id into an environment; nobody can do it as another user.
-        let ours = runs.is_empty() || machine::users(pid)?.is_some_and(|users| users.contains(&self.user));
-        Ok(if ours { runs } else { Vec::new() })
+        Ok((0..self.runs.len()).filter(|run| marked.contains(&self.runs[*run].id)).collect())
+    }
+
+    fn is_of_our_user(&self, pid: Pid) -> io::Result<bool> {
+        Ok(machine::users(pid)?.is_some_and(|users| users.contains(&self.user)))
     }
 
     /// Somebody whose environment cannot be read. Of our own user, orphaned and young enough, it may be of a run.
@@ -194,12 +204,15 @@ impl<'a> Search<'a> {
         seen: &mut Seen,
     ) {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
-        let users = machine::users(pid).ok().flatten();
-        let cgroups = machine::cgroups(pid).unwrap_or(0);
         // Of whoever has ended and waits to be reaped, nothing can be read either.
-        if denied && (!users.is_some_and(|users| users.contains(&self.user)) || is_over(pid)) {
+        if denied && (matches!(self.is_of_our_user(pid), Ok(false)) || is_over(pid)) {
             return;
         }
+        let cgroups = machine::cgroups(pid);
+        let in_cgroups_of = |run: &DeadRun<'_>| {
+            let recorded = run.contents.host_cgroups();
+            recorded == 0 || cgroups.as_ref().map_or(true, |cgroups| *cgroups == recorded)
+        };
         for (run, reapers) in reapers.iter().enumerate() {
             if !denied {
                 seen.troubles.push((run, io::Error::new(error.kind(), error.to_string())));
@@ -207,7 +220,7 @@ impl<'a> Search<'a> {
                 && is_orphan(stat, reapers, table)
                 // What a worker starts stays in the cgroups of its host, where the run has none of its own: a service
                 // or a session of somebody else is told by its own.
-                && [0, cgroups].contains(&self.runs[run].contents.host_cgroups())
+                && in_cgroups_of(&self.runs[run])
             {
                 seen.let_be(run, pid, LetBeReason::Unreadable);
             }
@@ -240,25 +253,36 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Members of groups whose recorded leader lives: nobody else can have made a group of that number.
+    /// Members of groups whose recorded leader lives, or has ended and is not reaped: nobody else can have made a group of
+    /// that number.
     fn by_group(&self, table: &ProcessTable, seen: &mut Seen) {
-        for index in 0..seen.members.len() {
-            let (run, leader) = (seen.members[index].run, seen.members[index].pid());
-            if !self.groups(run).any(|group| group == leader.as_raw()) {
-                continue;
-            }
-            for (pid, _) in table.rows().filter(|(_, stat)| stat.group == leader.as_raw()) {
-                let found = identity::open(pid).and_then(|found| {
-                    let same = machine::stat(pid)?.is_some_and(|now| now.group == leader.as_raw());
-                    Ok(found.filter(|_| same))
-                });
-                match found {
-                    Ok(Some(found)) if seen.members[index].process.is_alive() => {
-                        self.add(run, found, None, table, seen);
+        for run in 0..self.runs.len() {
+            let workers = self.runs[run].contents.living.values();
+            for worker in workers.filter(|worker| worker.pgid > 1 && worker.pgid == worker.main.pid) {
+                match identity::find_unreaped(&worker.main) {
+                    // One that lives was found by its record, or was not believed.
+                    Ok(Some(leader)) if seen.has(leader.pid) || !leader.is_alive() => {
+                        self.by_leader(run, &leader, table, seen);
                     }
                     Ok(_) => {}
                     Err(error) => seen.troubles.push((run, error)),
                 }
+            }
+        }
+    }
+
+    fn by_leader(&self, run: usize, leader: &Found, table: &ProcessTable, seen: &mut Seen) {
+        let group = leader.pid.as_raw();
+        for (pid, _) in table.rows().filter(|(_, stat)| stat.group == group) {
+            let found = identity::open(pid).and_then(|found| {
+                let same = machine::stat(pid)?.is_some_and(|now| now.group == group);
+                Ok(found.filter(|found| same && found.is_alive()))
+            });
+            // Asked last: so the group was the leader's when its member was looked at.
+            match found.and_then(|found| Ok((found, leader.is_unreaped()?))) {
+                Ok((Some(found), true)) => self.add(run, found, None, table, seen),
+                Ok(_) => {}
+                Err(error) => seen.troubles.push((run, error)),
             }
         }
     }

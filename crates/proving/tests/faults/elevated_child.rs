@@ -29,6 +29,20 @@ fn shim_when_the_host_is_killed() {
     as_somebody(GridTier::Shim, the_host_is_killed);
 }
 
+/// Nobody but its shim could have told of it: so the record stays for whoever may be allowed more.
+#[test]
+fn group_when_the_host_is_killed() {
+    as_somebody(GridTier::Group, |case, host, program| {
+        the_host_is_killed(case, host, program);
+        assert_eq!(case.run_dirs().len(), 1, "the record stays");
+    });
+}
+
+#[test]
+fn group_when_the_run_is_stopped() {
+    as_somebody(GridTier::Group, named_and_left);
+}
+
 #[test]
 fn shim_when_its_shim_is_killed() {
     as_somebody(GridTier::Shim, its_shim_is_killed);

@@ -77,6 +77,8 @@ const TABLE: &[(&str, [Cell; 4])] = &[
     ("time_namespace",                       [ZERO,      NEXT, NEXT,       NEXT]),
     ("errors_of_looking",                    [ZERO,      NEXT, NEXT,       NEXT]),
     ("copied_environment",                   [ZERO,      ZERO, ZERO,       ZERO]),
+    ("held_by_a_tracer",                     [ZERO,      ZERO, ZERO,       ZERO]),
+    ("lost_keeper_unseen",                   [ZERO,      ZERO, ZERO,       ZERO]),
     ("own_namespace",                        [ZERO,      ZERO, ZERO,       LEFT]),
     ("many_starts",                          [ZERO,      ZERO, ZERO,       ZERO]),
     ("unprovable",                           [ZERO,      ZERO, ZERO,       ZERO]),

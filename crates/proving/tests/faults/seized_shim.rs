@@ -24,6 +24,14 @@ fn when_the_worker_ends(case: &mut Case) {
     host.ask(&format!("wait {}", host.workers[0].id)).expect("wait");
     assert!(began.elapsed() < IN_TIME, "wait took {:?}", began.elapsed());
     case.workers_must_be_gone(snakepit_proving::Deadline::patient());
+    let group = host.workers[0].pgid;
+    let of_group = |found: &snakepit_proving::Found| {
+        rustix::process::Pid::from_raw(found.pid).is_some_and(|pid| {
+            rustix::process::getpgid(Some(pid)).is_ok_and(|own| own.as_raw_nonzero().get() == group)
+        })
+    };
+    let left: Vec<_> = case.wearers().into_iter().filter(of_group).collect();
+    assert!(left.is_empty(), "of the worker's group: {left:#?}");
     host.spawn(1, "stand");
     host.ask("stop").expect("stop");
     host.say("return");

@@ -51,7 +51,7 @@ fn with_a_limit_on_files(case: &mut Case) {
     let limit = rustix::process::Rlimit { current: Some(0), maximum: None };
     rustix::process::prlimit(keeper, rustix::process::Resource::Fsize, limit).expect("prlimit");
     let (_, text) = host.ask("spawn 1 stand").expect_refusal("a spawn without room for its record");
-    assert!(text.contains("File too large"), "{text}");
+    assert!(text.contains("the limit on the size of files is too low"), "{text}");
     assert!(host.keeper_process().is_alive());
     let limit = rustix::process::Rlimit { current: None, maximum: None };
     rustix::process::prlimit(keeper, rustix::process::Resource::Fsize, limit).expect("prlimit");

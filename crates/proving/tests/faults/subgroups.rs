@@ -66,6 +66,25 @@ fn gone_after_the_shim_is_killed() {
     });
 }
 
+/// A threaded cgroup does not list its processes; the one above it does.
+#[test]
+fn a_threaded_one_hides_nobody_from_the_reaper() {
+    with_a_cgroup(|case, mut host, cgroup| {
+        host.spawn(1, "bare");
+        case.note(&host);
+        let own = std::fs::read_dir(&cgroup).expect("the run's cgroup").flatten().map(|entry| entry.path());
+        let threaded =
+            own.into_iter().find(|path| path.is_dir()).expect("a worker's cgroup").join("threaded");
+        std::fs::create_dir(&threaded).expect("make a cgroup");
+        std::fs::write(threaded.join("cgroup.type"), "threaded").expect("make it threaded");
+        super::leave_a_dead_run(case, &mut host);
+        let told = case.cleanup().expect("the reaper");
+        assert_eq!(told["clean"], "true", "{told:?}");
+        assert!(!cgroup.exists(), "the run's cgroup is left");
+        case.verdict();
+    });
+}
+
 fn with_a_cgroup(body: fn(&mut Case, HostProcess, PathBuf)) {
     let mut case = Case::new(&super::programs(), GridTier::Auto, expected::cell("subgroups", GridTier::Auto));
     let host = case.host();

@@ -27,7 +27,7 @@ fn cleanup_elsewhere(case: &Case, options: &OpenAs) -> std::collections::BTreeMa
 
 /// Both sides without the inode that would decide alone.
 fn without_pidfs(case: &mut Case) {
-    case.options.failpoints = Some("look.pidfs=errno:38".to_owned());
+    case.options.failpoints = Some("look.no_pidfs=errno:38".to_owned());
 }
 
 fn live_run(case: &mut Case) {

@@ -2,7 +2,7 @@
 
 use snakepit_proving::cgroup::Cgroup;
 use snakepit_proving::other_user::{self, NOBODY};
-use snakepit_proving::{Case, GridTier, OpenAs};
+use snakepit_proving::{Case, GridTier, OpenAs, private_mount};
 
 use super::expected;
 
@@ -53,6 +53,23 @@ as_nobody!(
     fork_chains: during_a_stop,
     left_children: gone_before_wait_returns,
 );
+
+/// `hidepid=1`, which systemd calls `ProtectProc=noaccess`: who is above the host cannot be read.
+#[test]
+fn where_proc_forbids_a_look_at_others() {
+    if let Some(why) = private_mount::refusal() {
+        return super::unproven(&why);
+    }
+    private_mount::with_private_mounts(|| {
+        private_mount::mount_proc("hidepid=1");
+        let options = OpenAs { user: Some(NOBODY), ..OpenAs::default() };
+        let mut case = Case::with(&super::programs(), GridTier::Shim, snakepit_proving::Cell::ZERO, options);
+        let mut host = case.host_with(2, "family");
+        host.kill();
+        case.verdict();
+        case.finish();
+    });
+}
 
 fn prove(fault: &str, tier: GridTier, body: fn(&mut Case)) {
     if !snakepit_proving::is_root() {

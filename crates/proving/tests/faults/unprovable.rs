@@ -4,7 +4,12 @@
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Cell, Deadline, GridTier, OpenAs, cgroup};
 
-super::each_tier!(members_of_a_group_without_leader, a_cgroup_whose_ledger_is_gone);
+super::each_tier!(
+    members_of_a_group_without_leader,
+    members_of_a_group_whose_leader_is_not_reaped,
+    a_cgroup_whose_directory_is_gone,
+    a_cgroup_whose_ledger_is_gone
+);
 
 fn members_of_a_group_without_leader(case: &mut Case) {
     let mut host = case.host_with(2, "bare");
@@ -37,7 +42,35 @@ fn members_of_a_group_without_leader(case: &mut Case) {
     case.verdict();
 }
 
+/// The init of many containers reaps nobody. A leader that has ended and is not reaped proves whose its group is.
+fn members_of_a_group_whose_leader_is_not_reaped(case: &mut Case) {
+    // What custody leaves becomes ours, and we reap nobody before the verdict.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("become a subreaper");
+    let mut host = case.host_with(2, "bare");
+    case.must_be_populated(4);
+    super::leave_a_dead_run(case, &mut host);
+    let told = case.cleanup().expect("the reaper");
+    assert_eq!((told["clean"].as_str(), told["removed"].as_str()), ("true", "1"), "{told:?}");
+    case.workers_must_be_gone(Deadline::patient());
+    case.verdict();
+}
+
 fn a_cgroup_whose_ledger_is_gone(case: &mut Case) {
+    let mut host = case.host_with(2, "bare");
+    let cgroup = host.cgroup.clone();
+    super::leave_a_dead_run(case, &mut host);
+    std::fs::remove_file(snakepit_proving::ledger::file_of(&case.run_dirs()[0])).expect("remove the ledger");
+    if cgroup.is_some() {
+        let told = case.cleanup().expect("the reaper");
+        assert_eq!(told["clean"], "true", "{told:?}");
+        assert!(case.tag().is_free(), "survivors: {:#?}", case.wearers());
+    }
+    // Without a cgroup nothing in the world says whose they are.
+    case.end_survivors_and_go_on();
+    case.verdict();
+}
+
+fn a_cgroup_whose_directory_is_gone(case: &mut Case) {
     let mut host = case.host_with(2, "bare");
     let Some(group) = host.cgroup.clone() else {
         host.kill();

@@ -1,5 +1,5 @@
-//! A daemon that seizes its shim (in a namespace: PID 1) with ptrace and never lets it go on. `seize stay` or
-//! `seize leave`: the worker's main process stays, or exits with 5.
+//! A daemon that seizes its shim (in a namespace: PID 1) with ptrace and never lets it go on, and a child in the worker's
+//! group. `seize stay` or `seize leave`: the worker's main process stays, or exits with 5.
 
 use snakepit_proving::tag::Worn;
 
@@ -17,6 +17,10 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
         Ready::inherited(fd).tell();
         // SAFETY: one byte from a valid buffer to our own pipe.
         unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
+        process::rest(worn);
+    });
+    process::fork(|| {
+        Ready::inherited(fd).tell();
         process::rest(worn);
     });
     // SAFETY: one byte into a valid buffer from our own pipe.

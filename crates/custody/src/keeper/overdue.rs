@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::cgroup;
 use crate::children::{self, Escalation};
 use crate::descendants;
-use crate::keeper::Keeper;
+use crate::keeper::{Course, Keeper};
 use crate::sys::{self, EpollEvent};
-use crate::wards::Role;
-use crate::wire::ToHost;
+use crate::wards::{Role, Shim};
+use crate::wire::{ToHost, WireTier};
 
 /// How often shims whose end is due are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -59,21 +59,22 @@ impl Keeper {
             let serial = event.data;
             let Some(shim) = self.shims.get_mut(&serial) else { continue };
             shim.worker_ended = true;
-            if let Some(pidfd) = shim.watched.take() {
+            if let Some(pidfd) = &shim.watched {
                 self.worker_ends.remove(pidfd.as_raw_fd());
             }
             self.end_is_due(serial);
         }
     }
 
-    /// Hurries the shims whose end is due. In the end the kernel ends a namespace with its shim; in the other tiers what a
-    /// shim leaves falls to the keeper.
-    pub(crate) fn hurry(&mut self) {
+    /// Ends the shims whose end is overdue. The kernel ends a namespace with its shim, what a shim of the tier `shim` leaves
+    /// falls to the keeper, and a group is killed before its shim.
+    pub(crate) fn end_overdue(&mut self) {
         let now = Instant::now();
         if self.due.is_empty() || now < self.next_look {
             return;
         }
         self.next_look = now + LOOK_EVERY;
+        let is_group = self.tier == WireTier::Group;
         let mut killed = false;
         let mut unreaped = Vec::new();
         for (serial, due) in &mut self.due {
@@ -82,7 +83,13 @@ impl Keeper {
             let pid = shim.process.pid;
             let state = descendants::state_of(pid);
             due.still = if matches!(state, Some(b'T' | b't')) { due.still + 1 } else { 0 };
-            if late > SILENCE || (late > STANDSTILL && due.still >= LOOKS_AT_STANDSTILL) {
+            let stands_still = late > STANDSTILL && due.still >= LOOKS_AT_STANDSTILL;
+            // Without its host, a shim has nobody to tell that it is at work. Nobody but it knows a group.
+            let is_silent = late > SILENCE && !(is_group && self.course == Course::Orphaned);
+            if stands_still && is_group {
+                kill_group_of(shim);
+            }
+            if stands_still || is_silent {
                 let _ = sys::send_signal(pid, sys::SIGKILL);
                 killed = true;
             } else if due.still > 0 {
@@ -133,9 +140,12 @@ impl Keeper {
         false
     }
 
-    /// Whether a child is there that is no shim. Twice, because a list may miss one.
+    /// Whether a child is there that is no shim. Twice, because a list may miss one. The dead do not count: one that a
+    /// tracer holds cannot be reaped.
     fn has_orphan(&self) -> bool {
-        let is_orphan = |pid: &i32| !self.by_pid.contains_key(pid) && !self.unkillable.contains(pid);
+        let is_orphan = |pid: &i32| {
+            !self.by_pid.contains_key(pid) && !self.unkillable.contains(pid) && !descendants::is_dead(*pid)
+        };
         (0..2).any(|_| children::list().iter().any(is_orphan))
     }
 
@@ -159,5 +169,14 @@ impl Keeper {
         if let Some(run) = &self.cgroup {
             self.cgroups_left.retain(|serial| !cgroup::remove_worker(run.as_raw_fd(), *serial));
         }
+    }
+}
+
+/// Kills the group of a worker whose shim stands still, and so has not reaped it: the number is still the group's.
+fn kill_group_of(shim: &Shim) {
+    if let (Role::Ward(ward), Some(worker)) = (&shim.role, &shim.watched)
+        && sys::pidfd_signal(worker.as_raw_fd(), 0).is_ok()
+    {
+        let _ = sys::send_signal(-ward.record.main.pid, sys::SIGKILL);
     }
 }

@@ -1,0 +1,65 @@
+//! A debugger outside holds a child of a worker: dead, it cannot be reaped before the debugger lets go. The promise:
+//! nothing hangs on it.
+
+use std::time::{Duration, Instant};
+
+use snakepit_proving::tracer::Tracer;
+use snakepit_proving::{Case, GridTier};
+
+const IN_TIME: Duration = Duration::from_secs(8);
+
+super::each_tier!(when_the_worker_is_killed, when_the_run_is_stopped);
+
+/// In a namespace the kernel itself waits until everybody is reaped.
+fn is_the_kernels(case: &Case) -> bool {
+    let is_namespace = case.tier == GridTier::Namespace;
+    if is_namespace {
+        super::unproven("the kernel ends no PID namespace before everybody in it is reaped");
+    }
+    is_namespace
+}
+
+fn when_the_worker_is_killed(case: &mut Case) {
+    if is_the_kernels(case) {
+        return;
+    }
+    let mut host = case.host_with(1, "bare");
+    let worker = host.workers[0].clone();
+    let Some(held) = hold_a_child(case, worker.pid) else { return };
+    let began = Instant::now();
+    host.ask(&format!("kill {}", worker.id)).expect("kill");
+    host.ask(&format!("wait {}", worker.id)).expect("wait");
+    assert!(began.elapsed() < IN_TIME, "wait took {:?}", began.elapsed());
+    host.spawn(1, "stand");
+    host.ask("stop").expect("stop");
+    host.say("return");
+    host.wait();
+    held.let_go();
+    case.verdict();
+}
+
+fn when_the_run_is_stopped(case: &mut Case) {
+    if is_the_kernels(case) {
+        return;
+    }
+    let mut host = case.host_with(1, "bare");
+    let Some(held) = hold_a_child(case, host.workers[0].pid) else { return };
+    let began = Instant::now();
+    let told = host.ask("stop 100").expect("stop");
+    assert!(began.elapsed() < IN_TIME, "stop took {:?}", began.elapsed());
+    assert_eq!(told["survivors"], "", "{told:?}");
+    host.say("return");
+    host.wait();
+    held.let_go();
+    case.verdict();
+}
+
+fn hold_a_child(case: &mut Case, worker: i32) -> Option<Tracer> {
+    case.must_be_populated(2);
+    let child = case.wearers().into_iter().find(|found| found.pid != worker).expect("a child");
+    let held = Tracer::seize(child.pid);
+    if let Err(error) = &held {
+        super::unproven(&format!("nobody may be traced here: {error}"));
+    }
+    held.ok()
+}
