@@ -210,5 +210,7 @@ fn survivors_of(worker: &Shared) -> Vec<Survivor> {
     if pids.is_empty() {
         pids.push(worker.pid);
     }
-    pids.into_iter().map(|pid| Survivor::observe(pid, Some(worker.id.clone()))).collect()
+    let seen = pids.into_iter().map(|pid| Survivor::observe(pid, Some(worker.id.clone())));
+    // Whoever has ended is not a survivor, even if a tracer keeps it from being reaped.
+    seen.filter(|survivor| !matches!(survivor.state, 'Z' | 'X')).collect()
 }

@@ -2,7 +2,6 @@
 //!
 //! Each worker has one of its own below it; host, keeper and shims stay outside.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -124,15 +123,15 @@ impl Cgroup {
     }
 
     /// The cgroups below the caller's own that were made for runs of a state directory.
-    pub(crate) fn all_of(state: &StateDir) -> io::Result<BTreeMap<RunId, Self>> {
-        let mut found = BTreeMap::new();
+    pub(crate) fn all_of(state: &StateDir) -> io::Result<Vec<(RunId, Self)>> {
+        let mut found = Vec::new();
         let Ok(place) = place() else { return Ok(found) };
         let mark = format!("{STATE_MARK}{:016x}", state.digest()?);
         for entry in unless_gone(fs::read_dir(place))?.into_iter().flatten() {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(&mark));
             if let Some(run) = name.and_then(run_of) {
-                found.insert(run, Self { path });
+                found.push((run, Self { path }));
             }
         }
         Ok(found)

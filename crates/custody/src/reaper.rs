@@ -3,7 +3,7 @@
 //! A run is dead when its host is, whoever holds its lock; a run that cannot be judged is let be and reported, and so is
 //! whatever of a dead run cannot be seen. Hosts that start at the same time clear dead runs once for all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -164,7 +164,7 @@ fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, Sta
     let mut cgroups = Cgroup::all_of(state).unwrap_or_else(|error| {
         let trouble = format!("those of dead runs cannot be looked for: {error}");
         found.unclear.push(ReapedRun::in_trouble(&"cgroups", trouble));
-        BTreeMap::new()
+        Vec::new()
     });
     let mut known: BTreeSet<RunId> = own.into_iter().collect();
     let mut named = Vec::new();
@@ -189,7 +189,11 @@ fn look(state: &StateDir, place: Place, own: Option<RunId>) -> Result<Found, Sta
     for ((name, RunName { run, .. }), _) in named.into_iter().zip(live).filter(|(_, live)| !live) {
         match state.open_run(Path::new(&name)) {
             Ok(None) => {}
-            Ok(Some(dir)) => judge(run, dir, cgroups.remove(&run), place, &mut found),
+            Ok(Some(dir)) => {
+                let cgroup =
+                    cgroups.iter().position(|(of, _)| *of == run).map(|at| cgroups.swap_remove(at).1);
+                judge(run, dir, cgroup, place, &mut found);
+            }
             Err(error) => found.unclear.push(ReapedRun::in_trouble(&run, error_chain(&error))),
         }
     }

@@ -59,9 +59,10 @@ pub(crate) struct Escalation {
 const CHEAP_ROUNDS: u32 = 8;
 const CHEAP_TIME: Duration = Duration::from_millis(50);
 
-/// How long those who may not be signalled get to end by themselves, as most setuid programs soon do; and those who have
-/// ended to be reaped, which a tracer may delay.
+/// How long those who may not be signalled get to end by themselves, as most setuid programs soon do.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long those who have ended get to be reaped, which a tracer may delay.
+const DEAD_PATIENCE: Duration = Duration::from_millis(200);
 
 impl Escalation {
     pub(crate) fn new() -> Self {
@@ -95,7 +96,8 @@ impl Escalation {
     fn round(&mut self, signalled: Signalled) -> Round {
         let alone = signalled.reached.is_empty() && (!signalled.refused.is_empty() || all_are_dead());
         self.alone_since = alone.then(|| self.alone_since.unwrap_or_else(Instant::now));
-        let is_last = self.alone_since.is_some_and(|since| since.elapsed() > REFUSED_PATIENCE);
+        let patience = if signalled.refused.is_empty() { DEAD_PATIENCE } else { REFUSED_PATIENCE };
+        let is_last = self.alone_since.is_some_and(|since| since.elapsed() > patience);
         let given_up = if is_last { signalled.refused } else { Vec::new() };
         Round { reached: signalled.reached, given_up, is_last }
     }

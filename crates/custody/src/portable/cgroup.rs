@@ -1,6 +1,5 @@
 //! Cgroups where there are none: nobody can make one, and the type has no value.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,8 +32,8 @@ impl Cgroup {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-    pub(crate) fn all_of(_state: &StateDir) -> io::Result<BTreeMap<RunId, Self>> {
-        Ok(BTreeMap::new())
+    pub(crate) fn all_of(_state: &StateDir) -> io::Result<Vec<(RunId, Self)>> {
+        Ok(Vec::new())
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {

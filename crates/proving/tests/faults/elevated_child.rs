@@ -66,7 +66,8 @@ fn as_somebody(tier: GridTier, body: fn(&mut Case, HostProcess, &Path)) {
 }
 
 fn leave_one(case: &mut Case, host: &mut HostProcess, program: &Path) -> i32 {
-    host.spawn(1, &format!("elevated {}", program.display()));
+    let grouped = if case.tier == GridTier::Group { " grouped" } else { "" };
+    host.spawn(1, &format!("elevated {}{grouped}", program.display()));
     case.note(host);
     let found = case.wearers();
     let elevated = found.iter().find(|found| found.cmdline.contains("become-root"));

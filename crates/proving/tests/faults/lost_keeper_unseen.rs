@@ -18,7 +18,7 @@ fn looked_for_again(case: &mut Case) {
         process.signal(Signal::KILL);
     }
     let event = host.ask("await-event snakepit.reap.trouble").expect("the event");
-    assert!(event["event"].contains("cannot be looked at"), "{event:?}");
+    assert!(event["event"].contains("cannot_be_looked_at"), "{event:?}");
     rustix::process::prlimit(pid, Resource::Nofile, limit(1024)).expect("prlimit");
     case.workers_must_be_gone(Deadline::patient());
     for worker in host.workers.clone() {

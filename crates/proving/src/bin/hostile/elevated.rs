@@ -1,5 +1,6 @@
 //! Leaves a child that became root for good through a setuid program, so that an unprivileged custody may not signal
-//! it, and exits with 5. `elevated PROGRAM`, where PROGRAM is this one, owned by root, with the setuid bit.
+//! it, and exits with 5. `elevated PROGRAM`, where PROGRAM is this one, owned by root, with the setuid bit; with `grouped` after
+//! it, the child stays in the worker's group.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -10,13 +11,19 @@ use snakepit_proving::tag::Worn;
 use crate::process::{self, Ready};
 
 pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
-    let [program] = args else { panic!("elevated PROGRAM") };
+    let (program, grouped) = match args {
+        [program] => (program, false),
+        [program, "grouped"] => (program, true),
+        _ => panic!("elevated PROGRAM [grouped]"),
+    };
     let (mut heard, mut told) = ([0; 1], [0; 2]);
     // SAFETY: pipe writes two descriptors into the array.
     assert_eq!(unsafe { libc::pipe(told.as_mut_ptr()) }, 0, "pipe");
     let fd = ready.fd();
     process::fork(|| {
-        process::setsid();
+        if !grouped {
+            process::setsid();
+        }
         // SAFETY: open until the exec.
         let tag = unsafe { BorrowedFd::borrow_raw(worn.fd()) };
         rustix::io::fcntl_setfd(tag, rustix::io::FdFlags::empty()).expect("keep the tag across exec");

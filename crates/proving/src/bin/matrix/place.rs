@@ -169,9 +169,11 @@ impl Scene {
         // With SIGCHLD ignored it need not reap.
         command.args(["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(hostile).arg("innocent");
         let outside = Bystander::of_a_command(&mut command);
+        // Before it runs this program, `unshare` has not mounted `/proc` yet.
+        let innocent = format!("{} innocent", hostile.display());
         let first = recheck(Deadline::patient(), "the first process of a PID namespace", || {
             let children = census::children(outside.process().pid());
-            children.into_iter().find(|child| child.cmdline.ends_with(" innocent")).map(|child| child.pid)
+            children.into_iter().find(|child| child.cmdline == innocent).map(|child| child.pid)
         });
         let target = first.to_string();
         let mut through = vec!["nsenter", "--target", &target];
