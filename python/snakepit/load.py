@@ -55,7 +55,9 @@ def _load_file(worker: str) -> "ModuleType":
     try:
         # As a script, it is compiled at each start. What was compiled before counts as current when second and size of the
         # file are the same, and a reload right after a change would bring the old code.
-        exec(compile(spec.loader.get_data(path), path, "exec", dont_inherit=True), module.__dict__)
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
     except BaseException:
         sys.modules.pop(name, None)
         raise
