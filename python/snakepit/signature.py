@@ -61,7 +61,12 @@ class Annotation:
             return value
         if self.target is not None and type(value) is list:
             return self.target(value)
-        raise TypeError(f"must be {self}, not {type(value).__name__}")
+        raise TypeError(f"must be {self}, not {type(value).__name__}{self._way_out(value)}")
+
+    def _way_out(self, value: "Any") -> str:
+        if bytes not in self.types or type(value) is not list:
+            return ""
+        return " (a list of numbers is no byte string; from Rust, send args!, Blob or serde_bytes in place of Vec<u8> in a struct)"
 
 
 class Typed:

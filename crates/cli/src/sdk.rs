@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use snakepit::adapter::python::sdk;
 
@@ -38,6 +37,8 @@ const DISTRIBUTION: &str = "snakepit-worker";
 const METADATA_PREFIX: &str = "snakepit_worker-";
 const METADATA_SUFFIX: &str = ".dist-info";
 const PACKAGE: &str = "snakepit";
+/// The oldest Python 3 that it runs with.
+const OLDEST_MINOR: u32 = 9;
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match &args.verb {
@@ -93,21 +94,25 @@ fn version() -> &'static str {
 
 /// Where an environment keeps its packages.
 fn site_of(venv: &Path) -> Result<PathBuf, Failure> {
-    let python = venv.join("bin/python");
-    let asked = Command::new(&python)
-        .args(["-I", "-c", "import sys, sysconfig; assert sys.version_info >= (3, 9), sys.version; print(sysconfig.get_path('purelib'))"])
-        .output()
-        .map_err(|error| {
-            Failure::new(format!("{} is no virtual environment: cannot run {}", venv.display(), python.display()), &error)
-                .hint("`python3 -m venv VENV` makes one")
-        })?;
-    if !asked.status.success() {
-        let said = String::from_utf8_lossy(&asked.stderr);
-        let last = said.lines().last().unwrap_or("it said nothing");
-        return Err(Failure::plain(format!("{} cannot be used: {last}", python.display()))
-            .hint("the SDK needs Python 3.9 or newer"));
+    let no_venv = |why: &str| {
+        Failure::plain(format!("{} is no virtual environment: {why}", venv.display()))
+            .hint("`python3 -m venv VENV` makes one")
+    };
+    if !venv.join("pyvenv.cfg").is_file() {
+        return Err(no_venv("it has no pyvenv.cfg"));
     }
-    Ok(PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim()))
+    let versions = fs::read_dir(venv.join("lib")).map_err(|_| no_venv("it has no directory lib"))?;
+    for entry in versions.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let site = entry.path().join("site-packages");
+        let Some(minor) = name.strip_prefix("python3.").filter(|_| site.is_dir()) else { continue };
+        if minor.parse::<u32>().is_ok_and(|minor| minor < OLDEST_MINOR) {
+            return Err(Failure::plain(format!("{} has Python 3.{minor}", venv.display()))
+                .hint(format!("the SDK needs Python 3.{OLDEST_MINOR} or newer")));
+        }
+        return Ok(site);
+    }
+    Err(no_venv("it has no lib/python3.*/site-packages"))
 }
 
 /// What an earlier installation has left: directories of its metadata.

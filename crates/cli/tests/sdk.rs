@@ -1,4 +1,8 @@
 //! `snakepit sdk`: a Python that the engine does not start has the SDK, too.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "making an environment may take longer than a test waits for anything"
+)]
 
 mod support;
 
