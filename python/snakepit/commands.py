@@ -30,9 +30,8 @@ class UnknownCommand(LookupError):
 
     __module__ = "snakepit"
 
-    def __init__(self, name: str, nearest: "List[str]") -> None:
-        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
-        super().__init__(f"this worker has no command {name!r}{hint}")
+    def __init__(self, message: str, nearest: "List[str]") -> None:
+        super().__init__(message)
         self.nearest = nearest
 
 
@@ -103,6 +102,8 @@ class Registry:
         self.stop: "List[Callable[[], Any]]" = []
         self.session_end: "List[Callable[[Any], Any]]" = []
         self.health: "List[Callable[[], Any]]" = []
+        # The worker's own module, once it is loaded.
+        self.module: "Any" = None
 
     def add(self, name: str, function: "Callable[..., Any]", batch: "Any" = None, window: "Any" = None) -> None:
         if not callable(function):
@@ -129,9 +130,15 @@ class Registry:
         )
 
     def unknown(self, name: "Any") -> UnknownCommand:
+        if type(name) is str and hasattr(getattr(self.module, name, None), "__code__"):
+            file = str(getattr(self.module, "__file__", "the worker")).rpartition("/")[2]
+            what = "it is not" if self.commands else "no function is"
+            return UnknownCommand(f"{file} defines {name}(), but {what} decorated with @snakepit.command", [])
         from difflib import get_close_matches
 
-        return UnknownCommand(name, get_close_matches(str(name), self.commands, 3, 0.6))
+        nearest = get_close_matches(str(name), self.commands, 3, 0.6)
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        return UnknownCommand(f"this worker has no command {name!r}{hint}", nearest)
 
 
 registry = Registry()

@@ -26,6 +26,19 @@ class Cancelled(BaseException):
         super().__init__(message)
 
 
+def close_items(items: "Any", error: BaseException) -> None:
+    """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
+    throw = getattr(items, "throw", None)
+    if throw is None or getattr(items, "gi_frame", None) is None:
+        return
+    try:
+        if isinstance(error, Cancelled):
+            throw(error)
+        items.close()
+    except BaseException:  # the reason is `error`, whatever the clean-up says
+        pass
+
+
 class NoCall(RuntimeError):
     """`snakepit.context()` was asked for where no call is running."""
 

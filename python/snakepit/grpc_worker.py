@@ -1,6 +1,6 @@
 """A worker that is a gRPC server, from its start to its end: `spec/snakepit.proto`.
 
-Owns the server, its ready line, and who may call it. What a call is, `grpc_loop.py` knows. Needs `snakepit[grpc]`.
+Owns the server, its ready line, and who may call it. What a call is, `grpc_loop.py` knows. Needs grpcio and protobuf.
 """
 
 import os
@@ -33,7 +33,7 @@ def serve(worker: str, address: str) -> "NoReturn":
         check_version("protobuf", protobuf.__version__)
         from .grpc_loop import Calls, Inline, Post
     except ImportError as error:
-        _leave(f"this worker is to serve gRPC, and cannot: {error}; run: pip install 'snakepit[grpc]'")
+        _leave(f"this worker is to serve gRPC, and cannot: {error}; run: {sys.executable} -m pip install grpcio protobuf")
     from .life import Life
     from .load import load
     from .worker import show_stacks

@@ -6,6 +6,8 @@ Owns `sys.path` and `sys.modules` as the worker's code finds them.
 import os
 import sys
 
+from .commands import registry
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
 
 def load(worker: str) -> "ModuleType":
     """Imports the worker, so that another import of its name finds the same module."""
+    registry.module = _load(worker)
+    return registry.module  # type: ignore[no-any-return]
+
+
+def _load(worker: str) -> "ModuleType":
     if worker.endswith(".py") or os.sep in worker:
         return _load_file(worker)
     if "" not in sys.path and os.getcwd() not in sys.path:

@@ -9,7 +9,7 @@ from _queue import SimpleQueue
 from threading import Lock, get_ident
 from time import monotonic
 
-from .context import Cancelled, Context, HostError
+from .context import Cancelled, Context, HostError, close_items
 from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
 from .frames import Fault, read_credit, word_of
 from .results import Results
@@ -255,14 +255,7 @@ class Running:
                 self.send_item(item)
         except BaseException as error:
             self._settle()
-            throw = getattr(items, "throw", None)
-            if throw is not None and getattr(items, "gi_frame", None) is not None:
-                try:
-                    if isinstance(error, Cancelled):
-                        throw(error)
-                    items.close()
-                except BaseException:  # the reason is `error`, whatever the clean-up says
-                    pass
+            close_items(items, error)
             raise
 
     def take_first_credit(self) -> None:

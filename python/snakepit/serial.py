@@ -10,7 +10,7 @@ from time import monotonic
 
 from . import frames
 from .connection import BASE_SIZE
-from .context import Cancelled, Context, Runner, serve_contexts
+from .context import Cancelled, Context, Runner, close_items, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
 from .frames import MORE, pack_header, read_credit, unpack_header, word_of
 from .postman import Postman
@@ -44,7 +44,7 @@ _SOME_RESULTS = word_of(RESULTS, MORE)
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
 
-# What the codec's shortest way may write: these, and texts and byte strings that are short for every frame.
+# What the codec's shortest way may write: these, and texts and byte strings that fit every frame.
 _NUMBERS = frozenset((type(None), bool, int, float))
 _TEXTS = frozenset((str, bytes))
 SHORT = 1024
@@ -135,15 +135,20 @@ class Serial(Runner):
                         else:
                             message = codec.decode(connection.view[pos:stop], None, _CALL_DEPTH)
                     except Exception:
+                        message = None
+                    # Never inside of an `except`: the exceptions of a call would be caused by ours.
+                    if message is None:
                         self.start(word, call, connection.view[pos:stop])
                         continue
                     try:
                         name, args, left = message
-                        command = plain[name]
+                        command = plain.get(name)
                         # `before` is the end of the call before, or the read: as good as a look at the clock.
                         if stages or left is not None and self.arrived + left / 1000 <= before:
-                            raise LookupError
-                    except (LookupError, TypeError, ValueError):
+                            command = None
+                    except (TypeError, ValueError):
+                        command = None
+                    if command is None:
                         if parts:
                             self.hold(message)
                         self.serve(call, message)
@@ -452,23 +457,11 @@ class Serial(Runner):
             connection.post(_END, call, b"")
         except BaseException as error:
             waits.busy = 1
-            self.close(items, error)
+            close_items(items, error)
             raise
         finally:
             self.call = waits.busy = 0
             waits.signalled = False
-
-    def close(self, items: "Any", error: BaseException) -> None:
-        """Ends a generator that is not used up, with the reason; its own clean-up may run user code."""
-        throw = getattr(items, "throw", None)
-        if throw is None or getattr(items, "gi_frame", None) is None:
-            return
-        try:
-            if isinstance(error, Cancelled):
-                throw(error)
-            items.close()
-        except BaseException:  # the reason is `error`, whatever the clean-up says
-            pass
 
     # --- what contexts ask for ---
 

@@ -1,8 +1,8 @@
 """Signatures: which arguments a function takes, and whether these fit.
 
 Owns the checks of a command's arguments, prepared once for each command from what the function itself carries
-(importing `inspect` would cost more than a worker's whole start). Annotations that are simple are checked; any other
-annotation is taken as "anything". Must not know the wire.
+(importing `inspect` would cost more than a worker's whole start). Annotations of builtin types are checked here, those
+of other types that can be converted are left to `typed.py`; any other is taken as "anything". Must not know the wire.
 """
 
 import sys
@@ -11,9 +11,10 @@ from .commands import BadArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
     from .commands import Command
+    from .typed import Kind
 
 _VAR_POSITIONAL, _VAR_NAMED = 0x04, 0x08
 _NONE = type(None)
@@ -60,7 +61,33 @@ class Annotation:
             return value
         if self.target is not None and type(value) is list:
             return self.target(value)
-        raise TypeError(f"must be {self}, not {type(value).__name__}")
+        raise TypeError(f"must be {self}, not {type(value).__name__}{self._way_out(value)}")
+
+    def _way_out(self, value: "Any") -> str:
+        if bytes not in self.types or type(value) is not list:
+            return ""
+        return " (a list of numbers is no byte string; from Rust, send args!, Blob or serde_bytes in place of Vec<u8> in a struct)"
+
+
+class Typed:
+    """An annotation with types that are not builtins. No value fits as it is; each is converted."""
+
+    __slots__ = ("kind",)
+    accepted: "FrozenSet[type]" = frozenset()
+
+    def __init__(self, kind: "Kind") -> None:
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return self.kind.name
+
+    def fit(self, value: "Any") -> "Any":
+        from .typed import Misfit
+
+        try:
+            return self.kind.convert(value)
+        except Misfit as misfit:
+            raise TypeError(misfit) from misfit.__cause__
 
 
 class Signature:
@@ -82,6 +109,7 @@ class Signature:
         self.defaults.update(plain.__kwdefaults__ or {})
         self.optional = set(self.defaults)
         self.annotations = _annotations(plain, self.names + self.keyword_only)
+        self.converts_results = _converts_results(plain)
 
     def problem(self, positional: "Any", named: "Dict[str, Any]") -> "Optional[BadArgument]":
         """Why the function cannot be called with these, or None."""
@@ -107,7 +135,7 @@ class Signature:
         try:
             return self.annotations[name].fit(value)
         except TypeError as error:
-            raise BadArgument(f"{self.name}: the argument {name!r} {error}", name) from None
+            raise BadArgument(f"{self.name}: the argument {name!r} {error}", name) from error.__cause__
 
 
 def prepare(command: "Command") -> None:
@@ -119,6 +147,11 @@ def prepare(command: "Command") -> None:
     command.signature = Signature(command.name, function)
     command.run = _runner(command.signature, function)
     command.checks = tuple((key, note.accepted) for key, note in command.signature.annotations.items())
+    if command.signature.converts_results:
+        from .converted import converting
+
+        command.run = converting(command)
+        return
     command.is_direct = command.signature.positional_only == 0
     names = command.signature.names
     if command.is_direct and len(names) == 1 and not command.signature.keyword_only:
@@ -193,22 +226,55 @@ def _unchecked(function: "Callable[..., Any]") -> "Callable[[Any], Any]":
     return run
 
 
-def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Annotation]":
-    try:
-        written = function.__annotations__
-    except Exception:  # annotations that are evaluated late may name what does not exist
-        return {}
-    found = {}
+def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
+    """What is known of each parameter: an `Annotation`, or a `Typed`."""
+    written = _written(function)
+    found: "Dict[str, Any]" = {}
+    others = []
     for name in names:
         if name in written:
             types = _types(written[name], getattr(function, "__globals__", {}))
             if types:
                 found[name] = Annotation(types)
+            elif not _is_open(written[name]):
+                others.append(name)
+    if others:
+        from .typed import hints, kind_of
+
+        resolved = hints(function)
+        for name in others:
+            kind = kind_of(resolved[name]) if name in resolved else None
+            if kind is not None:
+                found[name] = Typed(kind)
     return found
 
 
+def _converts_results(function: "Any") -> bool:
+    """Whether the function returns, or yields, values of types that are not builtins, and says so."""
+    written = _written(function)
+    if "return" not in written or _is_open(written["return"]):
+        return False
+    if _types(written["return"], getattr(function, "__globals__", {})):
+        return False
+    from .typed import converts, hints
+
+    return converts(hints(function).get("return"))
+
+
+def _written(function: "Any") -> "Dict[str, Any]":
+    try:
+        return function.__annotations__ or {}
+    except Exception:  # annotations that are evaluated late may name what does not exist
+        return {}
+
+
+def _is_open(note: "Any") -> bool:
+    """Whether it says nothing at all, which is not worth a look at `typing`."""
+    return note in ("Any", "typing.Any", "object") or note is object or getattr(note, "_name", None) == "Any"
+
+
 def _types(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
-    """The simple types that an annotation means, or None if it is not simple."""
+    """The builtin types that an annotation means, or None if it means others, too."""
     if isinstance(note, str):
         return _types_of_text(note, namespace)
     if note is None:
@@ -221,8 +287,15 @@ def _types(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":
     ):
         return _all([_types(each, namespace) for each in note.__args__])
     if isinstance(origin, type) and origin in _ACCEPTED:
-        return [origin]
+        return [origin] if all(_is_builtin(each, namespace) for each in getattr(note, "__args__", ())) else None
     return None
+
+
+def _is_builtin(note: "Any", namespace: "Dict[str, Any]") -> bool:
+    """Whether what stands in the brackets of an annotation needs no conversion."""
+    if note is Ellipsis or type(note).__name__ == "TypeVar" or _is_open(note):
+        return True
+    return _types(note, namespace) is not None
 
 
 def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[type]]":
@@ -244,7 +317,11 @@ def _types_of_text(text: str, namespace: "Dict[str, Any]") -> "Optional[List[typ
     if bracket and rest.endswith("]") and short in ("Optional", "Union"):
         inner = _split(rest[:-1], ",") + (["None"] if short == "Optional" else [])
         return _all([_types_of_text(part, namespace) for part in inner])
-    return [_BY_NAME[short]] if short in _BY_NAME else None
+    if short not in _BY_NAME:
+        return None
+    if bracket and not (rest.endswith("]") and all(_is_builtin(each, namespace) for each in _split(rest[:-1], ","))):
+        return None
+    return [_BY_NAME[short]]
 
 
 def _known(note: "Any", namespace: "Dict[str, Any]") -> "Optional[List[type]]":

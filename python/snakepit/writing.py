@@ -23,15 +23,26 @@ _FLOAT = Struct(">Bd").pack
 
 
 class _Writer:
-    """One value on its way out. `raws` is None where bodies are not wanted."""
+    """One value on its way out. `raws` is None where bodies are not wanted. `converts`: an annotation has said that
+    what stands here may be of a type that is not a builtin."""
 
-    __slots__ = ("out", "raws", "offset", "limit")
+    __slots__ = ("out", "raws", "offset", "limit", "converts")
 
     def __init__(self, raws: "Optional[List[Any]]", limit: int) -> None:
         self.out = bytearray()
         self.raws = raws
         self.offset = 0
         self.limit = limit
+        self.converts = False
+
+
+class Typed:
+    """A result whose annotation names types that are not builtins: those are converted."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: "Any") -> None:
+        self.value = value
 
 
 def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
@@ -250,14 +261,23 @@ def _step(key: "Any") -> str:
 
 
 def _write_other(writer: _Writer, value: "Any", depth: int) -> None:
-    """What is not exactly a builtin: subclasses, enums, dataclasses, datetimes, and what is refused."""
+    """What is not exactly a builtin: subclasses, enums, dataclasses, models, datetimes, and what is refused."""
     kind = type(value)
+    if kind is Typed:
+        writer.converts = True
+        return _write(writer, value.value, depth)
     if isinstance(value, _loaded("enum", "Enum")):
         return _write(writer, value.value, depth)
     if hasattr(kind, "__dataclass_fields__"):
         return _write_dataclass(writer, value, depth)
     if isinstance(value, _loaded("datetime", "datetime")):
         return _write_datetime(writer, value)
+    if isinstance(value, _loaded("pydantic", "BaseModel")):
+        return _write_fields(writer, value.model_dump() if hasattr(kind, "model_dump") else value.dict(), depth)
+    if writer.converts:
+        for module, name, convert in _CONVERTED:
+            if isinstance(value, _loaded(module, name)):
+                return _write(writer, convert(value), depth)
     for base, write, plain in _BASES:
         if isinstance(value, base):
             return write(writer, plain(value), depth)
@@ -272,7 +292,14 @@ def _write_dataclass(writer: _Writer, value: "Any", depth: int) -> None:
                 fields[name] = getattr(value, name)
             except AttributeError:
                 raise BadValue(f"the dataclass {type_name(value)} has no value for its field {name!r}") from None
+    _write_fields(writer, fields, depth)
+
+
+def _write_fields(writer: _Writer, fields: "Dict[str, Any]", depth: int) -> None:
+    """The fields of a class, whose annotations have said what they are."""
+    before, writer.converts = writer.converts, True
     _write_dict(writer, fields, depth)
+    writer.converts = before
 
 
 def _write_datetime(writer: _Writer, value: "Any") -> None:
@@ -294,15 +321,26 @@ def _write_datetime(writer: _Writer, value: "Any") -> None:
         raise BadValue(f"{type_name(value)} cannot be sent as a datetime: {error}") from None
 
 
+# What is converted where an annotation says so: a module, its class, and what is sent. `typed.py` has the way back.
+_CONVERTED: "Tuple[Tuple[str, str, Callable[[Any], Any]], ...]" = (
+    ("decimal", "Decimal", str),
+    ("uuid", "UUID", str),
+    ("datetime", "date", lambda value: value.isoformat()),
+    ("datetime", "time", lambda value: value.isoformat()),
+    ("datetime", "timedelta", lambda value: value.total_seconds()),
+    ("pathlib", "PurePath", str),
+    ("numpy", "generic", lambda value: value.item()),
+    ("numpy", "ndarray", lambda value: value.tolist()),
+)
 _ANY_WAY_OUT = "send builtin types: None, bool, int, float, str, bytes, list, dict, datetime"
 _WAYS_OUT = {
-    "Decimal": "send str(x), or float(x) if its rounding is no harm",
-    "UUID": "send str(x) or x.bytes",
-    "date": "send x.isoformat(), or a datetime",
-    "time": "send x.isoformat()",
-    "timedelta": "send x.total_seconds()",
+    "Decimal": "annotate the command with -> Decimal, or send str(x)",
+    "UUID": "annotate the command with -> UUID, or send str(x)",
+    "date": "annotate the command with -> date, or send x.isoformat()",
+    "time": "annotate the command with -> time, or send x.isoformat()",
+    "timedelta": "annotate the command with -> timedelta, or send x.total_seconds()",
     "complex": "send [x.real, x.imag]",
-    "ndarray": "send x.tolist(), or x.tobytes() with its dtype and shape",
+    "ndarray": "annotate the command with -> np.ndarray, or send x.tolist(), or x.tobytes() with its dtype and shape",
     "generator": "a command that is to stream must itself be a generator (use yield in it)",
     "coroutine": "declare the command with async def, or await it",
     **{name: "send x.item()" for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},

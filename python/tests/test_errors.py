@@ -1,9 +1,10 @@
 """Exceptions as callers see them."""
 
+import datetime
 import sys
 
 import pytest
-from harness import Worker
+from harness import CallError, Worker
 
 SOURCE = """
     import snakepit, sys
@@ -22,6 +23,15 @@ SOURCE = """
 
     @snakepit.command
     def plain():
+        raise ValueError("no")
+
+    @snakepit.command
+    def handled(unused=None):
+        return sys.exc_info()[1] and repr(sys.exc_info()[1])
+
+    @snakepit.command
+    def streamed():
+        yield sys.exc_info()[1] and repr(sys.exc_info()[1])
         raise ValueError("no")
 
     @snakepit.command
@@ -157,6 +167,30 @@ def a_chain_of_causes_is_told(worker):
     assert [error["message"], error["cause"]["message"]] == ["third", "second"]
     assert error["cause"]["cause"]["type"] == "KeyError"
     assert "cause" not in worker.error("hidden")
+
+
+OPTIONS = [{"metadata": {"a": "b"}}, {"session": "s"}, {"trace": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}]
+
+
+@pytest.mark.parametrize("options", [None, *OPTIONS], ids=lambda options: "-".join(options or ["none"]))
+def an_exception_has_no_cause_in_the_sdk_whatever_the_options(worker, options):
+    error = worker.error("plain", options=options)
+    assert (error["message"], "cause" in error) == ("no", False)
+    assert worker.call("handled", options=options) is None
+    # A date-time takes the long way through the codec.
+    assert worker.call("handled", datetime.datetime(2026, 1, 1), options=options) is None
+
+
+def an_exception_of_a_stream_has_no_cause_in_the_sdk(worker):
+    with pytest.raises(CallError) as raised:
+        worker.stream("streamed")
+    assert (raised.value.items, "cause" in raised.value.map) == ([None], False)
+
+
+def an_unknown_command_has_no_cause(worker):
+    error = worker.error("plane")
+    assert error["message"].startswith("this worker has no command 'plane'; did you mean plain")
+    assert "cause" not in error
 
 
 def a_circle_of_causes_ends(worker):

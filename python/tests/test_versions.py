@@ -44,7 +44,7 @@ def an_older_protobuf_is_refused_before_it_fails():
     assert done.returncode == 1
     assert done.stderr == (
         "snakepit: this worker is to serve gRPC, and cannot: protobuf 3.11.4 is too old, 3.12 is the oldest that works; "
-        "run: pip install 'snakepit[grpc]'\n"
+        f"run: {sys.executable} -m pip install grpcio protobuf\n"
     )
 
 

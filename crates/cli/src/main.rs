@@ -17,6 +17,7 @@ mod ledger;
 mod mailbox;
 mod new_adapter;
 mod say;
+mod sdk;
 mod signals;
 mod table;
 
@@ -52,6 +53,7 @@ enum Verb {
     Cleanup(cleanup::Args),
     Doctor(doctor::Args),
     Env(env::Args),
+    Sdk(sdk::Args),
     Bench(bench::Args),
 }
 
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Cleanup(args) => cleanup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Env(args) => env::run(&args),
+        Verb::Sdk(args) => sdk::run(&args),
         Verb::Bench(args) => bench::run(&args),
     };
     ExitCode::from(status.unwrap_or_else(|failure| failure.report()))

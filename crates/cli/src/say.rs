@@ -92,7 +92,11 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(error) = next {
-        let _ = write!(text, ": {error}");
+        let cause = error.to_string();
+        // Some say their cause themselves.
+        if !text.contains(&cause) {
+            let _ = write!(text, ": {cause}");
+        }
         next = error.source();
     }
     text

@@ -5,6 +5,11 @@
 
 #[cfg(feature = "console")]
 mod console;
+#[cfg(feature = "grpc")]
+mod grpc;
+
+#[cfg(feature = "grpc")]
+pub(crate) use grpc::quietly;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -84,7 +89,8 @@ impl Logging {
         self
     }
 
-    /// The same for gRPC. Kept for the adapter that will speak it; nothing heeds it yet.
+    /// Up to which level the libraries behind gRPC (`h2`, `hyper`, `tonic`) speak where they serve the engine. Of several
+    /// engines in one process, the one that lets them say most decides.
     pub fn grpc_log_level(mut self, level: LogLevel) -> Self {
         self.grpc_log_level = level;
         self
@@ -118,6 +124,8 @@ impl Logging {
     /// An engine starts that is to speak so.
     pub(crate) fn begin(self) {
         LOUDEST.fetch_max(rank(self.level()), Ordering::Relaxed);
+        #[cfg(feature = "grpc")]
+        grpc::begin(self.grpc_log_level);
         #[cfg(feature = "console")]
         if !self.library_mode {
             console::install();

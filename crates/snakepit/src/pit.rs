@@ -48,7 +48,7 @@ pub enum EngineError {
     #[error(transparent)]
     Custody(#[from] custody::OpenError),
     /// A pool's workers do not start.
-    #[error("pool {pool} does not start")]
+    #[error("pool {pool} does not start: {}", with_causes(.source))]
     Start {
         /// The pool.
         pool: String,
@@ -56,6 +56,17 @@ pub enum EngineError {
         #[source]
         source: StartError,
     },
+}
+
+/// An error and all of its causes: what is printed with `{error}` alone must say why.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// What an engine is made of.

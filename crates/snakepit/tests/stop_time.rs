@@ -335,7 +335,7 @@ async fn a_script_uses_the_configured_time() {
         let builder = Snakepit::builder().pool(deaf(2)).custody(custody);
         let script =
             snakepit::script(builder).signals(false).run(async |_| Ok::<_, CallError>(Instant::now()));
-        let ended = soon("the script", script).await.expect("a script");
+        let ended = Box::pin(soon("the script", script)).await.expect("a script");
         match takes {
             Some(millis) => assert_takes(ended.elapsed(), millis),
             None => assert!(ended.elapsed() < SLACK, "{:?}", ended.elapsed()),

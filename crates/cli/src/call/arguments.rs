@@ -1,13 +1,14 @@
-//! Arguments as people type them: `key=text`, `key:=json`, `@file`.
+//! Arguments as people type them: `key=text`, `key:=json`, `key:bytes=@file`, `key:time=…`, `@file`.
 
 use std::io::Read as _;
 
 use snakepit::Value;
-use snakepit::value::{BigInt, Map};
+use snakepit::value::{BigInt, DateTime, Map, NaiveDateTime};
 
 use crate::say::{Failure, USAGE};
 
-const WAYS: &str = "write key=text, key:=json (numbers, true, null, lists, objects), or @file for a JSON object of arguments";
+const WAYS: &str = "write key=text, key:=json (numbers, true, null, lists, objects), key:bytes=@file, \
+                    key:time=2026-01-31T12:00:00Z, or @file for a JSON object of arguments";
 
 /// One word of the command line.
 #[derive(Debug, PartialEq)]
@@ -16,6 +17,8 @@ enum Word<'a> {
     All(&'a str),
     Text(&'a str, Source<'a>),
     Json(&'a str, Source<'a>),
+    Bytes(&'a str, Source<'a>),
+    Time(&'a str, Source<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +42,8 @@ pub(super) fn parse(words: &[String]) -> Result<Map, Failure> {
             }
             Word::Text(key, source) => (key, Value::from(content(source, &mut stdin)?.0)),
             Word::Json(key, source) => (key, json(key, &content(source, &mut stdin)?)?),
+            Word::Bytes(key, source) => (key, Value::from(raw(source, &mut stdin)?)),
+            Word::Time(key, source) => (key, time(key, &content(source, &mut stdin)?)?),
         };
         if typed.contains(&key) {
             return Err(wrong(format!("the argument {key} is given twice")).hint("leave one of them out"));
@@ -57,12 +62,14 @@ fn understand(word: &str) -> Result<Word<'_>, Failure> {
         return Err(wrong(format!("the argument {word:?} has no name")).hint(WAYS));
     };
     let source = value.strip_prefix('@').map_or(Source::Here(value), Source::File);
-    let word_of = match key.strip_suffix(':') {
-        Some(key) => Word::Json(key, source),
-        None => Word::Text(key, source),
+    let word_of = match key.rsplit_once(':') {
+        Some((key, "")) => Word::Json(key, source),
+        Some((key, "bytes")) => Word::Bytes(key, source),
+        Some((key, "time")) => Word::Time(key, source),
+        _ => Word::Text(key, source),
     };
     match word_of {
-        Word::Json("", _) | Word::Text("", _) => {
+        Word::Json("", _) | Word::Text("", _) | Word::Bytes("", _) | Word::Time("", _) => {
             Err(wrong(format!("the argument {word:?} has no name before the =")).hint(WAYS))
         }
         word => Ok(word),
@@ -81,24 +88,44 @@ struct Content(String, String);
 fn content(source: Source<'_>, stdin: &mut Stdin) -> Result<Content, Failure> {
     match source {
         Source::Here(text) => Ok(Content(text.to_owned(), "here".into())),
+        Source::File(file) => {
+            let place = if file == "-" { "standard input" } else { file };
+            String::from_utf8(raw(source, stdin)?).map(|text| Content(text, place.to_owned())).map_err(|_| {
+                wrong(format!("{place} is not text in UTF-8"))
+                    .hint(format!("for bytes, write key:bytes=@{file}"))
+            })
+        }
+    }
+}
+
+/// The bytes that are meant.
+fn raw(source: Source<'_>, stdin: &mut Stdin) -> Result<Vec<u8>, Failure> {
+    match source {
+        Source::Here(text) => Ok(text.as_bytes().to_owned()),
         Source::File("-") => {
             if std::mem::replace(stdin, Stdin::Read) == Stdin::Read {
                 return Err(wrong("standard input (@-) is named twice").hint("it can be read only once"));
             }
-            let mut text = String::new();
-            let read = std::io::stdin().lock().read_to_string(&mut text);
-            read.map(|_| Content(text, "standard input".into())).map_err(|error| {
-                wrong(format!("cannot read standard input: {error}")).hint("it must be text in UTF-8")
-            })
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut bytes);
+            read.map(|_| bytes).map_err(|error| wrong(format!("cannot read standard input: {error}")))
         }
-        Source::File(file) => {
-            std::fs::read_to_string(file).map(|text| Content(text, file.to_owned())).map_err(|error| {
-                let hint = "after @ stands a file with text in UTF-8; text that begins with @ is written as \
-                            key:='\"@…\"'";
-                wrong(format!("cannot read {file:?}: {error}")).hint(hint)
-            })
-        }
+        Source::File(file) => std::fs::read(file).map_err(|error| {
+            wrong(format!("cannot read {file:?}: {error}"))
+                .hint("after @ stands a file; text that begins with @ is written as key:='\"@…\"'")
+        }),
     }
+}
+
+fn time(key: &str, Content(text, place): &Content) -> Result<Value, Failure> {
+    let text = text.trim();
+    if let Ok(time) = text.parse::<DateTime>() {
+        return Ok(time.into());
+    }
+    text.parse::<NaiveDateTime>().map(Into::into).map_err(|error| {
+        wrong(format!("the argument {key} is no date-time ({place}): {error}"))
+            .hint("write 2026-01-31T12:00:00Z, or +02:00 in the place of Z, or neither")
+    })
 }
 
 fn json(key: &str, Content(text, place): &Content) -> Result<Value, Failure> {
@@ -136,6 +163,24 @@ mod tests {
     fn parsed(words: &[&str]) -> Result<String, String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         parse(&words).map(|map| map.to_string()).map_err(|failure| failure.text().to_owned())
+    }
+
+    #[test]
+    fn bytes_and_times_have_signs_of_their_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("x.png");
+        std::fs::write(&file, b"\x89PNG\xff").expect("a file");
+        let file = file.display();
+        assert_eq!(parsed(&[&format!("image:bytes=@{file}")]), Ok(r#"{"image":b"\x89PNG\xff"}"#.into()));
+        assert_eq!(parsed(&["raw:bytes=abc"]), Ok(r#"{"raw":b"abc"}"#.into()));
+        let said = parsed(&[&format!("image=@{file}")]).expect_err("no text");
+        assert!(said.ends_with("is not text in UTF-8"), "{said}");
+        for time in ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00+02:00", "2026-01-31T12:00:00"] {
+            let shown = parsed(&[&format!("at:time={time}")]).expect("a time");
+            assert!(shown.contains("2026-01-31T12:00:00"), "{shown}");
+        }
+        assert!(parsed(&["at:time=soon"]).expect_err("no time").contains("no date-time"));
+        assert_eq!(parsed(&["a:b=c"]), Ok(r#"{"a:b":"c"}"#.into()), "other colons are part of the name");
     }
 
     #[test]

@@ -21,6 +21,7 @@ impl Form {
     /// The bytes to print, or why there are none.
     pub(super) fn render(self, value: &Value) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = match (self, value) {
+            (Self::Json, value) if has_equal_keys(value) => serde_json::to_vec(&as_pairs(value))?,
             (Self::Json, value) => serde_json::to_vec(value)?,
             (Self::People { terminal: false }, Value::Bytes(bytes)) => return Ok(bytes.to_vec()),
             (Self::People { .. }, Value::Str(text)) => text.clone().into_bytes(),
@@ -28,6 +29,45 @@ impl Form {
         };
         bytes.push(b'\n');
         Ok(bytes)
+    }
+}
+
+/// What a key becomes in JSON; `None` of one that JSON refuses.
+fn key_in_json(key: &Value) -> Option<String> {
+    match key {
+        Value::Str(text) => Some(text.clone()),
+        key => serde_json::to_string(key).ok(),
+    }
+}
+
+/// Whether a map in it has keys that JSON cannot tell apart, such as 1 and "1".
+fn has_equal_keys(value: &Value) -> bool {
+    match value {
+        Value::List(list) => list.iter().any(has_equal_keys),
+        Value::Map(map) => {
+            let mut seen = std::collections::BTreeSet::new();
+            let clashes = map.iter().filter_map(|(key, _)| key_in_json(key)).any(|key| !seen.insert(key));
+            clashes || map.iter().any(|(_, value)| has_equal_keys(value))
+        }
+        _ => false,
+    }
+}
+
+/// The value with such maps as lists of pairs, so that nothing of them is lost.
+fn as_pairs(value: &Value) -> Value {
+    match value {
+        Value::List(list) => list.iter().map(as_pairs).collect(),
+        Value::Map(map)
+            if has_equal_keys(&Value::Map(
+                map.iter().map(|(key, _)| (key.clone(), Value::Nil)).collect(),
+            )) =>
+        {
+            map.iter().map(|(key, value)| Value::List(vec![key.clone(), as_pairs(value)])).collect()
+        }
+        Value::Map(map) => {
+            Value::Map(map.iter().map(|(key, value)| (key.clone(), as_pairs(value))).collect())
+        }
+        other => other.clone(),
     }
 }
 
@@ -76,6 +116,18 @@ mod tests {
         let mut map = Map::new();
         map.insert((), 1);
         assert!(Form::Json.render(&Value::Map(map)).is_err());
+    }
+
+    #[test]
+    fn keys_that_json_cannot_tell_apart_become_pairs() {
+        let mut mixed = Map::new();
+        mixed.insert(1, "number");
+        mixed.insert("1", "text");
+        let mut outer = Map::new();
+        outer.insert("plain", 1);
+        outer.insert("mixed", Value::Map(mixed));
+        let shown = shown(Form::Json, Value::Map(outer));
+        assert_eq!(shown, "{\"plain\":1,\"mixed\":[[1,\"number\"],[\"1\",\"text\"]]}\n");
     }
 
     fn bytes(bytes: &'static [u8]) -> Value {

@@ -87,11 +87,14 @@ const HELP: &str = "\
 How arguments are written:
   key=text      text; key=@file is the text of a file
   key:=json     any JSON: n:=3, on:=true, list:='[1, 2]'; key:=@file is the JSON in a file
+  key:bytes=@x  the bytes of a file: image:bytes=@x.png
+  key:time=t    a date-time: 2026-01-31T12:00:00Z, with another offset, or without one
   @file         a JSON object with many arguments; those that follow replace its entries
-The file - is standard input: @-, key=@-, key:=@-. Text that begins with @ is written as JSON: key:='\"@x\"'.
+The file - is standard input: @-, key=@-, key:=@-, key:bytes=@-. Text that begins with @ is written as JSON: key:='\"@x\"'.
 
 Results: text is printed as it is, bytes as they are (on a terminal: like b\"\\x00\"), other values like JSON. With
---json text is quoted, bytes are base64, date-times RFC 3339, and numbers that JSON has not (NaN, infinities) null.
+--json text is quoted, bytes are base64, date-times RFC 3339, numbers that JSON has not (NaN, infinities) null, and a map
+with keys that JSON cannot tell apart (1 and \"1\") a list of pairs.
 
 Ctrl-C and TERM cancel the call as its pool has it (a flag, an exception, TERM, KILL); a second one kills at once.
 

@@ -26,6 +26,14 @@ pub(crate) enum AdapterName {
     Grpc,
 }
 
+fn is_directory(worker: &Path) -> Failure {
+    let place = worker.display().to_string();
+    let file = Path::new(place.trim_end_matches('/')).join("worker.py");
+    Failure::plain(format!("{place} is a directory, and no worker"))
+        .status(USAGE)
+        .hint(format!("-w names a file in it, such as {}", file.display()))
+}
+
 /// What a worker's pool is called.
 fn name_of(worker: &Path) -> String {
     let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
@@ -67,6 +75,9 @@ impl Target {
     }
 
     pub(crate) fn worker(worker: &Path) -> Result<Self, Failure> {
+        if worker.is_dir() {
+            return Err(is_directory(worker));
+        }
         let python = PythonWorker::new(worker);
         if python.file().is_some_and(|file| !file.is_file()) {
             return Err(Failure::plain(format!("there is no worker file {}", worker.display()))
@@ -80,6 +91,9 @@ impl Target {
     /// A worker that is spoken to in another way.
     fn program(worker: &Path, adapter: AdapterName) -> Result<Self, Failure> {
         let file = std::path::absolute(worker).unwrap_or_else(|_| worker.to_owned());
+        if file.is_dir() {
+            return Err(is_directory(worker));
+        }
         if !file.is_file() {
             return Err(Failure::plain(format!("there is no worker file {}", worker.display()))
                 .status(USAGE)

@@ -212,11 +212,15 @@ impl Announcement {
     }
 }
 
+/// What a worker may say of itself before it is ready.
+const ON_THE_WAY: [&str; 5] = ["starting", "loading", "initializing", "booting", "warming"];
+
 /// Whether an object can be nothing but the ready line, or an attempt at it. A log line may have a status, too.
 fn is_meant(line: &Map<String, Json>) -> bool {
     let is_ready = |value: &Json| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("ready"));
     let has_address = ["port", "socket", "pid"].iter().any(|key| line.contains_key(*key));
     match line.get("status") {
+        Some(Json::String(status)) if ON_THE_WAY.contains(&status.to_ascii_lowercase().as_str()) => false,
         Some(status) => is_ready(status) || status.is_string() && (has_address || line.len() == 1),
         // Under another name: `state`, `Status`.
         None => has_address && line.values().any(is_ready),
@@ -308,7 +312,6 @@ mod tests {
             (r#"{"state":"ready","port":1}"#, "it has no `status`"),
             (r#"{"Status":"READY","pid":1}"#, "it has no `status`"),
             (r#"{"status":"started","port":1}"#, r#"its status is "started", and must be "ready""#),
-            (r#"{"status":"starting"}"#, r#"its status is "starting""#),
             (r#"{"status":"Ready","port":1}"#, r#"its status is "Ready""#),
             (r#"{"status":"ready"}"#, "add `port` or `socket`"),
             (r#"{"status":"ready","pid":1}"#, "add `port` or `socket`"),
@@ -335,6 +338,8 @@ mod tests {
             r#"{"level":"info","event":"loading"}"#,
             r#"{"status":200,"path":"/"}"#,
             r#"{"status":"ok","path":"/"}"#,
+            r#"{"status":"starting"}"#,
+            r#"{"status":"loading","pid":1}"#,
             r#"{"port":1,"pid":2}"#,
             r#"{"event":"ready","model":"small"}"#,
             "{not json at all",

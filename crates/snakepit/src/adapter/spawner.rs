@@ -20,7 +20,7 @@ pub enum StartError {
     #[error(transparent)]
     Spawn(#[from] custody::SpawnError),
     /// It ended before it was ready.
-    #[error("worker {worker} ended before it was ready, with {status}{}", shown(.output))]
+    #[error("worker {worker} ended before it was ready, with {status}{}{}", shown(.output), without_sdk(.output))]
     Exited {
         /// The worker.
         worker: WorkerId,
@@ -110,6 +110,19 @@ pub enum StartError {
 
 fn shown(output: &[String]) -> String {
     if output.is_empty() { String::new() } else { format!("; its last lines:\n  {}", output.join("\n  ")) }
+}
+
+/// What to do if its last lines say that its Python has no SDK of ours, or another package of that name.
+fn without_sdk(output: &[String]) -> &'static str {
+    const SIGNS: [&str; 3] =
+        ["No module named 'snakepit'", "No module named snakepit", "module 'snakepit' has no attribute"];
+    let is_sign = |line: &String| SIGNS.iter().any(|sign| line.contains(sign));
+    if output.iter().any(is_sign) {
+        "\nits Python does not have Snakepit's SDK: `snakepit sdk install --into VENV` puts it into a virtual \
+         environment, and PYTHONPATH=\"$(snakepit sdk path)\" does without one"
+    } else {
+        ""
+    }
 }
 
 fn shown_traceback(error: &RemoteError) -> String {

@@ -65,6 +65,21 @@ pub enum EnvironmentError {
          or a directory that has one of them"
     )]
     UnknownProject(PathBuf),
+    /// The project is for other Pythons.
+    #[error(
+        "{path} needs Python {needs}, and {python} is {version}: name another one, for example `python = \"3.12\"` in \
+         snakepit.toml"
+    )]
+    WrongPython {
+        /// The project's file.
+        path: PathBuf,
+        /// What it says.
+        needs: String,
+        /// The interpreter.
+        python: PathBuf,
+        /// Its version.
+        version: String,
+    },
     /// A lock file that only `uv` reads.
     #[error(
         "{path} can only be installed by uv, which {why}, or run `{instead}` where it is and name requirements.txt"

@@ -13,6 +13,7 @@ mod mark;
 mod obtain;
 mod python;
 mod recipe;
+mod requires;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::python::Identity;
-use super::{Environment, EnvironmentError, Needs};
+use super::{Environment, EnvironmentError, Needs, requires};
 
 /// How deep files of requirements may name each other.
 const DEEPEST: usize = 16;
@@ -61,7 +61,11 @@ impl Recipe {
         let source = match needs {
             Needs::Requirements(list) => reading.list(list)?,
             Needs::RequirementsFile(file) => reading.file(dir.join(file))?,
-            Needs::Project(project) => reading.project(&dir.join(project))?,
+            Needs::Project(project) => {
+                let source = reading.project(&dir.join(project))?;
+                fits(&source, identity)?;
+                source
+            }
         };
         Ok(Self { text: reading.text, source })
     }
@@ -75,6 +79,27 @@ impl Recipe {
         }
         // Paths with it stand in the first line of scripts, which the system keeps short.
         format!("{:020x}", hash >> 48)
+    }
+}
+
+/// Whether the project is for this Python, as far as it says so.
+fn fits(source: &Source, identity: &Identity) -> Result<(), EnvironmentError> {
+    let path = match source {
+        Source::Pyproject(path) => path.clone(),
+        Source::UvLock(home) => home.join("pyproject.toml"),
+        Source::List(..) | Source::File(_) | Source::Pylock(_) => return Ok(()),
+    };
+    let said = fs::read_to_string(&path).ok().and_then(|content| requires::said(&content));
+    match said {
+        Some(needs) if requires::allows(&needs, &identity.version) == Some(false) => {
+            Err(EnvironmentError::WrongPython {
+                path,
+                needs,
+                python: identity.executable.clone(),
+                version: identity.version.clone(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

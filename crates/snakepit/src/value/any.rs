@@ -143,7 +143,8 @@ macro_rules! from_integers {
     )*};
 }
 
-from_integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, usize);
+// Not of `u8`: so a `Vec<u8>` can be a byte string, and not a list.
+from_integers!(i8, i16, i32, i64, i128, isize, u16, u32, u64, usize);
 
 impl From<u128> for Value {
     fn from(number: u128) -> Self {
@@ -188,6 +189,18 @@ impl From<()> for Value {
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Nil, Into::into)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Bytes(Bytes::copy_from_slice(bytes))
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::builder::Builder;
 use super::handover::{self, Handed};
-use super::{Encoded, ValueError, write};
+use super::{Encoded, ValueError, blob, write};
 
 /// The arguments of a call, encoded already. The macro [`args!`](crate::args) builds them.
 ///
@@ -72,7 +72,7 @@ impl ArgsBuilder {
         // `stringify!` keeps the mark of a raw identifier, which is not a part of its name.
         let name = name.strip_prefix("r#").unwrap_or(name);
         write::str(&mut self.builder.head, name);
-        if let Err(error) = self.builder.inner_value(value) {
+        if let Err(error) = self.value(value) {
             self.error.get_or_insert(error.at_key(&name.into()));
         }
         self
@@ -81,11 +81,19 @@ impl ArgsBuilder {
     #[must_use]
     #[inline]
     pub fn next<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
-        if let Err(error) = self.builder.inner_value(value) {
+        if let Err(error) = self.value(value) {
             self.error.get_or_insert(error.at_index(self.position));
         }
         self.position += 1;
         self
+    }
+
+    #[inline]
+    fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+        match blob::of_bytes(value) {
+            Some(bytes) => self.builder.inner_value(&bytes),
+            None => self.builder.inner_value(value),
+        }
     }
 
     #[inline]
@@ -147,7 +155,17 @@ impl Serialize for Failed<'_> {
 /// # assert_eq!(format!("{none:?}"), "Args(Encoded({}))");
 /// ```
 ///
-/// Any `Serialize` is a value here; it is borrowed.
+/// Any `Serialize` is a value here; it is borrowed. A `Vec<u8>`, a `&[u8]` and a `Bytes` are byte strings:
+///
+/// ```
+/// use snakepit::args;
+///
+/// let pixels = vec![0_u8; 3];
+/// assert_eq!(format!("{:?}", args! { image: pixels }), r#"Args(Encoded({"image":b"\x00\x00\x00"}))"#);
+/// ```
+///
+/// In a field of a type of yours, serde makes a list of integers of a `Vec<u8>`, which is slow and no byte string:
+/// use [`Blob`](crate::value::Blob) there, or `serde_bytes`.
 #[macro_export]
 macro_rules! args {
     () => {

@@ -1,13 +1,19 @@
 //! [`Blob`]: a byte string for serde, which has no type of its own for one.
 
+use std::any::TypeId;
+use std::borrow::Cow;
 use std::ops::Deref;
 
 use bytes::Bytes;
+use serde::Serialize;
+
+use super::Encoded;
 
 /// A byte string as a field of a type of yours.
 ///
 /// serde writes `Vec<u8>` and `&[u8]` as lists of integers, also here; a `Blob` is written as a byte string. A long one
-/// is sent without being copied, and read as a part of the memory that it came in.
+/// is sent without being copied, and read as a part of the memory that it came in. The types of `serde_bytes` are byte
+/// strings, too, and are copied once. The macro [`args!`](crate::args) needs neither.
 ///
 /// ```
 /// use snakepit::value::{Blob, Encoded, Value};
@@ -51,4 +57,39 @@ impl From<Blob> for super::Value {
     fn from(blob: Blob) -> Self {
         Self::Bytes(blob.0)
     }
+}
+
+/// The bytes of a value whose type is a sequence of bytes, which serde alone would write as a list.
+#[inline]
+pub(super) fn of_bytes<T: Serialize + ?Sized>(value: &T) -> Option<Blob> {
+    let kind = typeid::of::<T>();
+    let is_bytes = kind == TypeId::of::<Vec<u8>>()
+        || kind == TypeId::of::<&[u8]>()
+        || kind == TypeId::of::<[u8]>()
+        || kind == TypeId::of::<&Vec<u8>>()
+        || kind == TypeId::of::<Box<[u8]>>()
+        || kind == TypeId::of::<Cow<'static, [u8]>>();
+    // No other way leads from a type that only serde knows to its bytes without unsafe code.
+    if is_bytes { Encoded::encode(value).ok().and_then(|list| bytes_of_list(list.head())) } else { None }
+}
+
+/// The bytes of an encoded list of integers that are bytes.
+fn bytes_of_list(list: &[u8]) -> Option<Blob> {
+    let mut rest = list.iter().copied();
+    let skipped = match rest.next()? {
+        0x90..=0x9f => 0,
+        0xdc => 2,
+        0xdd => 4,
+        _ => return None,
+    };
+    let mut rest = rest.skip(skipped);
+    let mut bytes = Vec::with_capacity(list.len());
+    while let Some(first) = rest.next() {
+        bytes.push(match first {
+            0..=0x7f => first,
+            0xcc => rest.next()?,
+            _ => return None,
+        });
+    }
+    Some(Blob::from(bytes))
 }

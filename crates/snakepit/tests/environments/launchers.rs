@@ -6,7 +6,7 @@ use std::path::Path;
 use snakepit::{Pool, Value, args};
 
 use crate::packages::workers;
-use crate::support::{Pit, runs, soon, until};
+use crate::support::{Pit, config, runs, soon, until};
 
 /// A script that finds Python and the SDK, and hands over in the given way.
 fn launcher(dir: &Path, hand_over: &str) -> Pool {
@@ -22,6 +22,35 @@ fn launcher(dir: &Path, hand_over: &str) -> Pool {
     std::fs::write(&path, code).expect("a script");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     Pool::command([path.into_os_string(), workers().join("environment.py").into_os_string()]).workers(1)
+}
+
+/// The script that is shipped, beside an environment and a worker of lines.
+#[cfg(feature = "stdio")]
+#[expect(clippy::disallowed_methods, reason = "the test makes an environment, as a user would")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_of_the_examples_runs_its_worker_in_its_environment() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/stdio/run_worker.sh");
+    let script = dir.path().join("run_worker.sh");
+    std::fs::copy(shipped, &script).expect("the script");
+    let worker = "import json, sys\nprint(json.dumps({'status': 'starting'}), flush=True)\n\
+                  print(json.dumps({'status': 'ready'}), flush=True)\n\
+                  for line in sys.stdin:\n    call = json.loads(line)\n    \
+                  print(json.dumps({'id': call['id'], 'result': sys.prefix}), flush=True)\n";
+    std::fs::write(dir.path().join("worker.py"), worker).expect("a worker");
+    // Without the environment it says so, and nothing runs in another one.
+    let pool = || Pool::stdio([script.clone().into_os_string()]).workers(1);
+    let refused = snakepit::Snakepit::builder().pool(pool()).custody(config(&dir)).start().await;
+    let error = refused.expect_err("there is no environment").to_string();
+    assert!(error.contains("venv/bin/activate"), "{error}");
+    let venv = dir.path().join("venv");
+    let made =
+        std::process::Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&venv).status();
+    assert!(made.expect("python3").success());
+    let pit = Pit::start(pool()).await;
+    let prefix: String = soon("the call", pit.call("where", args! {})).await.expect("an answer");
+    assert_eq!(Path::new(&prefix), venv.canonicalize().expect("a directory"));
+    pit.end().await;
 }
 
 async fn pid_of_the_worker(pit: &Pit) -> i64 {

@@ -3,6 +3,7 @@
 
 mod forks;
 mod odd;
+mod quiet;
 #[path = "../support/mod.rs"]
 mod support;
 

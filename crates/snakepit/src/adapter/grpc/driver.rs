@@ -34,7 +34,7 @@ impl Driver {
     /// Starts the task, which sends what the work leaves in the outbox.
     pub(super) fn start(outbox: Arc<Outbox>, socket: impl AsyncWrite + Send + 'static) -> Self {
         let (driver, work) = mpsc::unbounded_channel();
-        tokio::spawn(drive(work, outbox, socket));
+        tokio::spawn(crate::logging::quietly(drive(work, outbox, socket)));
         Self(driver)
     }
 

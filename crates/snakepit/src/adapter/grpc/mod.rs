@@ -72,7 +72,7 @@ enum Over {
 
 impl GrpcWorker {
     /// A worker written in Python: a file or a module, as any other. Its environment has `grpcio` and `protobuf`
-    /// (`pip install 'snakepit[grpc]'`).
+    /// (`pip install grpcio protobuf`).
     pub fn python(worker: impl Into<PythonWorker>) -> Self {
         Self { kind: Kind::Python(Box::new(worker.into())), over: Over::Unix }
     }

@@ -3,7 +3,7 @@
 
 mod handle;
 mod interpreter;
-mod sdk;
+pub mod sdk;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -24,6 +24,17 @@ enum InstallError {
     File(#[from] KeepError),
 }
 
+/// The files of the package `snakepit` of Python: their names and what is in them.
+pub fn files() -> &'static [(&'static str, &'static str)] {
+    FILES
+}
+
+/// Puts the SDK below a state directory, and gives the directory to name in `PYTHONPATH`.
+pub fn path(state_dir: &Path) -> io::Result<PathBuf> {
+    let entry = install(state_dir)?;
+    Ok(entry.ancestors().nth(2).unwrap_or(state_dir).to_owned())
+}
+
 /// Puts the SDK where Python finds it. Gives the file to start.
 pub(super) fn install(state_dir: &Path) -> io::Result<PathBuf> {
     put_in_place(state_dir).map_err(|error| in_one_sentence(&error))

@@ -119,6 +119,51 @@ fn bytes_are_a_byte_string_or_a_list() {
     assert!(Encoded::encode(&bytes).expect("sendable").decode::<String>().is_err());
 }
 
+/// What the macro sends, as a value.
+fn sent(args: crate::value::Args) -> Value {
+    args.into_encoded().expect("sendable").to_value().expect("a value")
+}
+
+#[test]
+fn bytes_in_arguments_are_a_byte_string() {
+    use crate::args;
+    use std::borrow::Cow;
+
+    let long = vec![7_u8; 100_000];
+    let all: [u8; 256] = std::array::from_fn(|index| index as u8);
+    let [vec, slice, shared] = [all.to_vec(), all.to_vec(), all.to_vec()];
+    let cow: Cow<'_, [u8]> = Cow::Borrowed(&all);
+    let boxed: Box<[u8]> = all.into();
+    let args = sent(args! {
+        vec: vec, slice: &slice[..], vec_ref: &shared, bytes: Bytes::from(shared.clone()), boxed: boxed, cow: cow,
+        empty: Vec::<u8>::new(), long: long, list: vec![1, 2], nested: vec![vec![1_u8]],
+    });
+    for name in ["vec", "slice", "vec_ref", "bytes", "boxed", "cow"] {
+        assert_eq!(args[name].as_bytes().map(|bytes| &bytes[..]), Some(&all[..]), "{name}");
+    }
+    assert_eq!(args["empty"].as_bytes().map(Bytes::len), Some(0));
+    assert_eq!(args["long"].as_bytes().map(Bytes::len), Some(100_000));
+    assert_eq!(args["list"], Value::from(vec![1, 2]), "numbers that nobody called bytes stay numbers");
+    assert!(args["nested"][0].as_list().is_some(), "inside of others, serde decides");
+    assert_eq!(sent(args![all.to_vec()])[0].as_bytes().map(Bytes::len), Some(256));
+    assert_eq!(Value::from(all.to_vec()).as_bytes().map(Bytes::len), Some(256));
+    assert_eq!(Value::from(&all[..]).as_bytes().map(Bytes::len), Some(256));
+}
+
+#[test]
+fn the_types_of_serde_bytes_are_byte_strings_both_ways() {
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Image {
+        #[serde(with = "serde_bytes")]
+        pixels: Vec<u8>,
+        more: serde_bytes::ByteBuf,
+    }
+    let image = Image { pixels: vec![1, 200], more: serde_bytes::ByteBuf::from(vec![3]) };
+    let encoded = Encoded::encode(&image).expect("sendable");
+    assert_eq!(encoded.to_value().expect("a value")["pixels"].as_bytes().map(Bytes::len), Some(2));
+    assert_eq!(encoded.decode::<Image>().expect("the same"), image);
+}
+
 #[test]
 fn a_float_takes_an_integer_that_it_holds_exactly() {
     assert_eq!(through::<_, f64>(3).to_bits(), 3f64.to_bits());

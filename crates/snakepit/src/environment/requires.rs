@@ -1,0 +1,108 @@
+//! `requires-python`: which Pythons a project says that it runs with.
+
+use std::cmp::Ordering;
+
+/// What a project's file says, if it says something: the text after `requires-python =`, in its table `[project]` or, in a
+/// lock, before all tables.
+pub(super) fn said(content: &str) -> Option<String> {
+    let mut is_meant = true;
+    for line in content.lines().map(str::trim) {
+        if let Some(table) = line.strip_prefix('[') {
+            is_meant = table.trim_end() == "project]";
+        }
+        if let (true, Some(rest)) = (is_meant, line.strip_prefix("requires-python")) {
+            let quoted = rest.trim_start().strip_prefix('=')?.trim_start();
+            let quote = quoted.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+            return Some(quoted[1..].split(quote).next()?.trim().to_owned());
+        }
+    }
+    None
+}
+
+/// Whether a version is among those that a specifier names, such as `>=3.9,<4`; `None` if it is not understood: then the
+/// tool that installs may know.
+pub(super) fn allows(specifier: &str, version: &str) -> Option<bool> {
+    let version = numbers(version)?;
+    let mut all = true;
+    for clause in specifier.split(',').map(str::trim).filter(|clause| !clause.is_empty()) {
+        let split = clause.find(|c: char| c.is_ascii_digit())?;
+        let (sign, wanted) = (clause[..split].trim(), clause[split..].trim());
+        let (wanted, is_series) = match wanted.strip_suffix(".*") {
+            Some(series) => (numbers(series)?, true),
+            None => (numbers(wanted)?, false),
+        };
+        let in_series = version.len() >= wanted.len() && version[..wanted.len()] == wanted[..];
+        let order = compare(&version, &wanted);
+        all &= match (sign, is_series) {
+            ("==", true) => in_series,
+            ("!=", true) => !in_series,
+            ("==", false) => order == Ordering::Equal,
+            ("!=", false) => order != Ordering::Equal,
+            (">=", false) => order != Ordering::Less,
+            ("<=", false) => order != Ordering::Greater,
+            (">", false) => order == Ordering::Greater,
+            ("<", false) => order == Ordering::Less,
+            ("~=", false) if wanted.len() > 1 => {
+                let series = &wanted[..wanted.len() - 1];
+                order != Ordering::Less && version.len() >= series.len() && version[..series.len()] == *series
+            }
+            _ => return None,
+        };
+    }
+    Some(all)
+}
+
+/// The numbers of a version of Python; of `3.14.0rc1`, those before the letters.
+fn numbers(version: &str) -> Option<Vec<u64>> {
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    version[..end].trim_end_matches('.').split('.').map(|number| number.parse().ok()).collect()
+}
+
+/// What is not said is zero.
+fn compare(one: &[u64], other: &[u64]) -> Ordering {
+    let at = |numbers: &[u64], index: usize| numbers.get(index).copied().unwrap_or(0);
+    let count = one.len().max(other.len());
+    (0..count)
+        .map(|index| at(one, index).cmp(&at(other, index)))
+        .find(|it| it.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_found_where_it_counts() {
+        assert_eq!(said("[project]\nname = \"x\"\nrequires-python = \">=3.9\"\n").as_deref(), Some(">=3.9"));
+        assert_eq!(said("version = 1\nrequires-python = '==3.12.*'\n").as_deref(), Some("==3.12.*"));
+        assert_eq!(said("[tool.other]\nrequires-python = \">=4\"\n"), None);
+        assert_eq!(said("[project]\nname = \"x\"\n"), None);
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (specifier, version, expected) in [
+            (">=3.9", "3.10.1", Some(true)),
+            (">=3.9", "3.9", Some(true)),
+            (">=3.9.0", "3.9", Some(true)),
+            (">=3.12", "3.11.7", Some(false)),
+            (">=3.9,<3.12", "3.12.0", Some(false)),
+            (">= 3.9, < 4", "3.13.1", Some(true)),
+            ("==3.12.*", "3.12.4", Some(true)),
+            ("==3.12.*", "3.1.2", Some(false)),
+            ("!=3.12.*", "3.12.4", Some(false)),
+            ("~=3.9", "3.13.0", Some(true)),
+            ("~=3.9.2", "3.10.0", Some(false)),
+            ("~=3.9.2", "3.9.1", Some(false)),
+            (">3.11", "3.11.0", Some(false)),
+            ("==3.11", "3.11.0", Some(true)),
+            (">=3.14", "3.14.0rc1", Some(true)),
+            ("", "3.11", Some(true)),
+            ("===3.11", "3.11", None),
+            ("nonsense", "3.11", None),
+        ] {
+            assert_eq!(allows(specifier, version), expected, "{specifier} {version}");
+        }
+    }
+}
