@@ -63,6 +63,9 @@ class Concurrent(Runner):
         self.started = 0
         self.finished = 0
         self.number = 0
+        # How many calls have come, and the latest of them that was begun.
+        self.turns = 0
+        self.begun = 0
         self.gate = Gate(connection.max_frame)
         self.postman = Postman(connection)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}
@@ -172,19 +175,28 @@ class Concurrent(Runner):
         running.resolve()
         with self.lock:
             self.calls[running.call] = running
+            self.turns += 1
+            running.turn = self.turns
             if not running.is_nested:
                 if self.active >= self.limit:
                     self.queue.append(running)
                     return
                 self.active += 1
-            self._note_start(running)
+            if not running.is_async:
+                self.note_start(running)
             self._note_pace(running)
         self._launch(running)
 
-    def _note_start(self, running: Running) -> None:
-        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing."""
-        self.life.slate[0] = running.call
-        self.life.slate[1] = 0
+    def note_start(self, running: Running) -> None:
+        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing.
+
+        A task begins when the event loop comes to it, which may be after a thread that came later: the slate names the one
+        that came last, since all before it count as begun.
+        """
+        if running.turn > self.begun:
+            self.begun = running.turn
+            self.life.slate[0] = running.call
+            self.life.slate[1] = 0
 
     def _note_pace(self, running: Running) -> None:
         """Under the lock."""
@@ -288,7 +300,8 @@ class Concurrent(Runner):
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()
-                    self._note_start(following)
+                    if not following.is_async:
+                        self.note_start(following)
                     self._note_pace(following)
                 else:
                     self.active -= 1

@@ -39,7 +39,7 @@ class Running:
 
     __slots__ = (
         "loop", "call", "name", "args", "options", "deadline", "is_many", "is_nested", "is_async", "command", "_context",
-        "is_slow", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers", "task", "asked",
+        "is_slow", "turn", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers", "task", "asked",
     )
 
     def __init__(self, loop: "Concurrent", call: int, message: "Any", arrived: float, is_many: bool) -> None:
@@ -57,6 +57,8 @@ class Running:
         self._context: "Optional[Context]" = None
         # Not known to be quick when it began; the loop's.
         self.is_slow = False
+        # Its place among all that have come; the loop's.
+        self.turn = 0
         self.credit = 0
         self.room = 0
         self.stage = 0

@@ -223,6 +223,8 @@ class Task:
 
     async def _run(self) -> None:
         running, concurrent = self.running, self.tasks.concurrent
+        with concurrent.lock:
+            concurrent.note_start(running)
         began = monotonic()
         current_call.set(running)
         if "trace" in running.options:
