@@ -31,6 +31,8 @@ class Life:
         self.connection = connection
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
+        # Where answers are kept, if the host has room for them.
+        self.behind_slate = memoryview(b"")
         self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
@@ -46,7 +48,9 @@ class Life:
         from mmap import mmap
 
         os.set_inheritable(fd, False)
-        self.slate = memoryview(mmap(fd, PAGE)).cast("Q")
+        page = memoryview(mmap(fd, 0))
+        self.slate = page[:PAGE].cast("Q")
+        self.behind_slate = page[PAGE:]
         self.features.append("slate")
 
     def beat_when_asked(self, fd: int) -> None:

@@ -23,8 +23,7 @@ async fn others_go_on(pool: Pool) {
     let mut events = pit.pools()[0].events();
     let path = pit.file("begun");
     let late = Duration::from_millis(500);
-    let blocked =
-        tokio::spawn(pit.call::<Value>("block", args! { path: &path }).timeout(late).into_future());
+    let blocked = tokio::spawn(pit.call::<Value>("block", args! { path: &path }).timeout(late).into_future());
     until("the loop is blocked", || !lines(&path).is_empty()).await;
     let others = (0..3).map(|_| pit.call::<Value>("nap", args! { seconds: 0.0 }).timeout(5 * support::SOON));
     let others = tokio::spawn(join_all(others.map(IntoFuture::into_future).collect::<Vec<_>>()));
@@ -56,11 +55,11 @@ async fn calls_that_were_read_and_could_not_begin_go_to_another_worker() {
     let pit = Pit::start(impatient(worker("asynchronous.py"))).await;
     let path = pit.file("begun");
     // The loop is held up until all of them lie in the socket.
-    let held_up = tokio::spawn(pit.call::<Value>("hold_up", args! { path: &path, seconds: 0.5 }).into_future());
+    let held_up =
+        tokio::spawn(pit.call::<Value>("hold_up", args! { path: &path, seconds: 0.5 }).into_future());
     until("the loop is held up", || !lines(&path).is_empty()).await;
     let late = Duration::from_secs(1);
-    let blocked =
-        tokio::spawn(pit.call::<Value>("block", args! { path: &path }).timeout(late).into_future());
+    let blocked = tokio::spawn(pit.call::<Value>("block", args! { path: &path }).timeout(late).into_future());
     until("it is sent", || pit.pools()[0].status().in_flight == 2).await;
     let others = (0..2).map(|_| pit.call::<Value>("nap", args! { seconds: 0.0 }).timeout(5 * support::SOON));
     let others = tokio::spawn(join_all(others.map(IntoFuture::into_future).collect::<Vec<_>>()));

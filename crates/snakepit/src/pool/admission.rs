@@ -16,7 +16,7 @@ use super::{Command, Fate, Health, Outcomes, Pool, PoolEvent, Shared};
 use crate::call::{CallError, Input};
 use crate::supervision::breaker::{Circuit, OpenUntil, Permit};
 use crate::supervision::jitter::Chance;
-use crate::supervision::quarantine::{Charge, QuarantineBook, Refusal, Admittance};
+use crate::supervision::quarantine::{Admittance, Charge, QuarantineBook, Refusal};
 use crate::supervision::retry::RetryBudget;
 use crate::supervision::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, Suspect};
 use crate::value::Encoded;

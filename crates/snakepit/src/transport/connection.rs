@@ -450,6 +450,26 @@ impl Connection {
         state.calls.values().filter(waits).map(|held| held.call.id()).collect()
     }
 
+    /// How many of many calls a worker that is gone had answered and begun, if that is known. What it had not sent of its answers
+    /// is handed on.
+    fn how_far(&self, held: &Held, started: Started) -> Option<(usize, usize)> {
+        let (Input::Many(inputs), id) = (&held.call.input, held.call.id().get()) else { return None };
+        let mut answered = held.results;
+        let mut begun = (started.call == id).then_some(started.inputs);
+        if let Some(kept) = self.slate.kept(id) {
+            let count = kept.count as usize;
+            if count > 0 && kept.first == answered as u64 && answered + count <= inputs.len() {
+                let results = Encoded::from_payload(kept.results, false).ok()?;
+                held.call.send_item(results);
+                answered += count;
+            }
+            // While a nested call runs, the slate has that one's number; this one waits for it with the next of its calls.
+            let waits = (self.concurrency == 1 && begun.is_none()).then_some(answered as u64 + 1);
+            begun = begun.max(waits).max(Some(kept.started).filter(|started| *started > 0));
+        }
+        Some((answered, (begun? as usize).min(inputs.len())))
+    }
+
     /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.
     pub(crate) fn give_up(&self, slate: LastWord) {
         let started = match slate {
@@ -466,13 +486,14 @@ impl Connection {
         calls.sort_by_key(|held| held.turn);
         for held in calls {
             let not_started = held.unsent || last_turn.is_some_and(|last| held.turn > last);
-            match (&held.call.input, started) {
+            let how_far = started.filter(|_| !not_started).and_then(|started| self.how_far(&held, started));
+            match (how_far, started) {
                 _ if not_started => held.call.give_back(),
-                (Input::Many(_), Some(started)) if started.call == held.call.id().get() => {
-                    held.call.lose_between(held.results, started.inputs as usize);
+                (Some((answered, begun)), _) => held.call.lose_between(answered, begun),
+                (None, Some(started)) if started.call != held.call.id().get() => {
+                    held.call.lose_before_others();
                 }
-                (_, Some(started)) if started.call != held.call.id().get() => held.call.lose_before_others(),
-                _ => drop(held.call),
+                (None, _) => drop(held.call),
             }
         }
     }

@@ -29,8 +29,8 @@ pub(crate) use tend::{Ending, GOODBYE, Times, process_ended, tend};
 pub use vitals::Verdict;
 #[cfg(feature = "announce")]
 pub(crate) use vitals::family_of;
-pub(crate) use vitals::{OomTeller, Pss, has_ended};
 use vitals::is_stopped;
+pub(crate) use vitals::{OomTeller, Pss, has_ended};
 pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};

@@ -222,7 +222,7 @@ impl Roster {
             let stack = berth.stacks().await;
             shared.announce(PoolEvent::WorkerStuck { worker: berth.id.to_string(), time, stack });
             // To be asked may have freed it.
-            if then == WhenStuck::Replace && !before.has_changed(&berth).await {
+            if then == WhenStuck::Replace && !before.comes_back(&berth).await {
                 berth.order(Order::End(Reason::Stuck(time)));
             }
         });
@@ -241,16 +241,30 @@ impl SignOfLife {
         Self { beats: berth.handle.beats(), at_work: berth.handle.at_work() }
     }
 
-    /// Whether the worker comes back within a moment. Its beats are on a page of memory: nobody tells of them.
-    async fn has_changed(&self, berth: &Berth) -> bool {
+    /// Whether the worker comes back. The question itself may have let it run for a moment: if it answers a beat because of
+    /// that, it must answer another one.
+    async fn comes_back(&self, berth: &Berth) -> bool {
+        let Some(now) = self.changes(berth).await else { return false };
+        if now.at_work != self.at_work {
+            return true;
+        }
+        tokio::time::sleep(COMES_BACK_WITHIN / 5).await;
+        let again = Self::of(berth);
+        berth.handle.ask_beat();
+        again != now || again.changes(berth).await.is_some()
+    }
+
+    /// What it is as soon as it is different. Beats are on a page of memory: nobody tells of them.
+    async fn changes(&self, berth: &Berth) -> Option<Self> {
         let until = Instant::now() + COMES_BACK_WITHIN;
-        while *self == Self::of(berth) {
-            if Instant::now() >= until {
-                return false;
+        while Instant::now() < until {
+            let now = Self::of(berth);
+            if now != *self {
+                return Some(now);
             }
             tokio::time::sleep(COMES_BACK_WITHIN / 20).await;
         }
-        true
+        None
     }
 }
 

@@ -25,10 +25,10 @@ use tokio::time::Instant;
 use super::batch::Gatherer;
 use super::estimate::{MAX_HELD, may_wait_at_worker};
 use super::{Limit, Placed, QueueKey, Wish};
-use trials::Trial;
 use crate::call::ticket::Place;
 use crate::call::{Call, CallId};
 use crate::worker::Berth;
+use trials::Trial;
 
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
@@ -414,7 +414,8 @@ impl Scheduler {
     }
 
     fn has_free_place(&self, index: usize, call: &Call) -> bool {
-        self.post(index).is_some_and(|post| post.held < post.places && !post.is_paused && post.is_fit_for(call))
+        self.post(index)
+            .is_some_and(|post| post.held < post.places && !post.is_paused && post.is_fit_for(call))
     }
 
     fn room(&self, post: &Post, call: &Call) -> Room {
@@ -431,7 +432,11 @@ impl Scheduler {
         let waits = post.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
         let ahead =
             post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking.is_empty() && !waits;
-        if ahead && is_fit && !call.alone && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
+        if ahead && is_fit && !call.alone && may_wait_at_worker(post.nanos, call.nanos()) {
+            Room::Own
+        } else {
+            Room::None
+        }
     }
 
     pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
