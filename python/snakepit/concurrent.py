@@ -67,7 +67,7 @@ class Concurrent(Runner):
         self.finished = 0
         self.number = 0
         # How many calls have come, and the latest of them that was begun.
-        self.turns = 0
+        self.arrivals = 0
         self.begun = 0
         # Where the answers of a CALLS are kept; of those beyond, they are not.
         self.places = places(life.behind_slate)
@@ -180,8 +180,8 @@ class Concurrent(Runner):
         running.resolve()
         with self.lock:
             self.calls[running.call] = running
-            self.turns += 1
-            running.turn = self.turns
+            self.arrivals += 1
+            running.came = self.arrivals
             if not running.is_nested:
                 if self.active >= self.limit:
                     self.queue.append(running)
@@ -198,8 +198,8 @@ class Concurrent(Runner):
         A task begins when the event loop comes to it, which may be after a thread that came later: the slate names the one
         that came last, since all before it count as begun.
         """
-        if running.turn > self.begun:
-            self.begun = running.turn
+        if running.came > self.begun:
+            self.begun = running.came
             self.life.slate[0] = running.call
             self.life.slate[1] = 0
 

@@ -40,7 +40,8 @@ class Running:
 
     __slots__ = (
         "loop", "call", "name", "args", "options", "deadline", "is_many", "is_nested", "is_async", "command", "_context",
-        "is_slow", "turn", "place", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers", "task", "asked",
+        "is_slow", "came", "place", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers",
+        "task", "asked",
     )
 
     def __init__(self, loop: "Concurrent", call: int, message: "Any", arrived: float, is_many: bool) -> None:
@@ -59,7 +60,7 @@ class Running:
         # Not known to be quick when it began; the loop's.
         self.is_slow = False
         # Its place among all that have come; the loop's.
-        self.turn = 0
+        self.came = 0
         # Where its answers are kept, if it is many calls; the loop's.
         self.place: "Optional[Place]" = None
         self.credit = 0

@@ -329,8 +329,8 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
 
     slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]
     shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]), begun=1)
-    Concurrent.note_start(shared, SimpleNamespace(call=7, turn=2))
-    Concurrent.note_start(shared, SimpleNamespace(call=5, turn=1))  # a task that the loop came to later
+    Concurrent.note_start(shared, SimpleNamespace(call=7, came=2))
+    Concurrent.note_start(shared, SimpleNamespace(call=5, came=1))  # a task that the loop came to later
     serial = SimpleNamespace(
         commands={},
         slate=slates[1],
