@@ -70,7 +70,7 @@ class Concurrent(Runner):
         self.arrivals = 0
         self.begun = 0
         # Where the answers of a CALLS are kept; of those beyond, they are not.
-        self.places = places(life.behind_slate)
+        self.places = places(life.page)
         self.gate = Gate(connection.max_frame)
         self.postman = Postman(connection)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}

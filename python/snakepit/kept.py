@@ -6,41 +6,48 @@ RESULTS, one after the other. Each step is one number written last: a worker may
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List
+    from mmap import mmap
+    from typing import Any, List, Optional
 
+SLATE = 4096
 PLACE = 64 * 1024
 HEAD = 32
-# The numbers: the call, how many of its calls were started, the first one whose entry is here, and how many entries (in the
-# upper half) of how many bytes.
-CALL, STARTED, FIRST, MARK = range(4)
+# The numbers: the call, how many of its calls were started, the first one whose entry is here, and how many bytes of entries.
+CALL, STARTED, FIRST, LENGTH = range(4)
 
 
 class Place:
     """What is kept of one CALLS."""
 
-    __slots__ = ("words", "entries")
+    __slots__ = ("page", "start", "words", "entries")
 
-    def __init__(self, page: memoryview) -> None:
-        self.words: "Any" = page[:HEAD].cast("Q")
-        self.entries = page[HEAD:]
+    def __init__(self, page: "mmap", at: int) -> None:
+        self.page = page
+        self.start = at + HEAD
+        self.words: "Any" = memoryview(page)[at : at + HEAD].cast("Q")
+        self.entries = memoryview(page)[self.start : at + PLACE]
 
     def open(self, call: int) -> None:
         """For another call; nothing of it is kept."""
         words = self.words
-        words[MARK] = words[STARTED] = words[FIRST] = 0
+        words[LENGTH] = words[STARTED] = words[FIRST] = 0
         words[CALL] = call
 
     def go_on(self, first: int) -> None:
         """The entries before this one were sent."""
-        self.words[MARK] = 0
+        self.words[LENGTH] = 0
         self.words[FIRST] = first
 
 
-def places(page: memoryview) -> "List[Place]":
-    """Those that a page has room for."""
-    return [Place(page[at : at + PLACE]) for at in range(0, len(page) - PLACE + 1, PLACE)]
+def places(page: "Optional[mmap]") -> "List[Place]":
+    """Those that there are behind the slate."""
+    if page is None:
+        return []
+    return [Place(page, at) for at in range(SLATE, len(page) - PLACE + 1, PLACE)]
 
 
 def nowhere() -> Place:
     """A place that does not outlive the worker, for a host that keeps none."""
-    return Place(memoryview(bytearray(PLACE)))
+    from mmap import mmap
+
+    return Place(mmap(-1, PLACE), 0)

@@ -13,6 +13,7 @@ from .frames import BYE, word_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from mmap import mmap
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection
@@ -31,8 +32,8 @@ class Life:
         self.connection = connection
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
-        # Where answers are kept, if the host has room for them.
-        self.behind_slate = memoryview(b"")
+        # The slate's, and of what is behind it.
+        self.page: "Optional[mmap]" = None
         self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
@@ -48,9 +49,8 @@ class Life:
         from mmap import mmap
 
         os.set_inheritable(fd, False)
-        page = memoryview(mmap(fd, 0))
-        self.slate = page[:PAGE].cast("Q")
-        self.behind_slate = page[PAGE:]
+        self.page = mmap(fd, 0)
+        self.slate = memoryview(self.page)[:PAGE].cast("Q")
         self.features.append("slate")
 
     def beat_when_asked(self, fd: int) -> None:

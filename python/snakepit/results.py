@@ -4,7 +4,7 @@ Owns the bytes of RESULTS. Must not know how the calls are run.
 """
 
 from .frames import MORE, RESULTS, word_of
-from .kept import MARK, STARTED
+from .kept import LENGTH, STARTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Results:
             self._send()
         elif self.place is not None:
             self.place.entries[start : self.size] = entry
-            self.place.words[MARK] = len(self.entries) << 32 | self.size
+            self.place.words[LENGTH] = self.size
 
     def _send(self) -> None:
         connection = self.loop.connection

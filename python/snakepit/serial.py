@@ -67,7 +67,7 @@ class Serial(Runner):
         self.life = life
         self.commands = life.registry.commands
         self.slate = life.slate
-        self.place = (places(life.behind_slate) or [nowhere()])[0]
+        self.place = (places(life.page) or [nowhere()])[0]
         self.finished = 0
         self.limit = connection.max_frame
         self.postman = Postman(connection)

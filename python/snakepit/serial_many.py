@@ -7,7 +7,7 @@ from time import monotonic
 
 from .context import Cancelled
 from .frames import MORE, RESULTS, Fault, word_of
-from .kept import MARK
+from .kept import LENGTH
 from .results import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
 from .trace import begin, end
 
@@ -40,9 +40,11 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
     serial.slate[1] = 0
     place = serial.place
     place.open(call)
-    words, kept = place.words, place.entries
+    words, kept, page = place.words, place.entries, place.page
+    page.seek(place.start)
+    keep = page.write
     limit, most = serial.limit - ENTRY_FRAME, min(len(kept), serial.limit - ARRAY)
-    count = stop = 0
+    first = size = 0
     encode, slate, stages = serial.codec.encode, serial.slate, serial.stages
     until = None if left is None else serial.arrived + left / 1000
     command: "Optional[Command]" = None
@@ -70,25 +72,23 @@ def serve_many(serial: "Serial", call: int, message: "Any") -> None:
         except BaseException as error:
             serial.call = 0
             entry = BAD_ENTRY + serial.failure(error, ENTRY_FRAME)
-        start, stop = stop, stop + len(entry)
-        if stop > most:
-            if count:
-                serial.connection.post(_SOME_RESULTS, call, results_message(count, kept[:start]))
+        if size + len(entry) > most:
+            if size:
+                serial.connection.post(_SOME_RESULTS, call, results_message(started - 1 - first, kept[:size]))
                 serial.connection.flush()
-                place.go_on(started - 1)
-            count = start = 0
-            stop = len(entry)
-            if stop > most:
+            first, size = started - 1, 0
+            if len(entry) > most:
                 serial.connection.post(_SOME_RESULTS, call, results_message(1, entry))
                 serial.connection.flush()
-                place.go_on(started)
-                stop = 0
+                first = started
+            place.go_on(first)
+            page.seek(place.start)
+            if first == started:
                 continue
-        kept[start:stop] = entry
-        count += 1
-        words[MARK] = count << 32 | stop
-    serial.connection.post(_RESULTS, call, results_message(count, kept[:stop]))
-    # Not held back: the next call may be the end of this worker.
-    serial.connection.flush()
+        size += keep(entry)
+        words[LENGTH] = size
+    serial.connection.post(_RESULTS, call, results_message(started - first, kept[:size]))
     end(attached)
     serial.over(call)
+    # Not held back: the next call may be the end of this worker.
+    serial.connection.flush()

@@ -450,16 +450,16 @@ impl Connection {
         state.calls.values().filter(waits).map(|held| held.call.id()).collect()
     }
 
-    /// How many of many calls a worker that is gone had answered and begun, if that is known. What it had not sent of its answers
-    /// is handed on.
+    /// How many of many calls a worker that is gone had answered and begun, if known. Answers that it had not sent are handed on.
     fn how_far(&self, held: &Held, started: Started) -> Option<(usize, usize)> {
         let (Input::Many(inputs), id) = (&held.call.input, held.call.id().get()) else { return None };
         let mut answered = held.results;
         let mut begun = (started.call == id).then_some(started.inputs);
         if let Some(kept) = self.slate.kept(id) {
-            let count = kept.count as usize;
-            if count > 0 && kept.first == answered as u64 && answered + count <= inputs.len() {
-                let results = Encoded::from_payload(kept.results, false).ok()?;
+            let goes_on = kept.first == answered as u64;
+            if let (true, Ok((count @ 1.., results))) = (goes_on, Encoded::list_of(&kept.entries))
+                && answered + count <= inputs.len()
+            {
                 held.call.send_item(results);
                 answered += count;
             }

@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use bytes::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The size of the page.
@@ -32,10 +31,8 @@ pub(crate) struct Kept {
     pub(crate) started: u64,
     /// Which one the first of the answers belongs to.
     pub(crate) first: u64,
-    /// How many answers there are.
-    pub(crate) count: u32,
-    /// The payload of a RESULTS that has them.
-    pub(crate) results: Bytes,
+    /// The answers, one after the other.
+    pub(crate) entries: Vec<u8>,
 }
 
 /// What a worker had started last.
@@ -79,19 +76,13 @@ impl Slate {
         (0..self.places).map(|place| SIZE + place * PLACE).find_map(|at| {
             let mut head = [0; HEAD];
             self.read(&mut head, at)?;
-            let [id, started, first, mark] = numbers(&head);
-            if id != call {
+            let [id, started, first, length] = numbers(&head);
+            if id != call || length > PLACE - HEAD as u64 {
                 return None;
             }
-            let (count, length) = ((mark >> 32) as u32, (mark & u64::from(u32::MAX)) as usize);
-            if length > PLACE as usize - HEAD {
-                return None;
-            }
-            let mut results = vec![0; 5 + length];
-            results[0] = 0xDD;
-            results[1..5].copy_from_slice(&count.to_be_bytes());
-            self.read(&mut results[5..], at + HEAD as u64)?;
-            Some(Kept { started, first, count, results: results.into() })
+            let mut entries = vec![0; length as usize];
+            self.read(&mut entries, at + HEAD as u64)?;
+            Some(Kept { started, first, entries })
         })
     }
 
