@@ -204,9 +204,10 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             match admitted {
                 Ok(one) => {
                     chunk.outcomes.push(None);
-                    match one.account.is_trial() {
-                        true => chunk.frames.push_back(Frame::of(vec![one])),
-                        false => good.push(one),
+                    if one.account.is_trial() {
+                        chunk.frames.push_back(Frame::of(vec![one]));
+                    } else {
+                        good.push(one);
                     }
                 }
                 Err(error) => {
