@@ -145,7 +145,7 @@ async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_st
         until("it is under way", || support::lines(&path).len() == round).await;
         signal(only, Signal::STOP);
         let error = soon("the call", call).await.expect("no panic").expect_err("too late");
-        late.push(began.elapsed() - time);
+        late.push(began.elapsed().saturating_sub(time));
         assert!(matches!(&error, CallError::Timeout { .. }), "{error}");
         assert!(error.to_string().contains("is stopped by a signal"), "{error}");
         signal(only, Signal::CONT);
