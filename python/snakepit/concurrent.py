@@ -18,9 +18,11 @@ from time import monotonic
 from .connection import DONT_WAIT
 from .context import Context, Runner, _no_context, serve_contexts
 from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
-from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, Fault, split_bodies, word_of
+from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, RESULTS, Fault, split_bodies, word_of
 from .gate import Gate
+from .kept import places
 from .postman import Postman
+from .results import Results
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 # As in `serial.py`: what takes longer is not waited for by answers.
 QUICK = 0.0001
 MOST_PARTS = 512
+_RESULTS = word_of(RESULTS)
 _HOST_ANSWERS = (HOST_RESULT, HOST_ERROR, HOST_ITEM, HOST_END)
 current_call: "ContextVar[Optional[Running]]" = ContextVar("snakepit_call", default=None)
 
@@ -63,6 +66,11 @@ class Concurrent(Runner):
         self.started = 0
         self.finished = 0
         self.number = 0
+        # How many calls have come, and the latest of them that was begun.
+        self.arrivals = 0
+        self.begun = 0
+        # Where the answers of a CALLS are kept; of those beyond, they are not.
+        self.places = places(life.page)
         self.gate = Gate(connection.max_frame)
         self.postman = Postman(connection)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}
@@ -172,19 +180,28 @@ class Concurrent(Runner):
         running.resolve()
         with self.lock:
             self.calls[running.call] = running
+            self.arrivals += 1
+            running.came = self.arrivals
             if not running.is_nested:
                 if self.active >= self.limit:
                     self.queue.append(running)
                     return
                 self.active += 1
-            self._note_start(running)
+            if not running.is_async:
+                self.note_start(running)
             self._note_pace(running)
         self._launch(running)
 
-    def _note_start(self, running: Running) -> None:
-        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing."""
-        self.life.slate[0] = running.call
-        self.life.slate[1] = 0
+    def note_start(self, running: Running) -> None:
+        """Under the lock, and in this order: a count of 0 beside another one's id would say that it had begun nothing.
+
+        A task begins when the event loop comes to it, which may be after a thread that came later: the slate names the one
+        that came last, since all before it count as begun.
+        """
+        if running.came > self.begun:
+            self.begun = running.came
+            self.life.slate[0] = running.call
+            self.life.slate[1] = 0
 
     def _note_pace(self, running: Running) -> None:
         """Under the lock."""
@@ -192,6 +209,14 @@ class Concurrent(Runner):
         if running.is_many or command is None or command.peak > QUICK:
             running.is_slow = True
             self.slow += 1
+
+    def results_of(self, running: Running) -> Results:
+        """For the answers to many calls, each by itself."""
+        results = Results(self, running.call)
+        with self.lock:
+            running.place = self.places.pop() if self.places else None
+        results.keep_in(running.place)
+        return results
 
     def note_input(self, running: Running, index: int) -> None:
         """One of many calls that came together begins. The slate has room for one count: the last one's."""
@@ -248,11 +273,13 @@ class Concurrent(Runner):
         return not running.is_async
 
     def answer(self, call: int, word: int, encoded: "Encoded") -> None:
-        """The last frame of a call. Whoever ran it sends it, or holds it."""
+        """The last frame of a call. Whoever ran it sends it, or holds it; the answers of a CALLS are not held back."""
         with self.lock:
             self.finished += 1
             self.life.slate[2] = self.finished
         self.connection.post(word, call, encoded)
+        if word == _RESULTS:
+            self.connection.flush()
 
     def took(self, running: Running, seconds: float) -> None:
         """Keeps in mind how long a command takes; what was slow once is forgotten step by step."""
@@ -285,10 +312,13 @@ class Concurrent(Runner):
             del self.calls[running.call]
             if running.is_slow:
                 self.slow -= 1
+            if running.place is not None:
+                self.places.append(running.place)
             if not running.is_nested:
                 if self.queue:
                     following = self.queue.popleft()
-                    self._note_start(following)
+                    if not following.is_async:
+                        self.note_start(following)
                     self._note_pace(following)
                 else:
                     self.active -= 1

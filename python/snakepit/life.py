@@ -13,6 +13,7 @@ from .frames import BYE, word_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from mmap import mmap
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection
@@ -31,6 +32,8 @@ class Life:
         self.connection = connection
         self.registry = registry
         self.slate: "Any" = [0, 0, 0]
+        # The slate's, and of what is behind it.
+        self.page: "Optional[mmap]" = None
         self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
@@ -46,7 +49,8 @@ class Life:
         from mmap import mmap
 
         os.set_inheritable(fd, False)
-        self.slate = memoryview(mmap(fd, PAGE)).cast("Q")
+        self.page = mmap(fd, 0)
+        self.slate = memoryview(self.page)[:PAGE].cast("Q")
         self.features.append("slate")
 
     def beat_when_asked(self, fd: int) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .commands import Command
     from .concurrent import Concurrent
     from .gate import Asked
+    from .kept import Place
     from .writing import Encoded
 
     Answer = Tuple[int, Encoded]
@@ -39,7 +40,8 @@ class Running:
 
     __slots__ = (
         "loop", "call", "name", "args", "options", "deadline", "is_many", "is_nested", "is_async", "command", "_context",
-        "is_slow", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers", "task", "asked",
+        "is_slow", "came", "place", "credit", "room", "stage", "lock", "thread", "shields", "is_due", "is_thrown", "wakers",
+        "task", "asked",
     )
 
     def __init__(self, loop: "Concurrent", call: int, message: "Any", arrived: float, is_many: bool) -> None:
@@ -57,6 +59,10 @@ class Running:
         self._context: "Optional[Context]" = None
         # Not known to be quick when it began; the loop's.
         self.is_slow = False
+        # Its place among all that have come; the loop's.
+        self.came = 0
+        # Where its answers are kept, if it is many calls; the loop's.
+        self.place: "Optional[Place]" = None
         self.credit = 0
         self.room = 0
         self.stage = 0
@@ -187,13 +193,14 @@ class Running:
         return _RESULT, self.loop.codec.encode(value, "result", self.loop.connection.max_frame)
 
     def _answer_many(self) -> "Answer":
-        results = Results(self.loop, self.call)
         if self.command is not None and self.command.batch:
-            return results.of(self._answer_lists(self.command))
+            return Results(self.loop, self.call).of(self._answer_lists(self.command))
+        results = self.loop.results_of(self)
         for index, args in enumerate(self.args):
             try:
                 command = self.check()
                 self.loop.note_input(self, index)
+                results.begins(index)
                 self.unshield()
                 value = command.run(args)
                 self.shield()

@@ -11,10 +11,11 @@ from time import monotonic
 from . import frames
 from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, close_items, serve_contexts
-from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, RESULTS, Fault, split_bodies
-from .frames import MORE, pack_header, read_credit, unpack_header, word_of
+from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, Fault, split_bodies
+from .frames import pack_header, read_credit, unpack_header, word_of
+from .kept import nowhere, places
 from .postman import Postman
-from .results import BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
+from .serial_many import serve_many
 from .serial_wait import STREAM_CREDIT, Waits
 from .trace import begin, end, outgoing
 from .values import MAX_DEPTH, BadPayload
@@ -38,8 +39,6 @@ _RESULT = word_of(RESULT)
 _ERROR = word_of(ERROR)
 _ITEM = word_of(ITEM)
 _END = word_of(END)
-_RESULTS = word_of(RESULTS)
-_SOME_RESULTS = word_of(RESULTS, MORE)
 # The array around a call's arguments is no level of the value, nor is the array of arrays in CALLS.
 _CALL_DEPTH = MAX_DEPTH + 1
 _CALLS_DEPTH = MAX_DEPTH + 2
@@ -68,6 +67,7 @@ class Serial(Runner):
         self.life = life
         self.commands = life.registry.commands
         self.slate = life.slate
+        self.place = (places(life.page) or [nowhere()])[0]
         self.finished = 0
         self.limit = connection.max_frame
         self.postman = Postman(connection)
@@ -264,7 +264,7 @@ class Serial(Runner):
         if kind == CALL:
             self.serve(call, message)
         else:
-            self.serve_many(call, message)
+            serve_many(self, call, message)
         self.took(message, monotonic() - before)
 
     def hold(self, message: "Any") -> None:
@@ -350,61 +350,6 @@ class Serial(Runner):
         from .failure import encode_error
 
         return encode_error(self.codec, error, self.limit - around)
-
-    def serve_many(self, call: int, message: "Any") -> None:
-        """A CALLS: each of its calls has its own entry, whatever becomes of the others.
-
-        Entries that would not fit into the frame with those before them are for the next frame.
-        """
-        try:
-            name, many, left = message[:3]
-            len(many)
-        except (TypeError, ValueError):
-            raise Fault("a CALLS that is not [command, [args, ...], deadline, options]") from None
-        self.message = message
-        self.context = None
-        # In this order: a count of 0 beside the last one's id would say that the last one had begun nothing.
-        self.slate[0] = call
-        self.slate[1] = 0
-        entries: "List[bytes]" = []
-        room = limit = self.limit - ENTRY_FRAME
-        encode, slate, stages = self.codec.encode, self.slate, self.stages
-        until = None if left is None else self.arrived + left / 1000
-        command: "Optional[Command]" = None
-        if type(name) is str and name in self.commands and self.commands[name].batch:
-            from .serial_batch import serve_lists
-
-            serve_lists(self, call, self.commands[name], many, until)
-            return
-        started = 0
-        attached = begin(message[3]) if len(message) > 3 and type(message[3]) is dict else None
-        for args in many:
-            started += 1
-            try:
-                if stages and stages.get(call):
-                    raise Cancelled("cancelled before it was started")
-                if until is not None and until <= monotonic():
-                    raise self.life.too_late()
-                if command is None:
-                    command = self.plain_command(name)
-                slate[1] = started
-                self.call = call
-                encoded = encode(command.run(args), "result", limit, False)
-                self.call = 0
-                entry = GOOD_ENTRY + encoded  # type: ignore[operator]
-            except BaseException as error:
-                self.call = 0
-                entry = BAD_ENTRY + self.failure(error, ENTRY_FRAME)
-            room -= len(entry)
-            if room < 0 and entries:
-                self.connection.post(_SOME_RESULTS, call, results_message(entries))
-                self.connection.flush()
-                entries = []
-                room = limit - len(entry)
-            entries.append(entry)
-        self.connection.post(_RESULTS, call, results_message(entries))
-        end(attached)
-        self.over(call)
 
     def plain_command(self, name: "Any") -> "Command":
         """A command that does not stream."""

@@ -223,6 +223,8 @@ class Task:
 
     async def _run(self) -> None:
         running, concurrent = self.running, self.tasks.concurrent
+        with concurrent.lock:
+            concurrent.note_start(running)
         began = monotonic()
         current_call.set(running)
         if "trace" in running.options:
@@ -257,13 +259,14 @@ class Task:
 
     async def _many(self) -> "Any":
         running = self.running
-        results = Results(running.loop, running.call)
         if running.command is not None and running.command.batch:
-            return results.of(await self._lists(running.command))
+            return Results(running.loop, running.call).of(await self._lists(running.command))
+        results = running.loop.results_of(running)
         for index, args in enumerate(running.args):
             try:
                 command = running.check()
                 running.loop.note_input(running, index)
+                results.begins(index)
                 entry = results.good(await command.run(args))
             except BaseException as error:
                 entry = results.bad(self._reason(error))

@@ -324,11 +324,13 @@ class Recorded(list):
 
 def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
     from snakepit.concurrent import Concurrent
-    from snakepit.serial import Serial
+    from snakepit.kept import nowhere
+    from snakepit.serial_many import serve_many
 
     slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]
-    shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]))
-    Concurrent._note_start(shared, SimpleNamespace(call=7))
+    shared = SimpleNamespace(life=SimpleNamespace(slate=slates[0]), begun=1)
+    Concurrent.note_start(shared, SimpleNamespace(call=7, came=2))
+    Concurrent.note_start(shared, SimpleNamespace(call=5, came=1))  # a task that the loop came to later
     serial = SimpleNamespace(
         commands={},
         slate=slates[1],
@@ -336,10 +338,11 @@ def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
         limit=1000,
         stages={},
         arrived=0.0,
-        connection=SimpleNamespace(post=lambda *frame: None),
+        place=nowhere(),
+        connection=SimpleNamespace(post=lambda *frame: None, flush=lambda: None),
         over=lambda call: None,
     )
-    Serial.serve_many(serial, 7, ["echo", [], None])
+    serve_many(serial, 7, ["echo", [], None])
     for slate in slates:
         # Call 6 has begun three of its calls, and its answer may still be on its way.
         assert all(state[1] == 3 for state in slate.states if state[0] == 6)

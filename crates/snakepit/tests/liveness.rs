@@ -85,6 +85,21 @@ async fn a_worker_that_is_stuck_is_replaced_if_policy_says_so() {
     pit.end().await;
 }
 
+/// To be asked where it is wakes it up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_comes_back_when_it_is_asked_is_not_replaced() {
+    let policy = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
+    let pit = Pit::start(worker("hostile.py").workers(1).stuck(policy)).await;
+    let pool = pit.pools()[0].clone();
+    let (mut events, before) = (pool.events(), support::pids(&pool));
+    let call = tokio::spawn(pit.call::<u32>("sleeps_in_c", args! { seconds: 600 }).into_future());
+    stuck(&mut events).await;
+    let left = soon("the call", call).await.expect("no panic").expect("it was not ended");
+    assert!(left > 0, "the sleep was cut short");
+    assert_eq!(soon("a call", pit.call::<u32>("pid", ())).await.expect("served"), before[0]);
+    pit.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_busy_stopped_and_idle_are_seen_as_what_they_are() {
     // Who waits or computes is not stuck, however short the patience is.

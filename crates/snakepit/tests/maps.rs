@@ -103,9 +103,7 @@ async fn a_crash_fails_only_what_was_started_and_nothing_is_run_twice() {
         let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
         assert_eq!(outcomes.len(), 200);
         check_runs(&path, &outcomes, fatal);
-        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-        // Its chunk, as far as it had come; the other worker's chunks do not notice.
-        assert!(failed <= fatal % 25 + 1, "{failed} failed for input {fatal}");
+        only_fails(&outcomes, &[fatal]);
         pit.end().await;
     }
 }
@@ -123,8 +121,50 @@ async fn a_crash_of_a_worker_with_several_chunks_runs_nothing_twice() {
         let map = pit.map::<usize, _>("mark_or_die", inputs).chunk(10).in_order().expect("a map");
         let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
         check_runs(&path, &outcomes, fatal);
+        // One input of each chunk was at work.
+        let failed: Vec<_> = (0..100).filter(|key| outcomes[*key].is_err()).map(|key| key / 10).collect();
+        assert!(failed.windows(2).all(|two| two[0] != two[1]) && failed.len() <= 4, "{failed:?}");
         pit.end().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_fails_the_input_that_was_at_work_and_the_default_chunk_goes_on() {
+    for file in ["hostile.py", "threads.py"] {
+        let pit = Pit::start(worker(file).workers(1).restarts(support::at_once())).await;
+        let path = pit.file("runs");
+        let fatal = [150, 151, 400];
+        let inputs = (0..500).map({
+            let path = path.clone();
+            move |key| args! { path: path.as_str(), key: key, fatal: if fatal.contains(&key) { key } else { 1000 } }
+        });
+        let map = pit.map::<usize, _>("mark_or_die", inputs).in_order().expect("a map");
+        let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
+        only_fails(&outcomes, &fatal);
+        assert_eq!(lines(&path).len(), 500, "each was run once");
+        pit.end().await;
+    }
+}
+
+/// Answers that do not fit where they are kept are sent before the next input begins.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_takes_no_large_answer_along() {
+    for (file, concurrency) in [("hostile.py", 1), ("threads.py", 2)] {
+        let pit = Pit::start(worker(file).workers(1).concurrency(concurrency)).await;
+        for size in [10, 20_000, 100_000] {
+            let inputs = (0..20).map(move |key| args! { size: size, fatal: key == 15 });
+            let map = pit.map::<String, _>("large_or_die", inputs).chunk(20).in_order().expect("a map");
+            let outcomes: Vec<_> = soon("the map", map.collect::<Vec<_>>()).await;
+            assert!(outcomes.iter().flatten().all(|text| text.len() == size));
+            only_fails(&outcomes, &[15]);
+        }
+        pit.end().await;
+    }
+}
+
+fn only_fails<T>(outcomes: &[Result<T, CallError>], fatal: &[usize]) {
+    let failed: Vec<_> = (0..outcomes.len()).filter(|key| outcomes[*key].is_err()).collect();
+    assert_eq!(failed, fatal);
 }
 
 /// What succeeded was run once; what failed at most once, the fatal one exactly once.

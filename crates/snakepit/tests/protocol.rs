@@ -49,10 +49,21 @@ async fn what_is_unknown_in_a_header_is_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_that_belong_to_nothing_are_faults() {
-    assert!(fault("uninvited_item").await.contains("asked for none"));
     assert!(fault("error_of_nobody").await.contains("belongs to no call"));
     assert!(fault("unreadable_tool_call").await.contains("HostCall"));
     assert!(fault("ready_twice_later").await.contains("twice"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_the_caller_did_not_ask_for_costs_that_call_alone() {
+    let pit = Pit::start(raw("uninvited_items")).await;
+    let before = support::pids(&pit.pools()[0]);
+    for _ in 0..5 {
+        let error = soon("the call", pit.call::<Value>("any", ())).await.expect_err("a stream");
+        assert_eq!(error.remote().map(|remote| remote.kind.as_str()), Some("streaming"), "{error}");
+    }
+    assert_eq!(support::pids(&pit.pools()[0]), before, "the worker lives");
+    pit.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

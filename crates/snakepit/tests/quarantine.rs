@@ -172,7 +172,7 @@ async fn of_a_map_only_the_fatal_input_is_refused() {
     };
     for deaths in 1..=KILLS {
         let outcomes = map().await;
-        assert!(outcomes[6..].iter().all(Result::is_ok), "{outcomes:?}");
+        assert!((0..).zip(&outcomes).all(|(input, it)| it.is_ok() == (input != 5)), "{outcomes:?}");
         assert!(matches!(outcomes[5], Err(CallError::WorkerDied { .. })), "{:?}", outcomes[5]);
         let suspects = pool.quarantine();
         assert_eq!((suspects.len(), suspects[0].autopsies.len()), (1, deaths), "{suspects:?}");
@@ -197,6 +197,58 @@ async fn an_idempotent_call_is_not_made_again_once_it_is_refused() {
     let CallError::WorkerDied { attempts, no_retry, .. } = &error else { panic!("{error}") };
     assert_eq!((*attempts, *no_retry), (KILLS as u32, Some(snakepit::NoRetry::Quarantined)), "{error}");
     assert_eq!(runs_of(&path), KILLS as u64);
+    pit.end().await;
+}
+
+/// A call that runs beside others and is always the same, begun when this returns.
+async fn beside(pit: &Pit, path: &str) -> tokio::task::JoinHandle<Result<String, CallError>> {
+    let before = support::lines(path).len();
+    let args = args! { path: path, key: "ping", seconds: 0.3 };
+    let call = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
+    until("it is under way", || support::lines(path).len() > before).await;
+    call
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bystander_is_tried_alone_and_not_refused() {
+    let pit = Pit::start(pool("threads.py").workers(1).concurrency(4)).await;
+    let (pool, path) = (pit.pools()[0].clone(), pit.file("begun"));
+    let mut answered = 0;
+    for round in 0..8 {
+        let ping = beside(&pit, &path).await;
+        let killer = pit.call::<Value>("exits", args! { status: round + 1 });
+        assert!(soon("the killer", killer).await.expect_err("a death").autopsy().is_some());
+        match soon("the bystander", ping).await.expect("no panic") {
+            Ok(_) => answered += 1,
+            Err(error) => assert!(matches!(error, CallError::WorkerDied { .. }), "round {round}: {error}"),
+        }
+        assert!(refused(&pool).is_empty(), "round {round}");
+    }
+    assert_eq!(answered, 2, "after three deaths it was alone, and was cleared by its answer");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killer_among_others_is_tried_alone_and_then_refused() {
+    let pit = Pit::start(pool("threads.py").workers(1).concurrency(4)).await;
+    let path = pit.file("begun");
+    let mut deaths = 0;
+    let error = loop {
+        let args = args! { path: path.as_str(), key: format!("neighbour-{deaths}"), seconds: 0.3 };
+        let neighbour = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
+        until("it is under way", || support::lines(&path).len() > deaths).await;
+        let error =
+            soon("the killer", pit.call::<Value>("exits", args! { status: 1 })).await.expect_err("an end");
+        let lives = soon("the neighbour", neighbour).await.expect("no panic").is_ok();
+        if !matches!(error, CallError::WorkerDied { .. }) {
+            break error;
+        }
+        deaths += 1;
+        assert_eq!(lives, deaths > 3, "death {deaths}: from the fourth on it is alone");
+        assert!(deaths < 10, "it is never refused");
+    };
+    assert!(matches!(&error, CallError::Quarantined { .. }), "{error}");
+    assert_eq!(deaths, 5, "three halves and two whole ones");
     pit.end().await;
 }
 

@@ -186,8 +186,8 @@ async fn lost_inputs_of_an_idempotent_map_are_made_again() {
     assert_eq!(values, (0..60).collect::<Vec<_>>());
     assert_eq!(runs_of(&path), 2);
     let outcomes = pit.pools()[0].outcomes();
-    // The fatal one and the seven before it, whose answers were lost with it.
-    assert_eq!((outcomes.ok, outcomes.calls(), outcomes.retried), (60, 60, 8), "{outcomes:?}");
+    // The fatal one alone: the answers of those before it were kept.
+    assert_eq!((outcomes.ok, outcomes.calls(), outcomes.retried), (60, 60, 1), "{outcomes:?}");
     pit.end().await;
 }
 

@@ -224,11 +224,18 @@ async fn an_answer_that_cannot_be_read_fails_its_call_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_nobody_asked_for_ends_the_worker() {
+async fn a_stream_that_nobody_asked_for_costs_that_call_alone() {
     let pit = start().await;
-    let error = failure(&pit, "count", args! { n: 3 }).await;
-    assert!(fault_of(&error).contains("which asked for none"), "{error}");
-    assert_eq!(soon("the call", pit.call::<Vec<i64>>("echo", args![1])).await.expect("another worker"), [1]);
+    let before = pids(&pit.pools()[0]);
+    for _ in 0..5 {
+        let error = failure(&pit, "count", args! { n: 3 }).await;
+        let remote = error.remote().unwrap_or_else(|| panic!("{error}"));
+        assert_eq!(remote.kind, "streaming");
+        assert_eq!(remote.message, "count streams its answer; call it as a stream");
+    }
+    let stream = pit.stream::<(u32, String)>("count", args! { n: 3 }).open().expect("it is not refused");
+    assert_eq!(soon("the stream", stream.collect::<Vec<_>>()).await.len(), 3);
+    assert_eq!(pids(&pit.pools()[0]), before, "the worker lives");
     pit.end().await;
 }
 

@@ -3,10 +3,11 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snakepit::{Affinity, CallError, PoolRef, Sizing, Value, args};
+use snakepit::custody::Config;
+use snakepit::{Affinity, CallError, PoolRef, Sizing, Snakepit, Value, args};
 use support::{Pit, pids, signal, soon, until, worker};
 
 /// Until the pool has noticed that so many of its workers serve, and why not more.
@@ -129,4 +130,40 @@ async fn a_strict_session_waits_for_its_stopped_worker() {
     signal(owner, Signal::CONT);
     assert_eq!(soon("the session", call).await.expect("no panic").expect("who").1, owner);
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_at_a_stopped_worker_is_kept_and_the_error_says_that_it_is_stopped() {
+    let pit = Pit::start(worker("hostile.py").workers(1)).await;
+    let (pool, path) = (pit.pools()[0].clone(), pit.file("started"));
+    let mut late = Vec::new();
+    for round in 1..=3 {
+        let (only, time) = (pids(&pool)[0], Duration::from_secs(2));
+        let nap = args! { path: path.as_str(), key: "nap", seconds: 600 };
+        let began = Instant::now();
+        let call = tokio::spawn(pit.call::<Value>("mark_and_sleep", nap).timeout(time).into_future());
+        until("it is under way", || support::lines(&path).len() == round).await;
+        signal(only, Signal::STOP);
+        let error = soon("the call", call).await.expect("no panic").expect_err("too late");
+        late.push(began.elapsed().saturating_sub(time));
+        assert!(matches!(&error, CallError::Timeout { .. }), "{error}");
+        assert!(error.to_string().contains("is stopped by a signal"), "{error}");
+        signal(only, Signal::CONT);
+        soon("the next", pid(&pit)).await;
+    }
+    // One of them on a machine that had time for it; to ask for the stack would take half a second.
+    assert!(late.iter().min().is_some_and(|late| *late < Duration::from_millis(400)), "{late:?}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_lets_a_stopped_worker_go_on_and_does_not_wait_in_vain() {
+    let custody = Config { cleanup_on_stop_timeout_ms: 60_000, ..Config::default() };
+    let pit = Pit::build_with(Snakepit::builder().pool(worker("hostile.py").workers(1)), custody).await;
+    let pool = pit.pools()[0].clone();
+    signal(pids(&pool)[0], Signal::STOP);
+    is_short(&pool).await;
+    let began = Instant::now();
+    pit.end().await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

@@ -106,6 +106,11 @@ pub trait Handle: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Those of its calls that it has surely not begun by now: once it is gone, they go to others.
+    fn not_begun(&self) -> Vec<CallId> {
+        Vec::new()
+    }
+
     /// Ready when it can no longer be spoken to, with the reason. The end of its process need not be told here.
     fn broken(&self) -> BoxFuture<'_, String> {
         Box::pin(future::pending())

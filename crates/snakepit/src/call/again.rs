@@ -114,7 +114,9 @@ impl Waiting {
         let pause = self.pool.decide_retry(again.attempts, deadline)?;
         tokio::time::sleep_until(after(Instant::now(), pause)).await;
         // Whatever happens from here on, the account is settled with the call.
-        self.account = Some(self.pool.admit_again(&self.command, &again.input, again.attempts + 1)?);
+        let account = self.pool.admit_again(&self.command, &again.input, again.attempts + 1)?;
+        let alone = account.is_trial();
+        self.account = Some(account);
         self.ticket = Arc::new(Ticket::default());
         let nested = again.extras.as_ref().is_some_and(|extras| extras.chain.is_some());
         let call = Call {
@@ -130,6 +132,7 @@ impl Waiting {
             queued_at: None,
             returns: 0,
             is_over: false,
+            alone,
             batch: None,
         };
         // It was let in already, and there are few of its kind: the queue's limit is for new ones. A worker may have died of

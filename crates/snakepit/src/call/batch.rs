@@ -96,6 +96,7 @@ impl Call {
             queued_at,
             returns: 0,
             is_over: false,
+            alone: false,
             batch: None,
         }
     }

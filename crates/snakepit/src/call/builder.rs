@@ -92,6 +92,7 @@ impl Options {
             priority: self.priority,
             extras: self.extras,
             began: None,
+            alone: false,
         };
         Waiting::begin(pool, plan, again, span)
     }

@@ -55,7 +55,8 @@ impl Job {
             let Some(frame) = chunk.frames.front_mut() else { break };
             let began = *frame.began.get_or_insert_with(Instant::now);
             let inputs = frame.inputs.iter().map(|it| it.input.clone()).collect();
-            let (parts, end, waiting) = self.send(inputs, began).await;
+            let alone = frame.inputs.iter().any(|one| one.account.is_trial());
+            let (parts, end, waiting) = self.send(inputs, began, alone).await;
             chunk.take_in(&parts, end);
             if let Some(waiting) = waiting.filter(|_| std::mem::take(&mut chunk.has_failed)) {
                 waiting.tell_output();
@@ -73,7 +74,12 @@ impl Job {
     }
 
     /// The answers that came, in the order of the inputs, how it ended, and the call that it was, if it was one.
-    async fn send(&self, mut inputs: Vec<Encoded>, began: Instant) -> (Vec<Encoded>, End, Option<Waiting>) {
+    async fn send(
+        &self,
+        mut inputs: Vec<Encoded>,
+        began: Instant,
+        alone: bool,
+    ) -> (Vec<Encoded>, End, Option<Waiting>) {
         let many = self.sends_many();
         let input = if many { Input::Many(inputs) } else { Input::One(inputs.remove(0)) };
         let extras = self.extras.as_ref().map(|extras| Box::new(extras.again()));
@@ -86,6 +92,7 @@ impl Job {
             priority: self.priority,
             extras,
             began: Some(began),
+            alone,
         };
         let mut waiting = match Waiting::begin_bulk(Arc::clone(&self.pool), plan) {
             Ok(waiting) => waiting,
@@ -169,6 +176,11 @@ enum Turn {
 }
 
 impl Frame {
+    /// Inputs that were not sent before.
+    fn of(inputs: Vec<One>) -> Self {
+        Self { inputs, attempt: 1, began: None, turn: Turn::First }
+    }
+
     /// What an error means to inputs that may have been lost before.
     fn explain(&self, error: CallError) -> CallError {
         match &self.turn {
@@ -191,8 +203,12 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             };
             match admitted {
                 Ok(one) => {
-                    good.push(one);
                     chunk.outcomes.push(None);
+                    if one.account.is_trial() {
+                        chunk.frames.push_back(Frame::of(vec![one]));
+                    } else {
+                        good.push(one);
+                    }
                 }
                 Err(error) => {
                     job.pool.count_refused(&error);
@@ -202,10 +218,10 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
             }
         }
         if !good.is_empty() {
-            if job.idempotent {
-                job.pool.deposit_for_retries();
-            }
-            chunk.frames.push_back(Frame { inputs: good, attempt: 1, began: None, turn: Turn::First });
+            chunk.frames.push_front(Frame::of(good));
+        }
+        if job.idempotent && !chunk.frames.is_empty() {
+            job.pool.deposit_for_retries();
         }
         chunk
     }
@@ -248,6 +264,11 @@ impl<'a, T: DeserializeOwned> Chunk<'a, T> {
                 },
             };
             match refused {
+                // On trial, and let in: it travels by itself.
+                None if one.account.is_trial() && !frame.inputs.is_empty() => {
+                    let (attempt, began) = (frame.attempt, frame.began);
+                    self.frames.push_back(Frame { inputs: vec![one], attempt, began, turn: Turn::First });
+                }
                 None => frame.inputs.push(one),
                 Some(error) => self.settle(one, Err(error)),
             }

@@ -36,6 +36,7 @@ pub(crate) async fn ask(
         queued_at: None,
         returns: 0,
         is_over: false,
+        alone: false,
         batch: None,
     };
     Arc::clone(handle).execute(call);

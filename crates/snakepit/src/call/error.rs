@@ -282,6 +282,11 @@ impl RemoteError {
         Self { kind: kind.into(), message: message.into(), ..Self::default() }
     }
 
+    /// The error of a call that was made without `stream`, of a command that streams.
+    pub(crate) fn streaming(command: &str) -> Self {
+        Self::new("streaming", format!("{command} streams its answer; call it as a stream"))
+    }
+
     /// Whether the command's code has run: with other errors, the call did not get so far.
     pub(super) fn has_run(&self) -> bool {
         matches!(self.kind.as_str(), "exception" | "bad_value" | "deadline")

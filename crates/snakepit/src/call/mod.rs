@@ -12,6 +12,7 @@ mod chunk;
 pub(crate) mod direct;
 mod entry;
 mod error;
+mod late;
 mod map;
 mod portion;
 mod stream;
@@ -39,6 +40,7 @@ pub use stream::{CallStream, StreamBuilder};
 use crate::pool::{Command, QueueKey, Slot};
 use crate::telemetry::TraceContext;
 use crate::value::Encoded;
+use crate::worker::Berth;
 use batch::Batch;
 use ticket::{End, Progress, Ticket};
 
@@ -125,6 +127,8 @@ pub struct Call {
     pub(crate) returns: u8,
     /// It has its end, and its caller was told.
     pub(crate) is_over: bool,
+    /// Workers died that had it: it is on trial, and is done by a worker that has no other call.
+    pub(crate) alone: bool,
     /// The calls that travel with it, if it is a batch.
     pub(crate) batch: Option<Box<Batch>>,
 }
@@ -275,9 +279,10 @@ impl Call {
             berth.pool.clear_each(&self.command, &inputs[..answered.min(inputs.len())]);
             // Of a list that was given to a function as a whole, the last one is no more to blame than the others.
             let together = inputs.len() > 1 && self.command.gathers();
-            let last = started.checked_sub(1);
-            let last = last.filter(|last| !together && *last >= answered && *last < inputs.len());
-            *inputs = last.map(|last| inputs.swap_remove(last)).into_iter().collect();
+            if !together {
+                let last = started.checked_sub(1).filter(|last| *last >= answered && *last < inputs.len());
+                *inputs = last.map(|last| inputs.swap_remove(last)).into_iter().collect();
+            }
         }
         self.ticket.end(End::Lost { berth: Arc::clone(berth), started: Some(started) });
     }
@@ -290,13 +295,16 @@ impl Call {
         }
     }
 
-    /// The arguments of which a worker may have died, if that can be told. Of many, when nobody knows how far they
-    /// came, none is suspected: that would be a thousand bystanders.
-    fn suspect(&mut self) -> Option<Encoded> {
+    /// A worker may have died of its arguments. Of many, when nobody knows how far they came, none is suspected: that would
+    /// be a thousand bystanders.
+    fn suspect(&mut self, berth: &Berth) {
         match std::mem::replace(&mut self.input, Input::Many(Vec::new())) {
-            Input::One(input) => Some(input),
-            Input::Many(mut inputs) if inputs.len() == 1 => inputs.pop(),
-            Input::Many(_) => None,
+            Input::One(input) => berth.suspect(&self.command, input),
+            Input::Many(mut inputs) => match (inputs.pop(), inputs.is_empty()) {
+                (Some(input), true) => berth.suspect(&self.command, input),
+                (Some(_), false) => berth.suspect_nobody(),
+                (None, _) => {}
+            },
         }
     }
 }
@@ -310,9 +318,7 @@ impl Drop for Call {
         let end = match &slot {
             Some(slot) => {
                 // Nobody is suspected of a call that has its end: an answer has taken the slot before.
-                if let Some(input) = self.suspect() {
-                    slot.berth().suspect(&self.command, input);
-                }
+                self.suspect(slot.berth());
                 End::Lost { berth: Arc::clone(slot.berth()), started: None }
             }
             // Dropped out of a queue whose pool is gone.

@@ -10,6 +10,8 @@ use tokio::time::{Instant, Sleep};
 use tracing::Span;
 
 use super::again::Again;
+pub(crate) use super::late::Late;
+use super::late::TimeIsUp;
 use super::telling::{refused, tell_refusal};
 use super::ticket::{End, Progress, Ticket};
 use super::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
@@ -28,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) extras: Option<Box<Extras>>,
     /// When its time began, if that is not now.
     pub(crate) began: Option<Instant>,
+    /// Whether its worker may have no other call meanwhile.
+    pub(crate) alone: bool,
 }
 
 impl Plan {
@@ -93,7 +97,7 @@ impl Waiting {
     /// Gives a caller's call to its pool, which counts it.
     pub(crate) fn begin(
         pool: Arc<pool::Shared>,
-        plan: Plan,
+        mut plan: Plan,
         again: Option<Box<Again>>,
         span: Span,
     ) -> Result<Self, CallError> {
@@ -105,6 +109,7 @@ impl Waiting {
             pool.count_refused(error);
             tell_refusal(&pool, &plan.command, error);
         })?;
+        plan.alone = account.is_trial();
         if again.is_some() {
             pool.deposit_for_retries();
         }
@@ -160,6 +165,7 @@ impl Waiting {
             queued_at: None,
             returns: 0,
             is_over: false,
+            alone: plan.alone,
             batch: None,
         };
         if let Err(error) = submit(&pool, call) {
@@ -420,54 +426,6 @@ impl Drop for Waiting {
             abandon(&self.pool, self.id, &self.ticket);
         }
         self.settle(Fate::Cancelled);
-    }
-}
-
-/// A call that came to no end in time.
-pub(crate) enum Late {
-    Queued(CallError),
-    Running(TimeIsUp),
-}
-
-impl Late {
-    pub(crate) async fn explain(self) -> CallError {
-        match self {
-            Self::Queued(error) => error,
-            Self::Running(call) => call.explain().await,
-        }
-    }
-}
-
-/// A call whose time is up at its worker: asks where it is stuck, then cancels it.
-pub(crate) struct TimeIsUp {
-    pool: Arc<pool::Shared>,
-    call: CallId,
-    ticket: Arc<Ticket>,
-    command: String,
-    after: Duration,
-}
-
-impl TimeIsUp {
-    async fn explain(self) -> CallError {
-        let berth = self.ticket.berth();
-        let stack = match &berth {
-            Some(berth) if !self.ticket.has_ended() => berth.handle.stacks().await,
-            _ => None,
-        };
-        let output = berth.map_or_else(Vec::new, |berth| {
-            berth.output.catch_up();
-            berth.output.tell(self.ticket.printed(), self.call, &self.command, "timed out");
-            berth.output.last_lines()
-        });
-        let degraded = self.pool.degraded();
-        CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }
-        // Dropped here, it is given up.
-    }
-}
-
-impl Drop for TimeIsUp {
-    fn drop(&mut self) {
-        abandon(&self.pool, self.call, &self.ticket);
     }
 }
 

@@ -201,6 +201,10 @@ impl Handle for Counted {
         }
     }
 
+    fn not_begun(&self) -> Vec<CallId> {
+        self.inner.not_begun()
+    }
+
     fn broken(&self) -> BoxFuture<'_, String> {
         async {
             let mut breaks = self.breaks.clone();

@@ -16,7 +16,7 @@ use super::{Command, Fate, Health, Outcomes, Pool, PoolEvent, Shared};
 use crate::call::{CallError, Input};
 use crate::supervision::breaker::{Circuit, OpenUntil, Permit};
 use crate::supervision::jitter::Chance;
-use crate::supervision::quarantine::{Blame, QuarantineBook, Refusal};
+use crate::supervision::quarantine::{Admittance, Charge, QuarantineBook, Refusal};
 use crate::supervision::retry::RetryBudget;
 use crate::supervision::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, Suspect};
 use crate::value::Encoded;
@@ -44,6 +44,14 @@ pub(super) struct Admission {
 pub(crate) struct Account {
     /// Of the pool and of the command, if there is a breaker.
     permits: Option<(Permit, Permit)>,
+    is_trial: bool,
+}
+
+impl Account {
+    /// Whether it must be done alone: workers died that had it.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.is_trial
+    }
 }
 
 impl Admission {
@@ -103,10 +111,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Whether a call may come in.
     pub(crate) fn admit(&self, command: &Command, input: &Encoded) -> Result<Account, CallError> {
-        if let Some((fingerprint, autopsies)) = self.refuses(command, input) {
-            return Err(CallError::Quarantined { command: command.name.to_string(), fingerprint, autopsies });
-        }
-        self.admit_by_breaker(command)
+        let is_trial = match self.admittance(command, input) {
+            Admittance::Free => false,
+            Admittance::Trial => true,
+            Admittance::Refused((fingerprint, autopsies)) => {
+                let command = command.name.to_string();
+                return Err(CallError::Quarantined { command, fingerprint, autopsies });
+            }
+        };
+        Ok(Account { is_trial, ..self.admit_by_breaker(command)? })
+    }
+
+    /// What is known about a call that workers may have died of.
+    pub(super) fn admittance(&self, command: &Command, input: &Encoded) -> Admittance {
+        let book = &self.admission.book;
+        if book.is_empty() { Admittance::Free } else { book.admittance(&command.name, input, Instant::now()) }
     }
 
     /// Whether it is known as one that workers die of, and of which deaths.
@@ -134,7 +153,7 @@ impl Shared {
                 if of_command.is_first_trial() {
                     self.announce(PoolEvent::CircuitHalfOpen { scope: CircuitScope::of(command) });
                 }
-                Ok(Account { permits: Some((of_pool, of_command)) })
+                Ok(Account { permits: Some((of_pool, of_command)), is_trial: false })
             }
             Err(until) => {
                 circuit.cancelled(of_pool, now);
@@ -236,10 +255,13 @@ impl Shared {
         input: &Encoded,
         attempt: u32,
     ) -> Result<Account, NoRetry> {
-        if self.refuses(command, input).is_some() {
-            return Err(NoRetry::Quarantined);
-        }
-        let account = self.admit_by_breaker(command).map_err(|_| NoRetry::CircuitOpen)?;
+        let is_trial = match self.admittance(command, input) {
+            Admittance::Free => false,
+            Admittance::Trial => true,
+            Admittance::Refused(_) => return Err(NoRetry::Quarantined),
+        };
+        let admitted = self.admit_by_breaker(command).map_err(|_| NoRetry::CircuitOpen)?;
+        let account = Account { is_trial, ..admitted };
         self.admission.tally.count_retry();
         self.announce(PoolEvent::Retried { command: Arc::clone(&command.name), attempt });
         Ok(account)
@@ -249,9 +271,9 @@ impl Shared {
 /// Calls of which workers die.
 impl Shared {
     /// A worker died that had begun these calls.
-    pub(crate) fn suspect(&self, command: &Command, input: &Encoded, autopsy: &Arc<Autopsy>, blame: Blame) {
+    pub(crate) fn suspect(&self, command: &Command, input: &Encoded, autopsy: &Arc<Autopsy>, charge: Charge) {
         let book = &self.admission.book;
-        if let Some(deaths) = book.suspect(&command.name, input, autopsy, blame, Instant::now()) {
+        if let Some(deaths) = book.suspect(&command.name, input, autopsy, charge, Instant::now()) {
             self.announce(PoolEvent::Quarantined { command: Arc::clone(&command.name), deaths });
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{CircuitScope, Shared};
+use crate::call::CallId;
 use crate::supervision::Fault;
 use crate::worker::Autopsy;
 
@@ -59,6 +60,13 @@ pub enum PoolEvent {
         time: Duration,
         /// Where it is, if it can be told.
         stack: Option<String>,
+    },
+    /// A call was cancelled and does not end: its worker takes no more calls, and is ended once its other calls are over.
+    WorkerIgnoresCancel {
+        /// The worker.
+        worker: String,
+        /// The call.
+        call: CallId,
     },
     /// The number of workers that there should be has changed.
     Resized {
@@ -135,6 +143,7 @@ impl PoolEvent {
             Self::WorkerEnded { .. } => "snakepit.worker.ended",
             Self::WorkerDied { .. } => "snakepit.worker.died",
             Self::WorkerStuck { .. } => "snakepit.worker.stuck",
+            Self::WorkerIgnoresCancel { .. } => "snakepit.worker.ignores_cancel",
             Self::Resized { .. } => "snakepit.pool.resized",
             Self::Tainted { .. } => "snakepit.pool.tainted",
             Self::Degraded { .. } => "snakepit.pool.degraded",
@@ -162,6 +171,9 @@ impl fmt::Display for PoolEvent {
             Self::WorkerStuck { worker, time, stack } => {
                 write!(f, "worker {worker} has shown no sign of life for {time:?}")?;
                 stack.as_ref().map_or(Ok(()), |stack| write!(f, "; it is here:\n{}", stack.trim_end()))
+            }
+            Self::WorkerIgnoresCancel { worker, call } => {
+                write!(f, "worker {worker} is replaced, because call {call} was cancelled and does not end")
             }
             Self::Resized { from, to } => write!(f, "there should be {to} workers, and no longer {from}"),
             Self::Tainted { place, fault, lasts } => {

@@ -13,6 +13,7 @@ use super::batch::Gathered;
 use super::placing::withhold;
 use super::{Command, Limit, Placed, Shared};
 use crate::call::{Call, CallError, Input};
+use crate::supervision::quarantine::Admittance;
 use crate::worker::Berth;
 
 /// Keeps the time for one command, as long as the command is known.
@@ -134,9 +135,13 @@ impl Shared {
 
     /// Makes a call again that travelled with others to a worker which is gone: it, or one of them, may be why. If the
     /// pool takes no more calls, or workers keep dying of this one, it fails as the batch did.
-    pub(crate) fn make_alone(self: &Arc<Self>, call: Call, otherwise: Otherwise) {
-        let refused =
-            matches!(&call.input, Input::One(input) if self.refuses(&call.command, input).is_some());
+    pub(crate) fn make_alone(self: &Arc<Self>, mut call: Call, otherwise: Otherwise) {
+        let admittance = match &call.input {
+            Input::One(input) => self.admittance(&call.command, input),
+            Input::Many(_) => Admittance::Free,
+        };
+        call.alone |= matches!(admittance, Admittance::Trial);
+        let refused = matches!(admittance, Admittance::Refused(_));
         let placed = if refused { Placed::Closed(call) } else { self.scheduler().requeue(call) };
         match placed {
             Placed::Now(call) => self.hand_over(call),

@@ -228,6 +228,7 @@ impl Shared {
             priority: i8::MAX,
             extras: None,
             began: None,
+            alone: false,
         };
         Waiting::begin_at(Arc::clone(self), plan, Wish::Only(berth.post))
     }

@@ -59,7 +59,7 @@ impl Shared {
     #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
         let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
-        if plain && call.command.gathers() && matches!(call.input, Input::One(_)) {
+        if plain && !call.alone && call.command.gathers() && matches!(call.input, Input::One(_)) {
             return self.gather(call, limit);
         }
         self.submit_alone(call, limit)

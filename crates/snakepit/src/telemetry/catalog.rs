@@ -242,6 +242,11 @@ catalog! {
         lasted: Duration = "for how long",
         stack: Option<Arc<str>> = "where it is, if it can be told",
     }
+    WorkerIgnoresCancel = "snakepit.worker.ignores_cancel", Warn, "A call was cancelled and does not end, and its worker is replaced because of that." {
+        pool: Arc<str> = "its pool",
+        worker: Arc<str> = "the worker",
+        call: u64 = "the call",
+    }
     WorkerSpan = "snakepit.worker.span", Debug, "A worker's code has left a `with snakepit.span(…)`." {
         pool: Arc<str> = "its pool",
         worker: Arc<str> = "the worker",

@@ -34,6 +34,9 @@ impl PoolEvent {
                 lasted: *time,
                 stack: stack.as_deref().map(text),
             },
+            Self::WorkerIgnoresCancel { worker, call } => {
+                Event::WorkerIgnoresCancel { pool, worker: text(worker), call: call.get() }
+            }
             Self::Resized { from, to } => Event::PoolResized { pool, from: *from, to: *to },
             Self::Tainted { place, fault, lasts } => Event::PoolTainted {
                 pool,

@@ -116,6 +116,7 @@ fn the_names_of_a_pools_events_are_those_of_the_catalog() {
         PoolEvent::WorkerDue { worker: worker.clone(), reason: Arc::clone(&reason) },
         PoolEvent::WorkerLeaves { worker: worker.clone() },
         PoolEvent::WorkerEnded { worker: worker.clone() },
+        PoolEvent::WorkerIgnoresCancel { worker: worker.clone(), call: crate::call::CallId(1) },
         PoolEvent::WorkerStuck { worker, time: Duration::ZERO, stack: None },
         PoolEvent::Resized { from: 1, to: 2 },
         PoolEvent::Degraded { reason: Arc::clone(&reason) },

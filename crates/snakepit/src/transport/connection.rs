@@ -19,7 +19,7 @@ use super::frame::Kind;
 use super::messages::{self, Hello, ReadyMessage};
 use super::outbox::Outbox;
 use super::reader;
-use super::slate::Slate;
+use super::slate::{Slate, Started};
 use super::tools::Tools;
 use crate::adapter::AtWork;
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
@@ -59,6 +59,8 @@ pub(super) struct Held {
     sent: Option<Instant>,
     /// The connection was closed already: it was not written and never will be.
     unsent: bool,
+    /// It streams its answer, and the caller asked for none: it is cancelled, and its end is an error.
+    pub(super) streams_unasked: bool,
 }
 
 // A call is moved a dozen times on its way there and back; beyond 256 bytes, with its number in the table, a move costs
@@ -112,6 +114,14 @@ pub(super) struct State {
     closed: bool,
     /// The worker is about to end, and takes no more calls.
     leaving: bool,
+}
+
+impl State {
+    /// The latest turn that was started.
+    fn last_turn(&self, started: Started) -> u64 {
+        let turn = self.calls.get(&started.call).map_or(0, |held| held.turn);
+        turn.max(self.answered)
+    }
 }
 
 /// Who sees to the outbox.
@@ -201,7 +211,8 @@ impl Connection {
             // A worker that broke the protocol still lives, and still reads. Kept until its end is known: the pool does
             // not know yet, and would choose it again.
             state.next_turn += 1;
-            let held = Held { call, results: 0, turn: state.next_turn, sent: None, unsent: true };
+            let turn = state.next_turn;
+            let held = Held { call, results: 0, turn, sent: None, unsent: true, streams_unasked: false };
             state.calls.insert(id, held);
             return;
         }
@@ -221,7 +232,8 @@ impl Connection {
             // Its caller went away before it was here, and could not ask the worker.
             state.outbox.frame(Kind::Cancel, id, |out| write::uint(out, 1));
         }
-        let held = Held { call, results: 0, turn: state.next_turn, sent, unsent: false };
+        let turn = state.next_turn;
+        let held = Held { call, results: 0, turn, sent, unsent: false, streams_unasked: false };
         state.calls.insert(id, held);
         let alone = state.calls.len() == 1;
         self.see_to_outbox(state, alone);
@@ -373,11 +385,11 @@ impl Connection {
     }
 
     /// The answer to a call has come: takes the call, and whatever runs for it.
-    pub(super) fn take(state: &mut State, call: u64) -> Option<Call> {
+    pub(super) fn take(state: &mut State, call: u64) -> Option<Held> {
         let held = state.calls.remove(&call)?;
         state.answered = state.answered.max(held.turn);
         state.tools.end_of(call);
-        Some(held.call)
+        Some(held)
     }
 
     /// A part of the answer to a call has come: whatever the worker writes down elsewhere, the call was started.
@@ -429,6 +441,35 @@ impl Connection {
         self.slate.beats()
     }
 
+    /// The calls that the worker has not started by now, if it keeps a slate.
+    pub(crate) fn not_begun(&self) -> Vec<CallId> {
+        let state = self.state();
+        let Ok(started) = self.slate.started() else { return Vec::new() };
+        let last = state.last_turn(started);
+        let waits = |held: &&Held| held.unsent || held.turn > last;
+        state.calls.values().filter(waits).map(|held| held.call.id()).collect()
+    }
+
+    /// How many of many calls a worker that is gone had answered and begun, if known. Answers that it had not sent are handed on.
+    fn how_far(&self, held: &Held, started: Started) -> Option<(usize, usize)> {
+        let (Input::Many(inputs), id) = (&held.call.input, held.call.id().get()) else { return None };
+        let mut answered = held.results;
+        let mut begun = (started.call == id).then_some(started.inputs);
+        if let Some(kept) = self.slate.kept(id) {
+            let goes_on = kept.first == answered as u64;
+            if let (true, Ok((count @ 1.., results))) = (goes_on, Encoded::list_of(&kept.entries))
+                && answered + count <= inputs.len()
+            {
+                held.call.send_item(results);
+                answered += count;
+            }
+            // While a nested call runs, the slate has that one's number; this one waits for it with the next of its calls.
+            let waits = (self.concurrency == 1 && begun.is_none()).then_some(answered as u64 + 1);
+            begun = begun.max(waits).max(Some(kept.started).filter(|started| *started > 0));
+        }
+        Some((answered, (begun? as usize).min(inputs.len())))
+    }
+
     /// Gives up all calls: those that were surely not started go back to the pool, the others are lost.
     pub(crate) fn give_up(&self, slate: LastWord) {
         let started = match slate {
@@ -439,22 +480,20 @@ impl Connection {
         state.closed = true;
         state.leaving = true;
         state.tools.end_all();
-        let last_turn = started.map(|started| {
-            let turn = state.calls.get(&started.call).map_or(0, |held| held.turn);
-            turn.max(state.answered)
-        });
+        let last_turn = started.map(|started| state.last_turn(started));
         let mut calls: Vec<Held> = state.calls.drain().map(|(_, held)| held).collect();
         drop(state);
         calls.sort_by_key(|held| held.turn);
         for held in calls {
             let not_started = held.unsent || last_turn.is_some_and(|last| held.turn > last);
-            match (&held.call.input, started) {
+            let how_far = started.filter(|_| !not_started).and_then(|started| self.how_far(&held, started));
+            match (how_far, started) {
                 _ if not_started => held.call.give_back(),
-                (Input::Many(_), Some(started)) if started.call == held.call.id().get() => {
-                    held.call.lose_between(held.results, started.inputs as usize);
+                (Some((answered, begun)), _) => held.call.lose_between(answered, begun),
+                (None, Some(started)) if started.call != held.call.id().get() => {
+                    held.call.lose_before_others();
                 }
-                (_, Some(started)) if started.call != held.call.id().get() => held.call.lose_before_others(),
-                _ => drop(held.call),
+                (None, _) => drop(held.call),
             }
         }
     }

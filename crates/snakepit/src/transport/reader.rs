@@ -15,7 +15,7 @@ use super::{spans, tools};
 use crate::call::{Call, Input, Portion, RemoteError};
 use crate::logging::somebody_says;
 use crate::telemetry;
-use crate::value::{Encoded, Map, Value, ValueError};
+use crate::value::{Encoded, Map, Value, ValueError, write};
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
@@ -27,6 +27,8 @@ enum Answer {
     Value(Encoded),
     Error(Encoded),
     End,
+    /// A stream that nobody asked for has ended, however it did.
+    Unasked,
 }
 
 /// Reads until the end, and says why it is the end.
@@ -85,6 +87,10 @@ fn hear(
                 Answer::Value(value) => call.finish_after(service, Ok(value)),
                 Answer::End => call.finish(Ok(Encoded::nil())),
                 Answer::Error(error) => call.finish_after(service, Err(read_error(&error))),
+                Answer::Unasked => {
+                    let error = RemoteError::streaming(call.command());
+                    call.finish(Err(error));
+                }
             }
         }
     }
@@ -190,8 +196,8 @@ fn frame(
 
 /// An answer to a call that the worker does not hold (any more) is dropped: it was answered, or never asked.
 fn answer(state: &mut State, call: u64, answer: Answer, answers: &mut Vec<(Call, Answer)>) {
-    if let Some(call) = Connection::take(state, call) {
-        answers.push((call, answer));
+    if let Some(held) = Connection::take(state, call) {
+        answers.push((held.call, if held.streams_unasked { Answer::Unasked } else { answer }));
     } else if somebody_says(Level::DEBUG) {
         tracing::debug!(call, "an answer to an unknown call was dropped");
     }
@@ -248,9 +254,13 @@ fn results(
 }
 
 fn item(state: &mut State, call: u64, item: Encoded) -> Result<(), String> {
-    let Some(held) = state.calls.get(&call) else { return Ok(()) };
+    let Some(held) = state.calls.get_mut(&call) else { return Ok(()) };
     let Some(credit) = held.call.stream_credit() else {
-        return Err(format!("it sent a stream for call {call}, which asked for none"));
+        // The caller's mistake costs this call alone.
+        if !std::mem::replace(&mut held.streams_unasked, true) {
+            state.outbox.frame(Kind::Cancel, call, |out| write::uint(out, 1));
+        }
+        return Ok(());
     };
     let unread = held.call.send_item(item);
     if unread.reaches(credit) {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::builder::Builder;
 use super::decode::Decoder;
 use super::read::{Reader, Token};
-use super::{Value, ValueError};
+use super::{Value, ValueError, write};
 
 /// A value in the bytes of the wire. Cheap to clone.
 ///
@@ -152,6 +152,19 @@ impl Encoded {
             Token::Array(entries) => Ok(entries),
             _ => Err(ValueError::malformed("it should be a list")),
         }
+    }
+
+    /// A list of values that stand one after the other, and how many they are.
+    pub(crate) fn list_of(values: &[u8]) -> Result<(usize, Self), ValueError> {
+        let (mut reader, mut count) = (Reader::new(values), 0_u32);
+        while !reader.rest.is_empty() {
+            reader.skip()?;
+            count += 1;
+        }
+        let mut head = Vec::with_capacity(5 + values.len());
+        write::array_header(&mut head, count);
+        head.extend_from_slice(values);
+        Ok((count as usize, Self::from_payload(head.into(), false)?))
     }
 
     /// The entries of a list of pairs `[flag, value]`, each made into what `make` says. Not through serde: this is done

@@ -7,13 +7,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::Level;
-
 use super::{Berth, Order};
 use crate::adapter::{CancelStage, Reason};
 use crate::call::ticket::{End, Ticket};
 use crate::call::{CallError, CallId};
-use crate::pool::{self, Whereabouts};
+use crate::pool::{self, PoolEvent, Whereabouts};
 
 /// Gives up a call: out of the queue without a trace, or step by step at its worker.
 pub(crate) fn abandon(pool: &Arc<pool::Shared>, call: CallId, ticket: &Arc<Ticket>) {
@@ -47,11 +45,9 @@ async fn escalate(berth: Arc<Berth>, call: CallId, ticket: Arc<Ticket>) {
     if ended_within(&ticket, grace.raise).await {
         return;
     }
-    if berth.pool.logging.allows(Level::WARN) {
-        tracing::warn!(worker = %berth.id, call = call.get(), "a cancelled call does not end: its worker is replaced");
-    }
+    berth.pool.announce(PoolEvent::WorkerIgnoresCancel { worker: berth.id.to_string(), call });
     berth.order(Order::Retire(Reason::Stopped));
-    berth.only_stubborn_ones_left(&ticket).await;
+    berth.only_stubborn_ones_left(call, &ticket).await;
     if !ticket.has_ended() {
         berth.order(Order::End(Reason::Stubborn(call)));
     }

@@ -29,10 +29,12 @@ pub(crate) use tend::{Ending, GOODBYE, Times, process_ended, tend};
 pub use vitals::Verdict;
 #[cfg(feature = "announce")]
 pub(crate) use vitals::family_of;
+use vitals::is_stopped;
 pub(crate) use vitals::{OomTeller, Pss, has_ended};
 pub(crate) use watch::Watch;
 
 use crate::adapter::{Handle, Reason};
+use crate::call::CallId;
 use crate::call::ticket::Ticket;
 use crate::custody::{self, ExitStatus, WorkerId};
 use crate::pool;
@@ -75,7 +77,7 @@ pub(crate) struct Berth {
     /// Calls beyond the first of each batch that it has.
     pub(crate) aboard: AtomicUsize,
     /// Calls of these that were cancelled and do not end.
-    stubborn: AtomicUsize,
+    stubborn: Mutex<Vec<CallId>>,
     /// Whether somebody waits for it to put calls down.
     watched: AtomicBool,
     put_down: Notify,
@@ -152,7 +154,7 @@ impl Berth {
             ready_at: Instant::now(),
             in_hand: AtomicUsize::new(0),
             aboard: AtomicUsize::new(0),
-            stubborn: AtomicUsize::new(0),
+            stubborn: Mutex::default(),
             watched: AtomicBool::new(false),
             put_down: Notify::new(),
             orders: channel::Sender::new(Order::Serve),
@@ -243,28 +245,47 @@ impl Berth {
     }
 
     /// Until the neighbours of a call that does not end have finished, unless they do not end either. Each has a deadline
-    /// of its own. A worker that does one call at a time has none: those behind it are given to others.
-    pub(crate) async fn only_stubborn_ones_left(&self, call: &Ticket) {
+    /// of its own. Those that the worker has not begun are not waited for: they are given to others. Of one that does one call at
+    /// a time, that is all the others.
+    pub(crate) async fn only_stubborn_ones_left(&self, id: CallId, call: &Ticket) {
         if self.concurrency == 1 {
             return;
         }
         self.watched.store(true, Ordering::SeqCst);
-        self.stubborn.fetch_add(1, Ordering::SeqCst);
+        locked(&self.stubborn).push(id);
         self.put_down.notify_waiters();
         loop {
             let put_down = self.put_down.notified();
-            if call.has_ended() || self.in_hand.load(Ordering::SeqCst) <= self.stubborn.load(Ordering::SeqCst)
-            {
+            if call.has_ended() || !self.has_begun_others() {
                 break;
             }
             put_down.await;
         }
-        self.stubborn.fetch_sub(1, Ordering::SeqCst);
+        locked(&self.stubborn).retain(|stubborn| *stubborn != id);
+    }
+
+    /// Whether it is at a call that was not cancelled in vain.
+    fn has_begun_others(&self) -> bool {
+        let waiting = self.handle.not_begun();
+        let begun = self.in_hand.load(Ordering::SeqCst).saturating_sub(waiting.len());
+        let stubborn = locked(&self.stubborn).iter().filter(|call| !waiting.contains(call)).count();
+        begun > stubborn
     }
 
     /// Since when its process is stopped by a signal, if it is.
     pub(crate) fn halted_since(&self) -> Option<Instant> {
         *locked(&self.halted)
+    }
+
+    /// Whether its process is stopped now, also if nobody was told yet.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted_since().is_some()
+            || self.handle.process().is_some_and(|process| is_stopped(process.pid()))
+    }
+
+    /// Where its threads are. One that is stopped could not say before it goes on, and is not asked.
+    pub(crate) async fn stacks(&self) -> Option<String> {
+        if self.is_halted() { None } else { self.handle.stacks().await }
     }
 
     /// Tells it what to do; an order never gets milder.

@@ -9,22 +9,29 @@ use super::{Autopsy, Berth, Verdict};
 use crate::adapter::Reason;
 use crate::custody::ExitStatus;
 use crate::pool::Command;
-use crate::supervision::quarantine::Blame;
+use crate::supervision::quarantine::{Blame, Charge};
 use crate::value::Encoded;
 
 #[derive(Debug)]
 pub(super) enum Suspects {
     /// It is not known yet how the worker ended.
-    Gathering(Vec<(Arc<Command>, Encoded)>),
-    /// It died.
-    Died(Arc<Autopsy>, Blame),
+    Gathering(Gathered),
+    /// It died, and the calls that are told now share that, too.
+    Died(Arc<Autopsy>, Charge),
     /// It was told to end, and nobody is to blame.
     Innocent,
 }
 
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    suspects: Vec<(Arc<Command>, Encoded)>,
+    /// Calls of which nobody knows which of their inputs was at work.
+    others: usize,
+}
+
 impl Default for Suspects {
     fn default() -> Self {
-        Self::Gathering(Vec::new())
+        Self::Gathering(Gathered::default())
     }
 }
 
@@ -34,32 +41,45 @@ impl Berth {
         if !self.is_ending() {
             return;
         }
-        let (autopsy, blame) = match &mut *lock(&self.suspects) {
+        let (autopsy, charge) = match &mut *lock(&self.suspects) {
             Suspects::Gathering(gathered) => {
-                gathered.push((Arc::clone(command), input));
+                gathered.suspects.push((Arc::clone(command), input));
                 return;
             }
-            Suspects::Died(autopsy, blame) => (Arc::clone(autopsy), *blame),
+            Suspects::Died(autopsy, charge) => {
+                charge.among += 1;
+                (Arc::clone(autopsy), *charge)
+            }
             Suspects::Innocent => return,
         };
-        self.pool.suspect(command, &input, &autopsy, blame);
+        self.pool.suspect(command, &input, &autopsy, charge);
+    }
+
+    /// Many calls are lost that travelled together, and nobody knows of which of them the worker died: they share the blame.
+    pub(crate) fn suspect_nobody(&self) {
+        match &mut *lock(&self.suspects) {
+            Suspects::Gathering(gathered) if self.is_ending() => gathered.others += 1,
+            Suspects::Died(_, charge) => charge.among += 1,
+            Suspects::Gathering(_) | Suspects::Innocent => {}
+        }
     }
 
     /// It is known how the worker ended, and so whether its calls are to blame.
     pub(super) fn judge(&self, reason: &Reason, autopsy: &Arc<Autopsy>) {
         let Some(blame) = blame(reason, autopsy) else {
-            self.decide(Suspects::Innocent);
+            *lock(&self.suspects) = Suspects::Innocent;
             return;
         };
-        for (command, input) in self.decide(Suspects::Died(Arc::clone(autopsy), blame)) {
-            self.pool.suspect(&command, &input, autopsy, blame);
-        }
-    }
-
-    fn decide(&self, verdict: Suspects) -> Vec<(Arc<Command>, Encoded)> {
-        match std::mem::replace(&mut *lock(&self.suspects), verdict) {
-            Suspects::Gathering(gathered) => gathered,
-            Suspects::Died(..) | Suspects::Innocent => Vec::new(),
+        let mut suspects = lock(&self.suspects);
+        let gathered = match &mut *suspects {
+            Suspects::Gathering(gathered) => std::mem::take(gathered),
+            Suspects::Died(..) | Suspects::Innocent => return,
+        };
+        let charge = Charge { blame, among: gathered.suspects.len() + gathered.others };
+        *suspects = Suspects::Died(Arc::clone(autopsy), charge);
+        drop(suspects);
+        for (command, input) in gathered.suspects {
+            self.pool.suspect(&command, &input, autopsy, charge);
         }
     }
 }

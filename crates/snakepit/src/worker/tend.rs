@@ -176,6 +176,10 @@ pub(crate) async fn process_ended(process: Option<&custody::Worker>) {
 
 async fn end_as_told(berth: &Arc<Berth>, reason: &Reason, times: &Times) {
     let had_its_time = berth.holds_calls();
+    if let Some(process) = berth.handle.process().filter(|_| berth.is_halted()) {
+        // One that is stopped could neither say goodbye nor heed TERM.
+        let _ = process.signal(rustix::process::Signal::CONT.as_raw());
+    }
     let mut goodbye = pin!(berth.terminate(reason.clone()));
     let is_said = if had_its_time {
         goodbye.as_mut().now_or_never().is_some()
@@ -207,7 +211,7 @@ async fn end_after_failure(berth: &Arc<Berth>, reason: &Reason, times: &Times) {
     let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
     let stack = if by_us {
         tokio::select! {
-            stack = tokio::time::timeout(STACK_PATIENCE, berth.handle.stacks()) => stack.ok().flatten(),
+            stack = tokio::time::timeout(STACK_PATIENCE, berth.stacks()) => stack.ok().flatten(),
             // It is killed meanwhile if its engine stops.
             () = process_ended(berth.handle.process()) => None,
         }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{CallError, CancelGrace, GrpcWorker, Pool, PythonWorker, Snakepit, Value, args};
+use snakepit::{
+    CallError, CancelGrace, GrpcWorker, Pool, PythonWorker, Snakepit, Stuck, Value, WhenStuck, args,
+};
 
 use super::support::{Pit, SOON, chain, config, lines, pids, runs, runs_in, soon, until};
 use super::{file, python};
@@ -86,6 +88,32 @@ async fn a_worker_of_a_stranger_is_called_in_json() {
 /// One that has nothing of the SDK but the messages.
 fn plain(how: &str) -> Pool {
     Pool::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_that_hangs_in_a_call_that_timed_out_is_replaced() {
+    let short = Duration::from_millis(200);
+    let grace = CancelGrace { ask: short, raise: short, terminate: short };
+    let pit = Pit::start(plain("one").cancel_grace(grace)).await;
+    let (path, before) = (pit.file("begun"), pids(&pit.pools()[0]));
+    let call = pit.call::<Value>("hang", args! { path: &path }).timeout(Duration::from_millis(500));
+    let error = soon("the call", call).await.expect_err("too late");
+    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    let after = soon("the next", pit.call::<u32>("pid", args! {})).await.expect("another worker");
+    assert_ne!(before, [after]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_that_hangs_is_found_stuck_and_replaced_if_policy_says_so() {
+    let stuck = Stuck::default().after(Duration::from_secs(1)).then(WhenStuck::Replace);
+    let pit = Pit::start(plain("one").stuck(stuck)).await;
+    let path = pit.file("begun");
+    let error =
+        soon("the call", pit.call::<Value>("hang", args! { path: &path })).await.expect_err("replaced");
+    assert!(error.to_string().contains("no sign of life"), "{error}");
+    soon("the next", pit.call::<u32>("pid", args! {})).await.expect("another worker");
+    pit.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -97,3 +97,21 @@ async def read(tool: str, args: dict):
 @snakepit.command
 async def die():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@snakepit.command
+async def block(path: str):
+    """Keeps the event loop from doing anything else."""
+    mark(path, "started")
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException as error:
+            mark(path, type(error).__name__)
+
+
+@snakepit.command
+async def hold_up(path: str, seconds: float):
+    """Keeps the event loop from doing anything else, for a while."""
+    mark(path, "held up")
+    time.sleep(seconds)

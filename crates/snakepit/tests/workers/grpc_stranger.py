@@ -9,6 +9,7 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -47,6 +48,11 @@ def call(request, context):
         note(args["path"], "started")
         over.wait()
         return value(None)
+    if request.command == "hang":
+        note(args["path"], "started")
+        time.sleep(600)
+    if request.command == "pid":
+        return value(os.getpid())
     if request.command == "status":
         context.abort(grpc.StatusCode[args["code"]], "in gRPC's own way")
     if request.command == "stop_serving":
@@ -81,7 +87,7 @@ def unary(function, request, serialize):
     return grpc.unary_unary_rpc_method_handler(function, request.FromString, serialize)
 
 
-server = grpc.server(ThreadPoolExecutor(8))
+server = grpc.server(ThreadPoolExecutor(1 if HOW == "one" else 8))
 server.add_generic_rpc_handlers((
     grpc.method_handlers_generic_handler("snakepit.v1.Worker", {
         "Hello": unary(hello, messages.HelloRequest, messages.HelloReply.SerializeToString),

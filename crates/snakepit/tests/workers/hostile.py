@@ -297,3 +297,16 @@ def memory():
     """The resident memory of this process, in KiB."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+@snakepit.command
+def sleeps_in_c(seconds: int):
+    """Holds the GIL until a signal cuts the sleep short."""
+    return ctypes.PyDLL(None).sleep(seconds)
+
+
+@snakepit.command
+def large_or_die(size: int, fatal: bool):
+    if fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "x" * size

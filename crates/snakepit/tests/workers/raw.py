@@ -139,7 +139,6 @@ ANSWERS = {
     "deep_value": lambda n: frame(RESULT, n, b"\x91" * 100_000 + b"\xc0"),
     "long_list_claimed": lambda n: frame(RESULT, n, b"\xdd\xff\xff\xff\xff"),
     "body_outside": lambda n: frame(RESULT, n, struct.pack("<I", 10) + b"\xd7\x05" + struct.pack("<II", 9, 9), flags=1),
-    "uninvited_item": lambda n: frame(ITEM, n, text("ok")),
     "error_of_nobody": lambda n: frame(ERROR, 0, b"\x80"),
     "unreadable_error": lambda n: frame(ERROR, n, b"\x93\x01\x02\x03"),
     "unreadable_tool_call": lambda n: frame(HOST_CALL, n, b"\xc0"),
@@ -247,6 +246,14 @@ def breaks_and_goes_on():
         os.write(marks, f"{number}\n".encode())
         begun += 1
         send(frame(RESULT, number, text("ok")) + (bytes(64) if begun == 10 else b""))
+
+
+def uninvited_items():
+    """Streams its answers, whether or not the caller takes a stream."""
+    send(ready())
+    while True:
+        number, _ = call()
+        send(frame(ITEM, number, text("ok")) * 2 + frame(END, number))
 
 
 def few_results():

@@ -83,3 +83,15 @@ def computes(rounds: int):
     for n in range(rounds):
         total += n * n
     return total
+
+
+@snakepit.command
+def exits(status: int):
+    os._exit(status)
+
+
+@snakepit.command
+def large_or_die(size: int, fatal: bool):
+    if fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "x" * size

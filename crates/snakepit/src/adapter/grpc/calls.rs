@@ -1,7 +1,8 @@
 //! The calls that a worker holds, from the RPC to the answer.
 //!
 //! A call that is cancelled loses its RPC at once, and with it the way on which its end could be heard. It stays held until
-//! the worker tells its end through [`super::link`]: a worker that is still at it is not free.
+//! the worker tells its end through [`super::link`], or shows that it can serve if it has none: a worker that is still at it is
+//! not free.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,15 +49,6 @@ struct State {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Calls(Mutex<State>);
-
-/// Whether the end of a call without its RPC will be told.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The worker tells.
-    IsTold,
-    /// It cannot: the end of the RPC counts.
-    IsNotTold,
-}
 
 impl Calls {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,7 +150,7 @@ impl Calls {
 
     /// The RPC of a call is over without an answer; the error is what its caller hears. Says whether the worker is to be asked
     /// for its end.
-    pub(super) fn give_up_rpc(&self, id: u64, error: RemoteError, end: End) -> bool {
+    pub(super) fn give_up_rpc(&self, id: u64, error: RemoteError) -> bool {
         let mut state = self.state();
         let Some(held) = state.calls.get_mut(&id) else { return false };
         match &held.fate {
@@ -172,16 +164,10 @@ impl Calls {
             }
         }
         held.fate = Fate::Given(error);
-        if end == End::IsTold {
-            return true;
-        }
-        let held = state.calls.remove(&id);
-        drop(state);
-        held.into_iter().for_each(Held::end);
-        false
+        true
     }
 
-    /// The worker says that a call is over whose RPC was before.
+    /// A call is over whose RPC was before.
     pub(super) fn ended(&self, id: u64) {
         let mut state = self.state();
         let Some(Held { fate: Fate::Given(_), .. }) = state.calls.get(&id) else { return };

@@ -1,16 +1,18 @@
 //! A worker that is a gRPC server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, BoxFuture, FutureExt};
 use tonic::{Code, Status};
 
-use super::calls::{Calls, End, cancelled};
+use super::HELLO;
+use super::calls::{Calls, cancelled};
 use super::channel::{self, Channel, Ended};
 use super::home::Home;
 use super::link::Link;
-use super::messages::{self, CallReply, CallRequest, Encoding, health};
+use super::messages::{self, CallReply, CallRequest, Encoding, HelloReply, HelloRequest, health};
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError};
 use crate::custody;
@@ -31,6 +33,10 @@ pub(super) struct GrpcHandle {
     pub(super) introduction: Introduction,
     pub(super) concurrency: usize,
     pub(super) channel: Channel,
+    /// How it was greeted.
+    pub(super) hello: HelloRequest,
+    /// How often it has answered that again.
+    pub(super) beats: Arc<AtomicU64>,
     pub(super) calls: Arc<Calls>,
     /// None if the worker knows calls and nothing else.
     pub(super) link: Option<Arc<Link>>,
@@ -114,7 +120,7 @@ impl GrpcHandle {
             // The call is given up when the end of its worker is known.
             (Ended::WithConnection, _) => {}
             (Ended::Cancelled, Some(link)) => {
-                if self.calls.give_up_rpc(id, error, End::IsTold) {
+                if self.calls.give_up_rpc(id, error) {
                     link.cancel(id, 1);
                 }
             }
@@ -123,6 +129,17 @@ impl GrpcHandle {
                 self.calls.finish(id, Err(error));
             }
         }
+    }
+
+    /// Asks the worker for its introduction once more, which needs what a call needs. Any answer will do.
+    fn greet_again(&self, answered: impl FnOnce() + Send + 'static) {
+        let (channel, hello) = (self.channel.clone(), self.hello.clone());
+        self.channel.driver().spawn(async move {
+            match channel.unary::<_, HelloReply>(HELLO, hello, None).await {
+                Err(status) if channel::ended(&status) == Ended::WithConnection => {}
+                Ok(_) | Err(_) => answered(),
+            }
+        });
     }
 
     fn end_tools_of(&self, id: u64) {
@@ -183,11 +200,15 @@ impl Handle for GrpcHandle {
     fn cancel(&self, call: CallId, stage: CancelStage) {
         let id = call.get();
         match (stage, &self.link) {
+            // Nobody tells when it is over: that is when the worker can serve again.
             (CancelStage::Ask, None) => {
-                self.calls.give_up_rpc(id, cancelled(), End::IsNotTold);
+                if self.calls.give_up_rpc(id, cancelled()) {
+                    let calls = Arc::clone(&self.calls);
+                    self.greet_again(move || calls.ended(id));
+                }
             }
             (CancelStage::Ask, Some(link)) => {
-                if self.calls.give_up_rpc(id, cancelled(), End::IsTold) {
+                if self.calls.give_up_rpc(id, cancelled()) {
                     link.cancel(id, 1);
                 }
             }
@@ -210,6 +231,18 @@ impl Handle for GrpcHandle {
 
     fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {
         take_crash(printed)
+    }
+
+    fn ask_beat(&self) {
+        let beats = Arc::clone(&self.beats);
+        self.greet_again(move || {
+            beats.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+
+    fn beats(&self) -> Option<u64> {
+        // One with a link has been greeted by its engine, and hears of nothing twice.
+        self.link.is_none().then(|| self.beats.load(Ordering::Relaxed))
     }
 
     fn at_work(&self) -> Vec<AtWork> {

@@ -184,7 +184,8 @@ async fn greet(
         Ok(channel) => channel,
         Err(fault) => return Err(spawner.ended_early(&process, &fault).await),
     };
-    let hello = say_hello(spawner, &process, &channel).await?;
+    let greeting = greeting(spawner);
+    let hello = say_hello(spawner, &process, &channel, greeting.clone()).await?;
     let has = |feature: &str| hello.features.iter().any(|known| known == feature);
     let encoding = Encoding::try_from(hello.encoding).map_err(|_| {
         spawner.fault(format!("it wants values in the encoding {}, which is unknown", hello.encoding))
@@ -208,6 +209,8 @@ async fn greet(
         introduction,
         concurrency: spawner.concurrency(),
         channel,
+        hello: greeting,
+        beats: Arc::default(),
         calls,
         link,
         knows_engine: has("engine"),
@@ -217,19 +220,23 @@ async fn greet(
     })
 }
 
-async fn say_hello(
-    spawner: &Spawner,
-    process: &custody::Worker,
-    channel: &Channel,
-) -> Result<HelloReply, StartError> {
-    let request = HelloRequest {
+fn greeting(spawner: &Spawner) -> HelloRequest {
+    HelloRequest {
         protocol: PROTOCOL,
         engine: env!("CARGO_PKG_VERSION").into(),
         pool: spawner.pool().into(),
         worker: spawner.worker_id().to_string(),
         concurrency: u32::try_from(spawner.concurrency()).unwrap_or(u32::MAX),
         max_frame: spawner.max_frame() as u64,
-    };
+    }
+}
+
+async fn say_hello(
+    spawner: &Spawner,
+    process: &custody::Worker,
+    channel: &Channel,
+    request: HelloRequest,
+) -> Result<HelloReply, StartError> {
     let hello: HelloReply = match channel.unary(HELLO, request, None).await {
         Ok(hello) => hello,
         Err(status) if channel::ended(&status) == Ended::WithConnection => {

@@ -12,11 +12,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::stream::Stream;
 use crate::adapter::announce::Address;
 
 /// Servers close connections that idle, most of them after five seconds or more. One that is closed at the moment of a
@@ -53,6 +53,7 @@ impl From<io::Error> for SendError {
 /// A connection that is in use. Dropped, it is closed, and the worker sees that nobody waits any more.
 pub(super) struct Connected {
     sender: SendRequest<Full<Bytes>>,
+    stream: Stream,
     _task: AbortOnDrop,
 }
 
@@ -79,10 +80,11 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request. The connection is to be given back when the answer is read.
+    /// Sends a request, and says by what it travels. The connection is to be given back when the answer is read.
     pub(super) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
+        travels_by: impl Fn(&Stream),
     ) -> Result<(Response<Incoming>, Connected), SendError> {
         loop {
             let used = self.take_idle();
@@ -97,6 +99,7 @@ impl Client {
                 }
                 continue;
             }
+            travels_by(&connected.stream);
             match connected.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, connected)),
                 Err(mut error) => match error.take_message() {
@@ -127,9 +130,22 @@ impl Client {
         self.idle().clear();
     }
 
+    /// Whether the worker takes a connection, and closes it when nothing is said: nobody's code runs for that but the server's own.
+    /// Takes as long as the worker does.
+    pub(super) async fn answers(&self) -> bool {
+        let Ok(stream) = self.open().await else { return false };
+        stream.hang_up();
+        stream.closed().await;
+        true
+    }
+
     async fn connect(&self) -> Result<Connected, SendError> {
+        greet(self.open().await?).await
+    }
+
+    async fn open(&self) -> io::Result<Stream> {
         match &self.address {
-            Address::Socket(path) => greet(connect_unix(path).await?).await,
+            Address::Socket(path) => Ok(connect_unix(path).await?.into()),
             Address::Port(port) => {
                 let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
                     Ok(stream) => stream,
@@ -140,7 +156,7 @@ impl Client {
                     }
                 };
                 let _ = stream.set_nodelay(true);
-                greet(stream).await
+                Ok(stream.into())
             }
         }
     }
@@ -169,12 +185,10 @@ fn wait_in_line(address: &SocketAddrUnix) -> io::Result<std::os::unix::net::Unix
     Ok(socket.into())
 }
 
-async fn greet<S>(stream: S) -> Result<Connected, SendError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(SendError::Unsent)?;
+async fn greet(stream: Stream) -> Result<Connected, SendError> {
+    let shaken = http1::handshake(TokioIo::new(stream.clone())).await;
+    let (sender, connection) = shaken.map_err(SendError::Unsent)?;
     // Its errors are those of the requests that it carries.
     let task = tokio::spawn(async move { drop(connection.await) });
-    Ok(Connected { sender, _task: AbortOnDrop(task.abort_handle()) })
+    Ok(Connected { sender, stream, _task: AbortOnDrop(task.abort_handle()) })
 }

@@ -1,6 +1,8 @@
 //! A worker behind HTTP: a task for each call that is under way.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use tokio::time::Instant;
 
 use super::answer::{self, Body, BodyError};
 use super::client::{Client, Connected, SendError};
+use super::flow::Flow;
 use super::pieces::{Form, Piece, Pieces};
 use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
@@ -36,7 +39,9 @@ pub(super) struct Route {
 /// See the module.
 pub(super) struct HttpHandle {
     process: custody::Worker,
-    client: Client,
+    client: Arc<Client>,
+    /// How often it has shown that it takes connections.
+    beats: Arc<AtomicU64>,
     route: Route,
     max_body: usize,
     introduction: Introduction,
@@ -56,15 +61,6 @@ struct Running {
     flow: Arc<Flow>,
     command: Arc<str>,
     since: Instant,
-}
-
-/// What a call's task waits for besides the worker.
-#[derive(Default)]
-struct Flow {
-    /// What was read of its stream and is not yet granted again.
-    ahead: Mutex<Portion>,
-    granted: Notify,
-    cancelled: Notify,
 }
 
 /// Why a call has no outcome.
@@ -104,7 +100,8 @@ impl HttpHandle {
     ) -> Self {
         Self {
             process,
-            client,
+            client: Arc::new(client),
+            beats: Arc::default(),
             route,
             max_body,
             introduction,
@@ -158,7 +155,7 @@ impl HttpHandle {
     }
 
     async fn ask(&self, request: Request<Full<Bytes>>, call: &Call, flow: &Flow) -> Outcome {
-        let (response, connected) = self.client.send(request).await?;
+        let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             let said = self.collect(response, connected).await?;
@@ -220,6 +217,8 @@ impl HttpHandle {
         (call, credit): (&Call, Portion),
         flow: &Flow,
     ) -> Outcome {
+        // One that is in the middle of a stream hears of its end by its next piece.
+        drop(flow.carrier().take());
         let mut body = response.into_body();
         let mut pieces = Pieces::new(form);
         loop {
@@ -247,6 +246,33 @@ impl HttpHandle {
                 return Ok(Err(self.too_long()));
             }
         }
+    }
+
+    /// A call that was cancelled is over when its worker has closed the request, too, or has answered: one that does neither is
+    /// busy, and not free for others.
+    async fn call_off(
+        &self,
+        asked: Pin<Box<dyn Future<Output = Outcome> + Send + '_>>,
+        flow: &Flow,
+    ) -> Outcome {
+        let carrier = flow.carrier().take();
+        match carrier {
+            None if !flow.is_sent() => {}
+            None => {
+                // Closed, in the middle of its answer.
+                drop(asked);
+                self.client.answers().await;
+            }
+            Some(carrier) => {
+                carrier.hang_up();
+                match asked.await {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(lost) if self.process.try_wait().is_some() => return Err(lost),
+                    Err(_) => carrier.closed().await,
+                }
+            }
+        }
+        Ok(Err(RemoteError::new("cancelled", "the request was closed")))
     }
 
     /// A call whose connection broke: with its worker, or alone.
@@ -293,25 +319,6 @@ fn as_it_is(value: &str) -> Result<&str, ValueError> {
     }
 }
 
-impl Flow {
-    /// Hands an item on, and waits until the reader can take more. Meanwhile the worker is held up by its socket.
-    async fn pass(&self, call: &Call, credit: Portion, item: Encoded) {
-        self.ahead().add_item(item.payload_len());
-        call.send_item(item);
-        loop {
-            let granted = self.granted.notified();
-            if !self.ahead().reaches(credit) || call.is_abandoned() {
-                return;
-            }
-            granted.await;
-        }
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Portion> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Handle for HttpHandle {
     fn process(&self) -> Option<&custody::Worker> {
         Some(&self.process)
@@ -353,10 +360,19 @@ impl Handle for HttpHandle {
         running.insert(id, Running { task: None, flow, command, since });
         drop(running);
         let task = self.runtime.spawn(async move {
-            let outcome = tokio::select! {
+            let mut asked: Pin<Box<dyn Future<Output = Outcome> + Send + '_>> =
+                Box::pin(worker.ask(request, &call, &its_flow));
+            let answered = tokio::select! {
                 biased;
-                () = its_flow.cancelled.notified() => Ok(Err(RemoteError::new("cancelled", "the request was closed"))),
-                outcome = worker.ask(request, &call, &its_flow) => outcome,
+                () = its_flow.cancelled.notified() => None,
+                outcome = &mut asked => Some(outcome),
+            };
+            let outcome = match answered {
+                Some(outcome) => {
+                    drop(asked);
+                    outcome
+                }
+                None => worker.call_off(asked, &its_flow).await,
             };
             worker.conclude(call, since, outcome).await;
             worker.running().remove(&id);
@@ -373,6 +389,19 @@ impl Handle for HttpHandle {
         if let Some(running) = self.running().get(&call) {
             running.flow.cancelled.notify_one();
         }
+    }
+
+    fn ask_beat(&self) {
+        let (client, beats) = (Arc::clone(&self.client), Arc::clone(&self.beats));
+        self.runtime.spawn(async move {
+            if client.answers().await {
+                beats.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    fn beats(&self) -> Option<u64> {
+        Some(self.beats.load(Ordering::Relaxed))
     }
 
     fn grant(&self, call: CallId, more: Portion) {

@@ -2,12 +2,15 @@
 //!
 //! A command is a route: `POST /COMMAND` with the arguments as JSON; the answer's body is the result, and a stream is
 //! `text/event-stream` or `application/x-ndjson`. `client.rs` has the connections, `answer.rs` reads what comes back,
-//! `pieces.rs` cuts streams into items, `handle.rs` is what the pool holds.
+//! `pieces.rs` cuts streams into items, `stream.rs` is a socket that can be hung up, `flow.rs` how a call is held up and ended,
+//! `handle.rs` is what the pool holds.
 
 mod answer;
 mod client;
+mod flow;
 mod handle;
 mod pieces;
+mod stream;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

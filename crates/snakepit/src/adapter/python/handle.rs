@@ -95,6 +95,10 @@ impl Handle for SocketHandle {
         self.connection.at_work()
     }
 
+    fn not_begun(&self) -> Vec<CallId> {
+        if self.introduction.tells_what_it_started { self.connection.not_begun() } else { Vec::new() }
+    }
+
     fn broken(&self) -> BoxFuture<'_, String> {
         async { self.connection.closed().await.to_string() }.boxed()
     }

@@ -144,7 +144,8 @@ impl Adapter for SocketAdapter {
         async move {
             let command = self.launch.start()?;
             let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
-            let slate = Slate::new().map_err(|error| spawner.system("a slate", error))?;
+            let slate =
+                Slate::new(spawner.concurrency()).map_err(|error| spawner.system("a slate", error))?;
             let slate_fd =
                 slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
             let (stacks, stack_fd) =

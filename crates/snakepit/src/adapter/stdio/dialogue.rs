@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::reader;
+use super::stdin::Stdin;
 use crate::adapter::lines::LineReader;
 use crate::adapter::{AtWork, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
@@ -26,8 +26,12 @@ pub(super) struct Held {
     pub(super) sent: Instant,
     /// What was heard of its stream and is not yet granted again.
     pub(super) ahead: Portion,
+    /// Where its line ends in all that is written.
+    ends: u64,
     /// The worker could not be spoken to any more: it was not written and never will be.
     unsent: bool,
+    /// It streams its answer, and the caller asked for none: it is cancelled, and its end is an error.
+    pub(super) streams_unasked: bool,
 }
 
 #[derive(Default)]
@@ -41,11 +45,27 @@ pub(super) struct State {
     hurry: bool,
 }
 
+/// What is to be written.
+struct Writer {
+    lines: mpsc::UnboundedSender<Vec<u8>>,
+    /// How many bytes they are, those that were written included.
+    queued: u64,
+}
+
+/// Whether the process of a worker that is given up may still do something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worker {
+    Gone,
+    MayLive,
+}
+
 /// See the module.
 pub(super) struct Dialogue {
     state: Mutex<State>,
-    /// None when standard input is to be closed.
-    writer: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
+    /// None when standard input is to be closed. Locked before the state.
+    writer: Mutex<Option<Writer>>,
+    /// None when it is closed.
+    stdin: Mutex<Option<Arc<Stdin>>>,
     /// Something changed that a reader may wait for.
     changed: Notify,
     closed: Closed,
@@ -62,9 +82,11 @@ impl Dialogue {
         commands: &[String],
     ) -> Arc<Self> {
         let (writer, to_write) = mpsc::unbounded_channel();
+        let stdin = Arc::new(Stdin::new(stdin));
         let dialogue = Arc::new(Self {
             state: Mutex::default(),
-            writer: Mutex::new(Some(writer)),
+            writer: Mutex::new(Some(Writer { lines: writer, queued: 0 })),
+            stdin: Mutex::new(Some(Arc::clone(&stdin))),
             changed: Notify::new(),
             closed: Closed::default(),
             concurrency,
@@ -72,8 +94,9 @@ impl Dialogue {
         });
         let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
         let writer = tokio::spawn(async move {
-            if let Err(error) = write_all(stdin, to_write).await {
-                writing.close(&format!("its standard input broke: {error}"));
+            match write_all(&stdin, to_write).await {
+                Ok(()) => drop(writing.stdin().take()),
+                Err(error) => writing.close(&format!("its standard input broke: {error}")),
             }
         });
         let writer = writer.abort_handle();
@@ -92,8 +115,12 @@ impl Dialogue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<Vec<u8>>>> {
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stdin(&self) -> MutexGuard<'_, Option<Arc<Stdin>>> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a call.
@@ -113,37 +140,42 @@ impl Dialogue {
             }
         };
         let (id, is_abandoned) = (call.id(), call.is_abandoned());
+        let mut writer = self.writer();
         let mut state = self.state();
-        if state.leaving {
+        let (Some(to), false) = (&mut *writer, state.leaving) else {
             drop(state);
+            drop(writer);
             return call.give_back();
-        }
+        };
         state.next_turn += 1;
         let unsent = state.closed;
-        let held =
-            Held { call, turn: state.next_turn, sent: Instant::now(), ahead: Portion::default(), unsent };
+        let held = Held {
+            call,
+            turn: state.next_turn,
+            sent: Instant::now(),
+            ahead: Portion::default(),
+            ends: to.queued + line.len() as u64,
+            unsent,
+            streams_unasked: false,
+        };
         state.calls.insert(id.get(), held);
         drop(state);
-        if !unsent {
-            self.write(line);
-            if is_abandoned {
-                // Its caller went away before it was here, and could not ask the worker.
-                self.cancel(id);
-            }
+        if unsent {
+            return;
         }
-    }
-
-    fn write(&self, line: Vec<u8>) {
-        if let Some(writer) = &*self.writer() {
-            // One that cannot be written to is closed by then.
-            let _ = writer.send(line);
+        to.write(line);
+        drop(writer);
+        if is_abandoned {
+            // Its caller went away before it was here, and could not ask the worker.
+            self.cancel(id);
         }
     }
 
     /// Asks the worker to give up a call.
     pub(super) fn cancel(&self, call: CallId) {
         if self.state().calls.contains_key(&call.get()) {
-            self.write(format!("{{\"cancel\":{call}}}\n").into_bytes());
+            let line = format!("{{\"cancel\":{call}}}\n").into_bytes();
+            self.writer().as_mut().into_iter().for_each(|writer| writer.write(line.clone()));
         }
         // A stream that nobody reads holds up nobody.
         self.changed.notify_waiters();
@@ -230,8 +262,19 @@ impl Dialogue {
         sent.iter().take(self.concurrency).map(at_work).collect()
     }
 
-    /// Gives up all calls: those that were not written go back to the pool, the others are lost.
-    pub(super) fn give_up(&self) {
+    /// The calls whose lines the worker has not read to their ends.
+    pub(super) fn not_begun(&self) -> Vec<CallId> {
+        let read = self.stdin().as_ref().and_then(|stdin| stdin.read());
+        let state = self.state();
+        let waiting = state.calls.values().filter(|held| held.is_unread(read));
+        waiting.map(|held| held.call.id()).collect()
+    }
+
+    /// Gives up all calls: those that were surely not begun go back to the pool, the others are lost. A worker that lives may
+    /// yet read what was written.
+    pub(super) fn give_up(&self, worker: Worker) {
+        let stdin = self.stdin().take();
+        let read = stdin.filter(|_| worker == Worker::Gone).and_then(|stdin| stdin.read());
         let mut state = self.state();
         (state.closed, state.leaving, state.hurry) = (true, true, true);
         let mut calls: Vec<Held> = state.calls.drain().map(|(_, held)| held).collect();
@@ -240,10 +283,25 @@ impl Dialogue {
         self.changed.notify_waiters();
         calls.sort_by_key(|held| held.turn);
         for held in calls {
-            if held.unsent {
+            if held.is_unread(read) {
                 held.call.give_back();
             }
         }
+    }
+}
+
+impl Held {
+    /// Whether the worker cannot have begun it, if it has read so much.
+    fn is_unread(&self, read: Option<u64>) -> bool {
+        self.unsent || read.is_some_and(|read| read < self.ends)
+    }
+}
+
+impl Writer {
+    fn write(&mut self, line: Vec<u8>) {
+        self.queued += line.len() as u64;
+        // One that cannot be written to is closed by then.
+        let _ = self.lines.send(line);
     }
 }
 
@@ -253,10 +311,7 @@ fn is_own(command: &str) -> bool {
 }
 
 /// Writes line after line until there will be no more.
-async fn write_all(
-    mut stdin: pipe::Sender,
-    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
-) -> std::io::Result<()> {
+async fn write_all(stdin: &Stdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) -> std::io::Result<()> {
     while let Some(line) = lines.recv().await {
         stdin.write_all(&line).await?;
     }

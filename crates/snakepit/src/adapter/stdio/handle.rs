@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::dialogue::Dialogue;
+use super::dialogue::{Dialogue, Worker};
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallId, Portion};
 use crate::custody;
@@ -52,6 +52,10 @@ impl Handle for StdioHandle {
         self.dialogue.at_work()
     }
 
+    fn not_begun(&self) -> Vec<CallId> {
+        self.dialogue.not_begun()
+    }
+
     fn broken(&self) -> BoxFuture<'_, String> {
         async { self.dialogue.closed().await.to_string() }.boxed()
     }
@@ -59,7 +63,7 @@ impl Handle for StdioHandle {
     fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
         async move {
             // Done on drop: whoever loses patience with a goodbye drops this, and the calls must not be forgotten.
-            let _calls = GiveUp(&self.dialogue);
+            let _calls = GiveUp(self);
             if reason == Reason::Died {
                 // What it had answered counts: it is read already, or lies in the pipe before its end.
                 self.dialogue.hurry();
@@ -79,10 +83,11 @@ impl Handle for StdioHandle {
 }
 
 /// Gives up what a worker holds when it is dropped.
-struct GiveUp<'a>(&'a Dialogue);
+struct GiveUp<'a>(&'a StdioHandle);
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
-        self.0.give_up();
+        let is_gone = self.0.process.try_wait().is_some();
+        self.0.dialogue.give_up(if is_gone { Worker::Gone } else { Worker::MayLive });
     }
 }

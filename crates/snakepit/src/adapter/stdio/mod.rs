@@ -1,10 +1,11 @@
 //! Workers that speak lines of JSON on their standard streams, as `spec/stdio.md` has it: a shell script will do.
 //!
-//! `dialogue.rs` has the calls and what is written, `reader.rs` what is heard, `handle.rs` is what the pool holds.
+//! `dialogue.rs` has the calls and what is written, `stdin.rs` how far that was read, `reader.rs` what is heard, `handle.rs` is what the pool holds.
 
 mod dialogue;
 mod handle;
 mod reader;
+mod stdin;
 
 use std::sync::Arc;
 

@@ -51,63 +51,75 @@ pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String 
             Err(error) => return format!("its standard output broke: {error}"),
         };
         match hear(dialogue, &line) {
-            Ok(Heard::Message) => {}
-            Ok(Heard::Item(call)) => dialogue.room(call).await,
-            Ok(Heard::Log) => lines.log_line(&line),
-            Err(fault) => return fault,
+            Heard::Message => {}
+            Heard::Item(call) => dialogue.room(call).await,
+            Heard::Log => lines.log_line(&line),
         }
     }
 }
 
-fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<Heard, String> {
+fn hear(dialogue: &Dialogue, line: &[u8]) -> Heard {
     let wrong = match (json::long_integer(line), serde_json::from_slice::<Message>(line)) {
         (None, Ok(message)) => return obey(dialogue, message),
         (Some(number), _) => json::too_long(number),
         (None, Err(error)) => error.to_string(),
     };
     // Whoever begins a line so means a call; without this its caller would wait in vain.
-    let Some(held) = named_id(line).and_then(|id| dialogue.take(id)) else { return Ok(Heard::Log) };
+    let Some(held) = named_id(line).and_then(|id| dialogue.take(id)) else { return Heard::Log };
     let message = format!("the worker's answer cannot be read: {wrong}");
     held.call.finish(Err(RemoteError::new("bad_value", message)));
-    Ok(Heard::Log)
+    Heard::Log
 }
 
-fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
+fn obey(dialogue: &Dialogue, message: Message) -> Heard {
     let Message { id, result, error, item, end, progress } = message;
     if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
-        return Ok(Heard::Log);
+        return Heard::Log;
     }
     if let Some(progress) = progress
         && let Some(held) = dialogue.state().calls.get(&id)
     {
         held.call.progress(progress.fraction, progress.text);
     }
-    let mut has_item = false;
-    if let Some(item) = item
-        && let Some(held) = dialogue.state().calls.get_mut(&id)
-    {
-        if held.call.stream_credit().is_none() {
-            return Err(format!("it sent a stream for call {id}, which asked for none"));
-        }
-        held.ahead.add_item(item.payload_len());
-        held.call.send_item(item);
-        has_item = true;
-    }
+    let has_item = item.is_some_and(|item| take_item(dialogue, id, item));
     let outcome = match (error, result) {
         (Some(error), _) => Err(json::read_error(error)),
         (None, Some(value)) => Ok(value),
         (None, None) if end => Ok(Encoded::nil()),
-        (None, None) => return Ok(if has_item { Heard::Item(id) } else { Heard::Message }),
+        (None, None) => return if has_item { Heard::Item(id) } else { Heard::Message },
     };
     // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
     if let Some(held) = dialogue.take(id) {
+        if held.streams_unasked {
+            let error = RemoteError::streaming(held.call.command());
+            held.call.finish(Err(error));
+            return Heard::Message;
+        }
         if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
             // A command that does not stream has one value.
             held.call.send_item(value.clone());
         }
         held.call.finish_after(held.sent.elapsed(), outcome);
     }
-    Ok(Heard::Message)
+    Heard::Message
+}
+
+/// Hands on an item of a stream; whether it was one that somebody asked for.
+fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
+    let mut state = dialogue.state();
+    let Some(held) = state.calls.get_mut(&id) else { return false };
+    if held.call.stream_credit().is_some() {
+        held.ahead.add_item(item.payload_len());
+        held.call.send_item(item);
+        return true;
+    }
+    // The caller's mistake costs this call alone.
+    if !std::mem::replace(&mut held.streams_unasked, true) {
+        let call = held.call.id();
+        drop(state);
+        dialogue.cancel(call);
+    }
+    false
 }
 
 /// The number at the beginning of `{"id": 7, …`.

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::roster::{Due, Member, News, Roster};
-use crate::adapter::Reason;
+use crate::adapter::{AtWork, Reason};
 use crate::pool::PoolEvent;
 use crate::supervision::WhenStuck;
 use crate::supervision::growth::Gauge;
@@ -23,6 +23,9 @@ use crate::worker::{Berth, Order, Pss, Watch};
 const ROUND: Duration = Duration::from_secs(1);
 /// How often the size is thought about while it may be wrong.
 const SIZING: Duration = Duration::from_millis(25);
+
+/// How long a worker that was asked where it is may take to go on because of that.
+const COMES_BACK_WITHIN: Duration = Duration::from_millis(500);
 
 /// What a look at a worker has shown.
 pub(super) struct Seen {
@@ -42,7 +45,7 @@ pub(super) struct Notes {
     watch: Option<Watch>,
     pub(super) liveness: Liveness,
     /// That it is stuck was told.
-    told_stuck: bool,
+    pub(super) told_stuck: bool,
 }
 
 impl Default for Notes {
@@ -175,6 +178,7 @@ impl Roster {
         for member in self.serving.values_mut() {
             if member.notes.idle_since.is_some() {
                 member.notes.liveness = Liveness::Idle;
+                member.notes.told_stuck = false;
             }
             if (limit.is_some() || member.notes.idle_since.is_none())
                 && let Some(watch) = member.notes.watch.take()
@@ -214,12 +218,53 @@ impl Roster {
     fn report_stuck(&self, berth: Arc<Berth>, time: Duration, then: WhenStuck) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let stack = berth.handle.stacks().await;
+            let before = SignOfLife::of(&berth);
+            let stack = berth.stacks().await;
             shared.announce(PoolEvent::WorkerStuck { worker: berth.id.to_string(), time, stack });
-            if then == WhenStuck::Replace {
+            // To be asked may have freed it.
+            if then == WhenStuck::Replace && !before.comes_back(&berth).await {
                 berth.order(Order::End(Reason::Stuck(time)));
             }
         });
+    }
+}
+
+/// What changes when a worker that was stuck goes on.
+#[derive(PartialEq, Eq)]
+struct SignOfLife {
+    beats: Option<u64>,
+    at_work: Vec<AtWork>,
+}
+
+impl SignOfLife {
+    fn of(berth: &Berth) -> Self {
+        Self { beats: berth.handle.beats(), at_work: berth.handle.at_work() }
+    }
+
+    /// Whether the worker comes back. The question itself may have let it run for a moment: if it answers a beat because of
+    /// that, it must answer another one.
+    async fn comes_back(&self, berth: &Berth) -> bool {
+        let Some(now) = self.changes(berth).await else { return false };
+        if now.at_work != self.at_work {
+            return true;
+        }
+        tokio::time::sleep(COMES_BACK_WITHIN / 5).await;
+        let again = Self::of(berth);
+        berth.handle.ask_beat();
+        again != now || again.changes(berth).await.is_some()
+    }
+
+    /// What it is as soon as it is different. Beats are on a page of memory: nobody tells of them.
+    async fn changes(&self, berth: &Berth) -> Option<Self> {
+        let until = Instant::now() + COMES_BACK_WITHIN;
+        while Instant::now() < until {
+            let now = Self::of(berth);
+            if now != *self {
+                return Some(now);
+            }
+            tokio::time::sleep(COMES_BACK_WITHIN / 20).await;
+        }
+        None
     }
 }
 

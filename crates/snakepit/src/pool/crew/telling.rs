@@ -21,7 +21,7 @@ impl Roster {
                 // What was wrong is over, and no reason for what comes.
                 self.trouble = None;
             }
-            self.short_of_halted().unwrap_or(Health::Ready(self.target))
+            self.short_of_some().unwrap_or(Health::Ready(self.target))
         } else if let Some(reason) = self.trouble.clone() {
             let serving = self.serving.len();
             if self.restarts.is_degraded() {
@@ -49,15 +49,21 @@ impl Roster {
 
     /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them
     /// may let them go on.
-    fn short_of_halted(&self) -> Option<Health> {
-        let halted: Vec<_> = self.serving.values().filter(|member| member.is_halted()).collect();
-        if halted.is_empty() {
-            return None;
-        }
-        let serving = self.serving.len() - halted.len();
-        let names = halted.iter().map(|member| member.berth.id.as_str()).collect::<Vec<_>>().join(", ");
-        let reason = format!("stopped by a signal, and waiting for SIGCONT: {names}").into();
-        (serving < self.target()).then_some(Health::Short { serving, reason })
+    fn short_of_some(&self) -> Option<Health> {
+        let (halted, others): (Vec<&Member>, Vec<_>) = self.serving.values().partition(|it| it.is_halted());
+        let stuck: Vec<&Member> = others.into_iter().filter(|member| member.notes.told_stuck).collect();
+        let serving = self.serving.len() - halted.len() - stuck.len();
+        let why = [
+            (halted, "stopped by a signal, and waiting for SIGCONT"),
+            (stuck, "no sign of life, though there is a call (see `stuck`)"),
+        ];
+        let told = why.iter().filter(|(members, _)| !members.is_empty()).map(|(members, why)| {
+            let names: Vec<&str> = members.iter().map(|member| member.berth.id.as_str()).collect();
+            format!("{why}: {}", names.join(", "))
+        });
+        let reason = told.collect::<Vec<_>>().join("; ");
+        (serving < self.target() && !reason.is_empty())
+            .then(|| Health::Short { serving, reason: reason.into() })
     }
 
     pub(super) fn roll(&mut self) -> Roll {

@@ -14,6 +14,7 @@
 
 mod lending;
 mod pausing;
+mod trials;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use super::{Limit, Placed, QueueKey, Wish};
 use crate::call::ticket::Place;
 use crate::call::{Call, CallId};
 use crate::worker::Berth;
+use trials::Trial;
 
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,7 @@ struct Post {
     condition: Condition,
     /// Its process is stopped: it gets nothing before it goes on.
     is_paused: bool,
+    trial: Trial,
     listed: [bool; 3],
     listed_asking: bool,
 }
@@ -176,6 +179,7 @@ impl Scheduler {
             bound: BTreeMap::new(),
             condition: Condition::Full,
             is_paused: false,
+            trial: Trial::None,
             listed: [false; 3],
             listed_asking: false,
         });
@@ -198,12 +202,12 @@ impl Scheduler {
         match wish {
             Wish::Any => {}
             Wish::Rather(index) => {
-                if self.has_free_place(index) {
+                if self.has_free_place(index, &call) {
                     return Placed::Now(self.assign(index, call, false));
                 }
             }
             Wish::Only(index) | Wish::OnlyNow(index) => {
-                if self.has_free_place(index) {
+                if self.has_free_place(index, &call) {
                     return Placed::Now(self.assign(index, call, false));
                 }
                 if call.key.is_nested() && self.lends(index) {
@@ -225,7 +229,7 @@ impl Scheduler {
             }
         }
         // Whoever came earlier is served earlier, even where this one would fit and that one does not.
-        let first = self.queue.first_key_value().is_none_or(|(key, _)| call.key < *key);
+        let first = self.first_in_line().is_none_or(|key| call.key < key);
         if first && let Some((index, guest)) = self.choose(&call) {
             return Placed::Now(self.assign(index, call, guest));
         }
@@ -234,7 +238,7 @@ impl Scheduler {
             let depth = self.depth();
             return Placed::Saturated(call, depth);
         }
-        self.enqueue(call);
+        self.wait(call);
         Placed::Queued
     }
 
@@ -248,7 +252,7 @@ impl Scheduler {
         if let Some((index, guest)) = self.choose(&call) {
             return Placed::Now(self.assign(index, call, guest));
         }
-        self.enqueue(call);
+        self.wait(call);
         Placed::Queued
     }
 
@@ -269,6 +273,7 @@ impl Scheduler {
         }
         let call = self.posts.iter_mut().flatten().find_map(|post| post.bound.remove(&key))?;
         self.bound -= 1;
+        self.call_off_trial(key);
         Some(call)
     }
 
@@ -280,6 +285,7 @@ impl Scheduler {
             Kind::Own => {
                 post.held -= 1;
                 post.nanos -= u64::from(load.nanos);
+                post.trial.is_over();
             }
             Kind::Guest(call) => post.guests.retain(|guest| *guest != call),
         }
@@ -302,8 +308,14 @@ impl Scheduler {
     /// The next call for a worker that may have a place.
     pub(crate) fn next_for(&mut self, index: usize) -> Option<Call> {
         let post = self.posts.get(index)?.as_ref()?;
+        if let Trial::Awaited(key) = post.trial
+            && post.is_free()
+        {
+            return self.next_on_trial(index, key);
+        }
         let own = post.bound.first_key_value();
-        let any = self.queue.first_key_value();
+        let is_free = post.is_free();
+        let any = self.queue.iter().find(|(_, call)| !call.alone || is_free);
         let (call, bound) = match (own, any) {
             (None, None) => return None,
             (None, Some((_, call))) => (call, false),
@@ -322,7 +334,8 @@ impl Scheduler {
             let van = self.take_van(call.key)?;
             return Some(self.load(index, van));
         } else {
-            self.queue.pop_first()?.1
+            let key = call.key;
+            self.queue.remove(&key)?
         };
         Some(self.assign(index, call, guest))
     }
@@ -365,9 +378,10 @@ impl Scheduler {
     }
 
     pub(super) fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
-        for (list, condition) in
-            [Condition::Idle, Condition::Partial, Condition::Ahead].into_iter().enumerate()
-        {
+        let conditions = [Condition::Idle, Condition::Partial, Condition::Ahead];
+        // One that is to be alone finds no place beside others.
+        let looked_at = if call.alone { 1 } else { conditions.len() };
+        for (list, condition) in conditions.into_iter().enumerate().take(looked_at) {
             // The idle ones last in, first out: the rest may go to sleep, and the caches of this one are warm.
             while let Some(index) =
                 if list == 0 { self.lists[0].pop_back() } else { self.lists[list].pop_front() }
@@ -399,15 +413,17 @@ impl Scheduler {
         None
     }
 
-    fn has_free_place(&self, index: usize) -> bool {
-        self.post(index).is_some_and(|post| post.held < post.places && !post.is_paused)
+    fn has_free_place(&self, index: usize, call: &Call) -> bool {
+        self.post(index)
+            .is_some_and(|post| post.held < post.places && !post.is_paused && post.is_fit_for(call))
     }
 
     fn room(&self, post: &Post, call: &Call) -> Room {
         if post.is_paused {
             return Room::None;
         }
-        if post.held < post.places {
+        let is_fit = post.is_fit_for(call);
+        if post.held < post.places && is_fit {
             return Room::Own;
         }
         if call.key.is_nested() && self.lends(post.berth.post) {
@@ -416,7 +432,11 @@ impl Scheduler {
         let waits = post.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
         let ahead =
             post.berth.tells_what_it_started && post.held < MAX_HELD && post.asking.is_empty() && !waits;
-        if ahead && may_wait_at_worker(post.nanos, call.nanos()) { Room::Own } else { Room::None }
+        if ahead && is_fit && !call.alone && may_wait_at_worker(post.nanos, call.nanos()) {
+            Room::Own
+        } else {
+            Room::None
+        }
     }
 
     pub(super) fn assign(&mut self, index: usize, mut call: Call, nested: bool) -> Call {
@@ -427,6 +447,9 @@ impl Scheduler {
             Kind::Own => {
                 post.held += 1;
                 post.nanos += u64::from(load.nanos);
+                if call.alone {
+                    post.trial = Trial::Running;
+                }
             }
             Kind::Guest(call) => post.guests.push(call),
         }
@@ -441,7 +464,7 @@ impl Scheduler {
     fn relist(&mut self, index: usize) {
         let Some(post) = self.posts[index].as_mut() else { return };
         post.condition = match post.held {
-            _ if post.is_paused => Condition::Full,
+            _ if post.is_paused || post.trial != Trial::None => Condition::Full,
             0 => Condition::Idle,
             held if held < post.places => Condition::Partial,
             held if held < MAX_HELD && post.berth.tells_what_it_started => Condition::Ahead,

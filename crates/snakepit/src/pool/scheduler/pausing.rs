@@ -10,6 +10,7 @@ impl Scheduler {
     pub(crate) fn pause(&mut self, berth: &Arc<Berth>) {
         let Some(post) = self.own_post(berth) else { return };
         post.is_paused = true;
+        self.move_trial(berth.post);
         self.relist(berth.post);
     }
 

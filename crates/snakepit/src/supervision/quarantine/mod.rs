@@ -8,6 +8,10 @@
 //! itself. Such a death counts half ([`Blame`]), so a call that was hit by chance has twice as many lives, and one that
 //! does it on purpose is refused in the end.
 //!
+//! **Of several calls.** A worker that does several calls at a time died of one of them, and nobody knows of which: they share the
+//! blame ([`Charge`]). A call with as many deaths as are needed gets a trial alone: no other call is with its worker. Only who
+//! killed a worker alone is refused, so a bystander is cleared by its answer, however many workers died beside it.
+//!
 //! **What it costs.** A pool without suspects pays one relaxed load per call. With suspects, the arguments are hashed only if a
 //! suspect has the same command and arguments of the same length: 100 MiB are not read for every innocent upload.
 //!
@@ -57,7 +61,8 @@ impl Default for Quarantine {
 
 impl Quarantine {
     /// How many workers must have died of a call, without an answer in between; 3 unless it is set. A death that may have come from
-    /// outside counts half: by SIGKILL where memory was not short, or ended by the pool because it was stuck.
+    /// outside counts half: by SIGKILL where memory was not short, or ended by the pool because it was stuck. Calls that a worker
+    /// did at the same time share its death, and whoever is refused had killed a worker alone.
     pub fn deaths(mut self, deaths: usize) -> Self {
         self.deaths = deaths.max(1);
         self
@@ -91,16 +96,46 @@ pub(crate) enum Blame {
     Perhaps,
 }
 
-impl Blame {
-    /// What a death that is the call's own doing weighs.
-    const WHOLE: usize = 2;
+/// What a call is charged with: a death, of which it is to blame together with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Charge {
+    pub(crate) blame: Blame,
+    /// How many calls the worker was doing, this one included.
+    pub(crate) among: usize,
+}
 
-    fn weight(self) -> usize {
-        match self {
-            Self::Own => Self::WHOLE,
-            Self::Perhaps => 1,
+impl Charge {
+    /// What a death weighs that is one call's own doing.
+    const WHOLE: usize = 1000;
+    /// How many deaths are remembered for each that is needed: twice as many may be from outside, before and after the trial.
+    const REMEMBERED: usize = 4;
+
+    /// As if nobody shared it.
+    fn unshared(self) -> usize {
+        match self.blame {
+            Blame::Own => Self::WHOLE,
+            Blame::Perhaps => Self::WHOLE / 2,
         }
     }
+
+    fn share(self) -> usize {
+        self.unshared().div_ceil(self.among.max(1))
+    }
+
+    fn is_alone(self) -> bool {
+        self.among <= 1
+    }
+}
+
+/// What the book says to a call.
+#[derive(Debug)]
+pub(crate) enum Admittance {
+    /// It may come in.
+    Free,
+    /// It may come in, and must be alone with its worker.
+    Trial,
+    /// It may not.
+    Refused(Refusal),
 }
 
 /// By which a call is known: its command and its arguments. It means something only in the process that made it.
@@ -127,6 +162,8 @@ pub struct Suspect {
     pub last: Instant,
     /// Until when it is refused, if it is.
     pub refused_until: Option<Instant>,
+    /// Whether it is done alone by its worker: it was there when too many died, and may be a bystander.
+    pub on_trial: bool,
 }
 
 /// By what a refused call is known, and of which deaths.
@@ -140,7 +177,7 @@ struct Outline(u64);
 struct Death {
     at: Instant,
     autopsy: Arc<Autopsy>,
-    blame: Blame,
+    charge: Charge,
 }
 
 #[derive(Debug)]
@@ -150,6 +187,7 @@ struct Entry {
     /// The oldest first; never empty.
     deaths: VecDeque<Death>,
     refused_until: Option<Instant>,
+    on_trial: bool,
     forget_at: Instant,
 }
 
@@ -234,15 +272,27 @@ impl QuarantineBook {
         Outline(self.key.hash_one((command, args.payload_len())))
     }
 
-    /// If this call is refused: by what it is known, and the autopsies because of which.
-    pub(crate) fn refuses(&self, command: &str, args: &Encoded, now: Instant) -> Option<Refusal> {
+    /// Whether this call may come in.
+    pub(crate) fn admittance(&self, command: &str, args: &Encoded, now: Instant) -> Admittance {
         if self.is_empty() || !self.may_know(self.outline(command, args), now) {
-            return None;
+            return Admittance::Free;
         }
         let fingerprint = self.fingerprint(command, args);
-        let pages = self.pages();
-        let entry = pages.entries.get(&fingerprint)?;
-        entry.refused_until.is_some_and(|until| now < until).then(|| (fingerprint, entry.autopsies()))
+        match self.pages().entries.get(&fingerprint) {
+            Some(entry) if entry.refused_until.is_some_and(|until| now < until) => {
+                Admittance::Refused((fingerprint, entry.autopsies()))
+            }
+            Some(entry) if entry.on_trial => Admittance::Trial,
+            Some(_) | None => Admittance::Free,
+        }
+    }
+
+    /// If this call is refused: by what it is known, and the autopsies because of which.
+    pub(crate) fn refuses(&self, command: &str, args: &Encoded, now: Instant) -> Option<Refusal> {
+        match self.admittance(command, args, now) {
+            Admittance::Refused(refusal) => Some(refusal),
+            Admittance::Free | Admittance::Trial => None,
+        }
     }
 
     /// A worker died that had begun this call. If it is refused from now on: of how many deaths.
@@ -251,7 +301,7 @@ impl QuarantineBook {
         command: &str,
         args: &Encoded,
         autopsy: &Arc<Autopsy>,
-        blame: Blame,
+        charge: Charge,
         now: Instant,
     ) -> Option<usize> {
         let (fingerprint, outline) = (self.fingerprint(command, args), self.outline(command, args));
@@ -268,10 +318,11 @@ impl QuarantineBook {
             outline,
             deaths: VecDeque::new(),
             refused_until: None,
+            on_trial: false,
             forget_at: now,
         });
         let was_refused = entry.refused_until.is_some();
-        entry.add(Death { at: now, autopsy: shortened(autopsy), blame }, &policy);
+        entry.add(Death { at: now, autopsy: shortened(autopsy), charge }, &policy);
         let newly = (!was_refused && entry.refused_until.is_some()).then_some(entry.deaths.len());
         *sweep_at = Some(sweep_at.map_or(entry.forget_at, |at| at.min(entry.forget_at)));
         self.note(&pages);
@@ -373,17 +424,21 @@ impl Entry {
 
     /// Whether it is refused for its deaths, and until when. Of these no more are kept than it takes.
     fn judge(&mut self, policy: &Quarantine, now: Instant) {
-        let needed = policy.deaths.saturating_mul(Blame::WHOLE);
-        let mut weight = self.deaths.iter().map(|death| death.blame.weight()).sum::<usize>();
-        while let Some(oldest) = self.deaths.front().map(|death| death.blame.weight())
-            && weight - oldest >= needed
-        {
-            weight -= oldest;
+        let needed = policy.deaths.saturating_mul(Charge::WHOLE);
+        let most = policy.deaths.saturating_mul(Charge::REMEMBERED);
+        while self.is_convicted(1, needed) || self.deaths.len() > most {
             self.deaths.pop_front();
         }
         let last = self.last().unwrap_or(now);
-        self.refused_until = (weight >= needed).then(|| after(last, policy.lasts));
+        self.refused_until = self.is_convicted(0, needed).then(|| after(last, policy.lasts));
+        self.on_trial = self.deaths.iter().map(|death| death.charge.unshared()).sum::<usize>() >= needed;
         self.forget_at = self.refused_until.unwrap_or_else(|| after(last, policy.within));
+    }
+
+    /// Whether its deaths but for so many of the oldest are enough, and one of them was no other's doing.
+    fn is_convicted(&self, without: usize, needed: usize) -> bool {
+        let charges = || self.deaths.iter().skip(without).map(|death| death.charge);
+        charges().any(Charge::is_alone) && charges().map(Charge::share).sum::<usize>() >= needed
     }
 
     fn last(&self) -> Option<Instant> {
@@ -401,6 +456,7 @@ impl Entry {
             autopsies: self.autopsies(),
             last: self.last().unwrap_or(self.forget_at),
             refused_until: self.refused_until,
+            on_trial: self.on_trial,
         }
     }
 }

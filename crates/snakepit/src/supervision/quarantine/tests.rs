@@ -9,6 +9,9 @@ use crate::custody::WorkerId;
 use crate::supervision::testing::crash;
 use crate::value::Value;
 
+const OWN: Charge = Charge { blame: Blame::Own, among: 1 };
+const PERHAPS: Charge = Charge { blame: Blame::Perhaps, among: 1 };
+
 fn minutes(count: u64) -> Duration {
     Duration::from_mins(count)
 }
@@ -29,7 +32,7 @@ fn book() -> (QuarantineBook, Instant) {
 
 fn kill(book: &QuarantineBook, args: &Encoded, times: usize, now: Instant) {
     for count in 0..times {
-        book.suspect("render", args, &death(count), Blame::Own, now);
+        book.suspect("render", args, &death(count), OWN, now);
     }
 }
 
@@ -40,7 +43,7 @@ fn a_call_that_keeps_killing_workers_is_refused_with_its_autopsies() {
     kill(&book, &poison, 2, now);
     assert!(book.refuses("render", &poison, now).is_none(), "two may be an accident");
     let third = death(7);
-    assert_eq!(book.suspect("render", &poison, &third, Blame::Own, now), Some(3));
+    assert_eq!(book.suspect("render", &poison, &third, OWN, now), Some(3));
     let (fingerprint, autopsies) = book.refuses("render", &poison, now).expect("refused");
     assert_eq!(fingerprint, book.fingerprint("render", &poison));
     assert_eq!(autopsies.len(), 3);
@@ -66,7 +69,7 @@ fn an_answer_clears_the_suspect() {
 fn one_worker_dies_once_however_often_it_had_begun_the_call() {
     let (book, now) = book();
     let (call, autopsy) = (number(1), death(1));
-    (0..10).for_each(|_| assert!(book.suspect("render", &call, &autopsy, Blame::Own, now).is_none()));
+    (0..10).for_each(|_| assert!(book.suspect("render", &call, &autopsy, OWN, now).is_none()));
     assert!(book.refuses("render", &call, now).is_none());
 }
 
@@ -74,7 +77,7 @@ fn one_worker_dies_once_however_often_it_had_begun_the_call() {
 fn a_death_that_may_have_come_from_outside_counts_half() {
     let (book, now) = book();
     let (hit, mixed) = (number(1), number(2));
-    let perhaps = |args: &Encoded, count| book.suspect("render", args, &death(count), Blame::Perhaps, now);
+    let perhaps = |args: &Encoded, count| book.suspect("render", args, &death(count), PERHAPS, now);
     assert!((0..5).all(|count| perhaps(&hit, count).is_none()));
     assert!(book.refuses("render", &hit, now).is_none(), "five kills may be an operator's");
     assert_eq!(perhaps(&hit, 5), Some(6));
@@ -82,6 +85,35 @@ fn a_death_that_may_have_come_from_outside_counts_half() {
     kill(&book, &mixed, 2, now);
     assert_eq!(perhaps(&mixed, 2), None, "two and a half");
     assert_eq!(perhaps(&mixed, 3), Some(4));
+}
+
+#[test]
+fn calls_that_died_together_share_the_blame_and_are_tried_alone_before_they_are_refused() {
+    let (book, now) = book();
+    let (ping, killer) = (number(1), number(2));
+    let together = Charge { blame: Blame::Own, among: 2 };
+    for count in 0..20 {
+        assert_eq!(book.suspect("render", &ping, &death(count), together, now), None);
+    }
+    assert!(matches!(book.admittance("render", &ping, now), Admittance::Trial));
+    let suspect = &book.suspects(now)[0];
+    assert!(suspect.on_trial && suspect.autopsies.len() == 12, "{} deaths", suspect.autopsies.len());
+    book.cleared("render", &ping, now);
+    assert!(matches!(book.admittance("render", &ping, now), Admittance::Free));
+    kill_with(&book, &killer, together, 0..2);
+    assert!(matches!(book.admittance("render", &killer, now), Admittance::Free), "two may be an accident");
+    kill_with(&book, &killer, together, 2..3);
+    assert!(matches!(book.admittance("render", &killer, now), Admittance::Trial));
+    kill_with(&book, &killer, OWN, 3..4);
+    assert!(matches!(book.admittance("render", &killer, now), Admittance::Trial), "two and a half");
+    kill_with(&book, &killer, OWN, 4..5);
+    assert!(matches!(book.admittance("render", &killer, now), Admittance::Refused(_)));
+}
+
+fn kill_with(book: &QuarantineBook, args: &Encoded, charge: Charge, workers: std::ops::Range<usize>) {
+    for worker in workers {
+        book.suspect("render", args, &death(worker), charge, Instant::now());
+    }
 }
 
 #[test]
@@ -113,8 +145,8 @@ fn other_settings_judge_everybody_anew_and_none_forget_all() {
 fn a_shorter_memory_holds_for_deaths_that_are_known_already() {
     let (book, now) = book();
     let call = number(1);
-    book.suspect("render", &call, &death(1), Blame::Own, now);
-    book.suspect("render", &call, &death(2), Blame::Own, now + minutes(5));
+    book.suspect("render", &call, &death(1), OWN, now);
+    book.suspect("render", &call, &death(2), OWN, now + minutes(5));
     let shorter = Quarantine::default().deaths(2).within(minutes(3));
     assert!(book.adopt(Some(shorter), now + minutes(6)).is_empty());
     assert_eq!(book.suspects(now + minutes(6))[0].autopsies.len(), 1);
@@ -126,7 +158,7 @@ fn deaths_far_apart_are_no_series() {
     let (book, mut now) = book();
     let call = number(1);
     for count in 0..10 {
-        book.suspect("render", &call, &death(count), Blame::Own, now);
+        book.suspect("render", &call, &death(count), OWN, now);
         assert!(book.refuses("render", &call, now).is_none());
         now += minutes(6);
     }
@@ -181,14 +213,14 @@ fn much_output_is_not_kept() {
     let (book, now) = book();
     let line = "ä".repeat(5000);
     let autopsy = Autopsy { output: vec![line.clone(); 20], fault: Some(line), ..(*crash()).clone() };
-    book.suspect("render", &number(1), &Arc::new(autopsy), Blame::Own, now);
+    book.suspect("render", &number(1), &Arc::new(autopsy), OWN, now);
     let suspects = book.suspects(now);
     let kept = &suspects[0].autopsies[0];
     let bytes: usize = kept.output.iter().chain(&kept.fault).map(String::len).sum();
     assert!(bytes <= KEPT_TEXT && kept.output.len() == 3, "{bytes} bytes, {} lines", kept.output.len());
     assert!(kept.output[0].ends_with('…'));
     let autopsy = Autopsy { stack: Some("ä".repeat(5000)), ..(*crash()).clone() };
-    book.suspect("render", &number(2), &Arc::new(autopsy), Blame::Own, now);
+    book.suspect("render", &number(2), &Arc::new(autopsy), OWN, now);
     let suspects = book.suspects(now);
     let stack = |it: &Suspect| it.autopsies[0].stack.as_ref().map(String::len);
     assert!(suspects.iter().find_map(stack).is_some_and(|len| len <= KEPT_LINE));
@@ -246,7 +278,7 @@ proptest! {
                 prop_assert_eq!(suspect.autopsies.len(), 3);
                 prop_assert!(suspect.last + minutes(10) > now);
             } else if died {
-                book.suspect("render", &args, &death(worker), Blame::Own, now);
+                book.suspect("render", &args, &death(worker), OWN, now);
             } else {
                 book.cleared("render", &args, now);
                 let known = book.fingerprint("render", &args);

@@ -46,6 +46,11 @@ pub(crate) fn has_ended(worker: Pid) -> bool {
     }
 }
 
+/// Whether a worker's process is stopped, by a signal or by a debugger. False where nothing is known.
+pub(crate) fn is_stopped(worker: Pid) -> bool {
+    proc::Stat::read(worker.as_raw()).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+}
+
 /// A worker and its descendants at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Vitals {
