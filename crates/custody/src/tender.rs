@@ -270,7 +270,8 @@ fn clear(run: &Inner) {
             run.sink.emit(Event::ReapTrouble { run: run.id.to_string(), trouble });
         }
         if !swept.survivors.is_empty() {
-            run.sink.emit(Event::CleanupTimeout { survivors: swept.survivors, took: began.elapsed() });
+            let (killed, took) = (swept.killed.len(), began.elapsed());
+            run.sink.emit(Event::CleanupTimeout { worker: None, killed, survivors: swept.survivors, took });
         }
     }
     let ends: Vec<_> = contents

@@ -92,7 +92,7 @@ impl Builder {
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: std::fmt::Display,
+        E: std::fmt::Display + 'static,
         F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
@@ -105,7 +105,7 @@ impl Builder {
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: std::fmt::Display,
+        E: std::fmt::Display + 'static,
         F: Fn(A, ToolContext) -> S + Send + Sync + 'static,
         S: futures_core::Stream<Item = Result<R, E>> + Send + 'static,
     {
