@@ -55,7 +55,16 @@ fn names(pool: &PoolRef) -> BTreeSet<String> {
 async fn generations(pit: &Pit, pool: &PoolRef, workers: usize) -> BTreeSet<u64> {
     let run = pit.run().expect("a run").clone();
     until("all is quiet", || run.workers().len() == workers && names(pool).len() == workers).await;
-    soon("stats", pool.stats()).await.workers.into_iter().map(|worker| worker.generation).collect()
+    let at_rest = async {
+        loop {
+            let stats = pool.stats().await;
+            if stats.workers.len() == workers {
+                return stats.workers.into_iter().map(|worker| worker.generation).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("all others are gone", at_rest).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -104,8 +104,8 @@ pub(crate) struct Shared {
     /// Whether the crew wants to hear of calls that wait.
     pub(crate) wants_attention: AtomicBool,
     pub(crate) attention: Notify,
-    /// It is to have no workers, by the last who said how many. Known before the crew has heard of it, so that no call
-    /// is refused that was made after somebody asked for workers.
+    /// It is to have no workers, by the last who said how many. Known before the crew has heard of it: no call is refused that
+    /// was made after somebody asked for workers.
     emptied: AtomicBool,
     /// Somebody may wait for the last call to end.
     done: Notify,

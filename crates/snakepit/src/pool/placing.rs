@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::handing::Handing;
 use super::scheduler::Load;
 use super::session::{Claim, Visit};
-use super::{Affinity, LostSessions, PoolEvent, QueueKey, Shared};
+use super::{Affinity, EMPTY, LostSessions, PoolEvent, QueueKey, Shared};
 use crate::adapter::Reason;
 use crate::call::batch::Aboard;
 use crate::call::ticket::{Place, Ticket};
@@ -58,6 +58,11 @@ impl Shared {
     /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
     #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
+        if self.emptied.load(Ordering::Relaxed) && self.serves_nobody(&call) {
+            withhold(call);
+            let (pool, reason) = (self.name.to_string(), EMPTY.to_owned());
+            return Err(CallError::NoWorkers { pool, reason, degraded: None });
+        }
         let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
         if plain && call.command.gathers() && matches!(call.input, Input::One(_)) {
             return self.gather(call, limit);
@@ -107,6 +112,13 @@ impl Shared {
     /// The error of a call for which there is no room.
     pub(super) fn saturated(&self, depth: usize) -> CallError {
         CallError::Saturated { pool: self.name.to_string(), depth, degraded: self.degraded() }
+    }
+
+    /// A pool that was told to have no workers has none any more, and is not stopped either, which says more.
+    #[cold]
+    fn serves_nobody(&self, call: &Call) -> bool {
+        let scheduler = self.scheduler();
+        scheduler.admits(call) && scheduler.berths().next().is_none()
     }
 
     /// A call waits: a crew that has none, or too few, to serve it may want to know.

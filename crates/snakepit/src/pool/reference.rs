@@ -109,7 +109,7 @@ impl PoolRef {
 
     /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
     ///
-    /// With 0 the pool serves nobody: calls fail at once with [`CallError::NoWorkers`].
+    /// With 0 the pool serves nobody: calls fail at once with [`CallError::NoWorkers`]; those that wait already go on waiting.
     pub fn scale(&self, workers: usize) {
         self.shared.emptied.store(workers == 0, Ordering::SeqCst);
         self.crew.scale(workers);

@@ -23,7 +23,7 @@ use crate::adapter::{Reason, StartError};
 use crate::call::waiting::after;
 use crate::custody::Run;
 use crate::lifecycle::stop_window::StopWindow;
-use crate::pool::{EMPTY, PoolEvent, Shared};
+use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::{Term, Why};
 use crate::supervision::restarts::{Life, RestartLog, SHORT_LIFE, Start};
@@ -189,7 +189,6 @@ impl Roster {
             self.trim();
             self.finish_reload();
             self.tell_health();
-            self.refuse_if_empty();
             let look_again = self.look_again();
             tokio::select! {
                 order = orders.recv() => match order {
@@ -248,8 +247,7 @@ impl Roster {
         let debug = self.generation.config.debug;
         // With a sizer, the first call that waits; while there are some it looks by itself.
         let waits_for_load = self.sizer.is_some() && self.shared.scheduler().depth() == 0;
-        let wants_attention = self.asleep || debug || waits_for_load || self.is_empty();
-        self.shared.wants_attention.store(wants_attention, Ordering::SeqCst);
+        self.shared.wants_attention.store(self.asleep || debug || waits_for_load, Ordering::SeqCst);
         // After that was said, so that a call is either seen here or calls for attention.
         if self.asleep && self.shared.scheduler().depth() > 0 {
             self.asleep = false;
@@ -280,15 +278,6 @@ impl Roster {
     /// It was told to have no workers.
     pub(super) fn is_empty(&self) -> bool {
         self.target == 0 && self.sizer.is_none()
-    }
-
-    /// Who calls a pool that was told to have no workers is not kept waiting.
-    fn refuse_if_empty(&self) {
-        let nobody_serves = self.is_empty() && self.serving.is_empty();
-        if nobody_serves && self.shared.emptied.load(Ordering::SeqCst) && self.shared.scheduler().depth() > 0
-        {
-            self.shared.refuse_waiting(EMPTY);
-        }
     }
 
     fn due(&self) -> usize {
