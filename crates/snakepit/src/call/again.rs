@@ -126,9 +126,10 @@ impl Waiting {
             extras: again.extras.as_ref().map(|extras| Box::new(extras.again())),
             ticket: Arc::clone(&self.ticket),
             // It stands where it stood.
-            key: match nested {
-                true => QueueKey::nested(self.id.0),
-                false => QueueKey::new(again.priority, self.began, self.id.0),
+            key: if nested {
+                QueueKey::nested(self.id.0)
+            } else {
+                QueueKey::new(again.priority, self.began, self.id.0)
             },
             slot: None,
             queued_at: None,

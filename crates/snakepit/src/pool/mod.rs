@@ -196,7 +196,9 @@ impl Shared {
     /// A worker gets no more calls, and is not among those that serve, until it is taken back.
     fn set_aside(self: &Arc<Self>, berth: &Arc<Berth>) {
         let bound = self.scheduler().set_aside(berth);
-        bound.into_iter().for_each(|call| self.requeue(call));
+        for call in bound {
+            self.requeue(call);
+        }
     }
 
     fn take_back(&self, berth: &Arc<Berth>) {
@@ -208,7 +210,9 @@ impl Shared {
     fn lay_off(self: &Arc<Self>, berth: &Arc<Berth>, rests: bool) {
         if rests {
             let bound = self.scheduler().lay_off(berth);
-            bound.into_iter().for_each(|call| self.requeue(call));
+            for call in bound {
+                self.requeue(call);
+            }
         } else {
             self.take_back(berth);
         }
