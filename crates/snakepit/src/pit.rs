@@ -88,6 +88,9 @@ impl Builder {
     }
 
     /// Offers workers a function of the host. Arguments by name are a struct or map, by position a tuple.
+    ///
+    /// A worker is told an error in its own words. Its causes are told as well if it is a [`CallError`](crate::CallError), a
+    /// `Box<dyn Error + Send + Sync>`, or one that names them with `{:#}`, as anyhow's do.
     pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,

@@ -137,8 +137,9 @@ impl PoolRef {
         self.crew.recycle(None).await
     }
 
-    /// Replaces all workers by such with new code: the pool never has fewer than it should, and if a new one does not
-    /// start, or its `health` hook objects, the old ones stay and the error says why.
+    /// Replaces all workers by such with new code, or none: the pool never has fewer than it should, and if a new one does not
+    /// start, its `health` hook objects, or it dies, the old ones serve on and the error says why. Those that are replaced are
+    /// kept until all new ones have lived for a second, so there must be memory for twice as many.
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         self.crew.reload(&self.shared, None).await
     }

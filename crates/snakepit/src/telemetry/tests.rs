@@ -51,6 +51,20 @@ fn an_event_knows_its_name_its_level_and_its_fields() {
 }
 
 #[test]
+fn a_cleanup_says_whether_it_is_for_the_run_or_for_a_worker() {
+    let worker = crate::custody::WorkerId::new("w-1").expect("a name");
+    for (worker, scope) in [(None, "run"), (Some(worker), "worker")] {
+        let told =
+            of_custody::event_of("r".into(), &crate::custody::Event::CleanupStart { worker, workers: 1 });
+        let told = told.expect("it is in the catalog");
+        let fields = told.fields();
+        assert!(fields.contains(&("scope", FieldValue::Text(scope))), "{fields:?}");
+        let name = if scope == "worker" { FieldValue::Text("w-1") } else { FieldValue::Absent };
+        assert!(fields.contains(&("worker", name)), "{fields:?}");
+    }
+}
+
+#[test]
 fn an_event_is_one_line_of_json() {
     let event = Event::ScriptShutdownStop {
         run_id: None,
