@@ -66,11 +66,15 @@ impl std::fmt::Display for Survivor {
     }
 }
 
-/// Whether the barrier is for everybody in the run, so that its cgroup may be killed as a whole.
+/// Whom the barrier is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
+    /// Everybody in the run, so that its cgroup may be killed as a whole.
     All,
+    /// Those who are there now; the run goes on.
     Some,
+    /// A single worker.
+    One,
 }
 
 /// Runs the barrier over these workers.
@@ -83,7 +87,8 @@ pub(crate) fn stop_workers(
     let began = Instant::now();
     let total = workers.len();
     let ids: Vec<WorkerId> = workers.iter().map(|worker| worker.id.clone()).collect();
-    run.sink.emit(Event::CleanupStart { workers: total });
+    let worker = if scope == Scope::One { ids.first().cloned() } else { None };
+    run.sink.emit(Event::CleanupStart { worker: worker.clone(), workers: total });
     if !grace.is_zero() {
         ask_to_end(run, &workers);
     }
@@ -100,9 +105,9 @@ pub(crate) fn stop_workers(
     survivors.extend(run.unkillable_of(&ids, scope));
     let took = began.elapsed();
     if survivors.is_empty() {
-        run.sink.emit(Event::CleanupSuccess { workers: total, killed, took });
+        run.sink.emit(Event::CleanupSuccess { worker, workers: total, killed, took });
     } else {
-        run.sink.emit(Event::CleanupTimeout { survivors: survivors.clone(), took });
+        run.sink.emit(Event::CleanupTimeout { worker, killed, survivors: survivors.clone(), took });
     }
     StopReport { stopped: total - left.len(), killed, survivors, took }
 }
@@ -126,7 +131,7 @@ impl Inner {
     }
 
     /// Those who outlived a lost keeper and could not be ended.
-    pub(crate) fn note_survivors(&self, survivors: Vec<Survivor>, took: Duration) {
+    pub(crate) fn note_survivors(&self, survivors: Vec<Survivor>, killed: usize, took: Duration) {
         if survivors.is_empty() {
             return;
         }
@@ -136,7 +141,7 @@ impl Inner {
                 known.push(Unkillable { worker: worker.clone(), process });
             }
         }
-        self.sink.emit(Event::CleanupTimeout { survivors, took });
+        self.sink.emit(Event::CleanupTimeout { worker: None, killed, survivors, took });
     }
 
     /// Those of them who still live, of these workers or of all.

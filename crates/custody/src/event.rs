@@ -43,11 +43,15 @@ pub enum Event {
     },
     /// The barrier begins.
     CleanupStart {
+        /// The worker, if it is about one; else it is about the run.
+        worker: Option<WorkerId>,
         /// How many workers are alive.
         workers: usize,
     },
     /// The barrier ended with nobody left.
     CleanupSuccess {
+        /// The worker, if it is about one; else it is about the run.
+        worker: Option<WorkerId>,
         /// How many workers it ended.
         workers: usize,
         /// How many of them needed KILL.
@@ -57,6 +61,10 @@ pub enum Event {
     },
     /// The barrier gave up on somebody.
     CleanupTimeout {
+        /// The worker, if it is about one; else it is about the run.
+        worker: Option<WorkerId>,
+        /// How many workers got a KILL.
+        killed: usize,
         /// Who is left.
         survivors: Vec<Survivor>,
         /// How long it took.

@@ -310,7 +310,7 @@ fn try_to_clear(run: &Inner) -> Result<bool, String> {
     // Those who are left stay on record.
     let left: Vec<i32> = swept.survivors.iter().map(|survivor| survivor.pid.as_raw()).collect();
     let nobody_left = left.is_empty() && !swept.let_be.iter().any(|let_be| let_be.reason.is_doubt());
-    run.note_survivors(swept.survivors, began.elapsed());
+    run.note_survivors(swept.survivors, swept.killed.len(), began.elapsed());
     let ended = contents.living.into_values().filter(|record| !left.contains(&record.main.pid));
     let ends: Vec<_> =
         ended.map(|record| record::Record { kind: record::Kind::Exit, status: -1, ..record }).collect();

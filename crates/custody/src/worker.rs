@@ -272,7 +272,7 @@ impl Worker {
 
     /// TERM, up to `grace` for it to end, then KILL until it is gone.
     pub fn stop(&self, grace: Duration) -> StopReport {
-        barrier::stop_workers(&self.run, vec![Arc::clone(&self.shared)], grace, barrier::Scope::Some)
+        barrier::stop_workers(&self.run, vec![Arc::clone(&self.shared)], grace, barrier::Scope::One)
     }
 
     /// Waits until it and everything that it started are gone.

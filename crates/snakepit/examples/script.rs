@@ -10,7 +10,7 @@ use std::time::Duration;
 use snakepit::{Builder, CallError, Pool, Script, ScriptError, Snakepit, StopMode, args, telemetry};
 
 const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
-    [--stop-mode if_started|always|never] [--embedded] [--fail] [--panic] [--no-halt] [--events FILE] [--sleep DURATION]";
+    [--stop-mode if_started|always|never] [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -19,6 +19,10 @@ struct Options {
     halt: Option<bool>,
     stop_mode: Option<String>,
     embedded: bool,
+    /// Goes on only when a signal, or somebody else, ends the engine.
+    until_the_end: bool,
+    /// Makes one more call after that.
+    call: bool,
     fail: bool,
     panic: bool,
     sleep: Duration,
@@ -88,7 +92,9 @@ fn describe(options: &Options) -> Script {
         script = script.stop_mode(mode);
     }
     if let Some(halt) = options.halt {
-        script = script.halt(halt);
+        #[expect(deprecated, reason = "the table of docs/lifecycle.md has a row for it")]
+        let with_halt = script.halt(halt);
+        script = with_halt;
     }
     script
 }
@@ -98,6 +104,13 @@ async fn work(options: &Options, pit: Snakepit) -> Result<(), Failure> {
     // Nobody may be left to read it.
     let _ = writeln!(io::stdout(), "{greeting}");
     tokio::time::sleep(options.sleep).await;
+    if options.until_the_end {
+        let _ = writeln!(io::stdout(), "it waits for the end");
+        pit.stopping().await;
+    }
+    if options.call {
+        let _: String = pit.call("greet", args! { name: "again" }).await?;
+    }
     assert!(!options.panic, "it was told to panic");
     if options.fail { Err(Failure::Told) } else { Ok(()) }
 }
@@ -120,6 +133,9 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> 
                     Some(text.parse().map_err(|_| format!("--halt takes true or false, not {text}"))?);
             }
             "--embedded" => options.embedded = true,
+            "--until-the-end" => options.until_the_end = true,
+            "--call" => options.call = true,
+            "--log" => write_log(),
             "--fail" => options.fail = true,
             "--panic" => options.panic = true,
             // The library looks for this one by itself.
@@ -144,6 +160,12 @@ fn write_events(path: &str) -> Result<(), String> {
         }
     });
     Ok(())
+}
+
+/// What the library tells through `tracing`, on standard error.
+fn write_log() {
+    let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false);
+    let _ = tracing::subscriber::set_global_default(subscriber.finish());
 }
 
 /// `2`, `2s`, `500ms` or `1m`.

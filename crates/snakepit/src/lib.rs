@@ -62,9 +62,9 @@ pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};
 pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, Outcomes, Pool, PoolEvent,
-    PoolEvents, PoolRef, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo, TaintedPlace,
-    WorkerStats, WorkerStatus,
+    Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, LostSessions, Outcomes,
+    Pool, PoolEvent, PoolEvents, PoolRef, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo,
+    TaintedPlace, WorkerStats, WorkerStatus,
 };
 pub use supervision::{
     Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,

@@ -99,11 +99,14 @@ impl Builder {
     }
 
     /// Offers workers a function of the host. Arguments by name are a struct or map, by position a tuple.
+    ///
+    /// A worker is told an error in its own words. Its causes are told as well if it is a [`CallError`](crate::CallError), a
+    /// `Box<dyn Error + Send + Sync>`, or one that names them with `{:#}`, as anyhow's do.
     pub fn tool<A, R, E, F, Fut>(mut self, name: impl Into<String>, tool: F) -> Self
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: std::fmt::Display,
+        E: std::fmt::Display + 'static,
         F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
@@ -116,7 +119,7 @@ impl Builder {
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: std::fmt::Display,
+        E: std::fmt::Display + 'static,
         F: Fn(A, ToolContext) -> S + Send + Sync + 'static,
         S: futures_core::Stream<Item = Result<R, E>> + Send + 'static,
     {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::call::{Call, CallId, Chain, Link, RemoteError};
+use crate::call::{Call, CallError, CallId, Chain, Link, RemoteError};
 use crate::pool;
 use crate::telemetry::{self, Event, Level, TraceContext, is_heard};
 use crate::value::{Encoded, ValueError};
@@ -70,7 +71,7 @@ impl Tools {
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: fmt::Display,
+        E: fmt::Display + 'static,
         F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
@@ -89,7 +90,7 @@ impl Tools {
     where
         A: DeserializeOwned,
         R: Serialize,
-        E: fmt::Display,
+        E: fmt::Display + 'static,
         F: Fn(A, ToolContext) -> S + Send + Sync + 'static,
         S: Stream<Item = Result<R, E>> + Send + 'static,
     {
@@ -134,17 +135,19 @@ impl Tools {
     pub(crate) fn add_session_store(&mut self) {
         type Stored<T> = Result<T, pool::StoreError>;
         self.add("snakepit.session.get".into(), |at: Spot, context: ToolContext| async move {
-            Stored::Ok(context.shared.sessions.get(&at.session, &at.key)?.unwrap_or_else(Encoded::nil))
+            let session = at.session_of(&context)?;
+            Stored::Ok(context.shared.sessions.get(session, &at.key)?.unwrap_or_else(Encoded::nil))
         });
-        self.add("snakepit.session.set".into(), |at: Spot, context: ToolContext| async move {
-            let value = at.value.unwrap_or_else(Encoded::nil);
-            context.shared.sessions.set(&at.session, at.key, &value)
+        self.add("snakepit.session.set".into(), |mut at: Spot, context: ToolContext| async move {
+            let value = at.value.take().unwrap_or_else(Encoded::nil);
+            let session = at.session_of(&context)?;
+            context.shared.sessions.set(session, at.key.clone(), &value)
         });
         self.add("snakepit.session.delete".into(), |at: Spot, context: ToolContext| async move {
-            context.shared.sessions.delete(&at.session, &at.key)
+            context.shared.sessions.delete(at.session_of(&context)?, &at.key)
         });
         self.add("snakepit.session.keys".into(), |at: Spot, context: ToolContext| async move {
-            context.shared.sessions.keys(&at.session)
+            context.shared.sessions.keys(at.session_of(&context)?)
         });
     }
 }
@@ -152,11 +155,23 @@ impl Tools {
 /// Where in a session's store.
 #[derive(Deserialize)]
 struct Spot {
-    session: String,
+    #[serde(default)]
+    session: Option<String>,
     #[serde(default)]
     key: String,
     #[serde(default)]
     value: Option<Encoded>,
+}
+
+impl Spot {
+    /// The session of the call that asks. A worker may name it, and no other: it serves many, and each sees its own alone.
+    fn session_of<'a>(&self, context: &'a ToolContext) -> Result<&'a str, pool::StoreError> {
+        let own = context.session.as_deref().ok_or(pool::StoreError::NotInSession)?;
+        match self.session.as_deref() {
+            Some(named) if named != own => Err(pool::StoreError::OtherSession),
+            _ => Ok(own),
+        }
+    }
 }
 
 /// No arguments travel as an empty map; a tool that takes none is written with `()`.
@@ -167,9 +182,39 @@ fn arguments<A: DeserializeOwned>(args: &Encoded) -> Result<A, ValueError> {
     })
 }
 
-fn failed<E: fmt::Display>(error: &E) -> RemoteError {
-    let name = std::any::type_name::<E>();
-    RemoteError { type_name: Some(name.into()), ..RemoteError::new("exception", error.to_string()) }
+/// What a worker is told of a tool's error: its words and those of its causes. No type of Rust is named, for the other side
+/// knows none of them.
+fn failed<E: fmt::Display + 'static>(error: &E) -> RemoteError {
+    let any: &dyn Any = error;
+    if let Some(error) = any.downcast_ref::<RemoteError>() {
+        return error.clone();
+    }
+    if let Some(error) = any.downcast_ref::<CallError>() {
+        return with_causes(error);
+    }
+    if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+        return with_causes(&**error);
+    }
+    // In this form anyhow and its like name their causes.
+    RemoteError::new("exception", format!("{error:#}"))
+}
+
+/// An error and its causes. That of another worker, in a nested call, is told as it was told to us.
+fn with_causes(error: &(dyn Error + 'static)) -> RemoteError {
+    if let Some(CallError::Remote(error)) = error.downcast_ref() {
+        return RemoteError { kind: "exception".into(), ..(**error).clone() };
+    }
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // Some say it themselves.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    RemoteError::new("exception", text)
 }
 
 /// A worker waits for an answer, whatever becomes of the tool.

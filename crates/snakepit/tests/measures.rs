@@ -110,6 +110,10 @@ async fn calls_waits_and_workers_are_measured() {
     until("it is seen that they serve", || book.read("snakepit_workers{pool=p}") == Some(2.0)).await;
     until("it is seen that nothing waits", || book.read("snakepit_queued{pool=p}") == Some(0.0)).await;
     pit.end().await;
+    for gauge in ["workers", "queued", "in_flight", "sessions"] {
+        let name = format!("snakepit_{gauge}{{pool=p}}");
+        assert_eq!(book.read(&name), Some(0.0), "{name} after the stop");
+    }
     let names: Vec<&str> = MEASURES.iter().map(|measure| measure.name).collect();
     for written in book.0.lock().expect("no panic").keys() {
         let name = written.split('{').next().expect("a name");

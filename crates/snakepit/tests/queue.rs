@@ -222,3 +222,28 @@ async fn a_wrong_pool_is_named_with_those_that_there_are() {
     assert!(pit.pool("second").is_some() && pit.pool("third").is_none());
     pit.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_low_priority_has_its_turn_under_steady_load() {
+    let pit = Pit::start(worker("hostile.py").workers(1)).await;
+    let path = pit.file("order");
+    let caller = |_| {
+        let (pit, path) = ((*pit).clone(), path.clone());
+        tokio::spawn(async move {
+            loop {
+                let args = args! { path: path.as_str(), key: "high", seconds: 0.05 };
+                let _: Value = pit.call("mark_and_sleep", args).priority(2).await.expect("served");
+            }
+        })
+    };
+    // There is always one that waits.
+    let callers: Vec<_> = (0..4).map(caller).collect();
+    until("others wait", || pool(&pit).status().queued >= 2).await;
+    let args = args! { path: path.as_str(), key: "low" };
+    let low = pit.call::<Value>("mark", args).priority(0).queue_timeout(support::SOON);
+    soon("the low one", low).await.expect("it has its turn");
+    let before = lines(&path).iter().position(|key| key == "low").expect("it was run");
+    assert!(before > 4, "a higher priority goes first: {before}");
+    callers.iter().for_each(tokio::task::JoinHandle::abort);
+    pit.end_now().await;
+}

@@ -42,6 +42,64 @@ async fn after_so_many_calls_a_worker_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_worker_starves_while_others_are_replaced_and_none_has_twice_its_calls() {
+    const LIMIT: u64 = 200;
+    let recycling = Recycling::default().max_requests(LIMIT).jitter(0.0);
+    let pit = Pit::start(worker("leaky.py").workers(4).recycling(recycling)).await;
+    let pool = pit.pools()[0].clone();
+    let mut events = pool.events();
+    let callers: Vec<_> = (0..16)
+        .map(|_| {
+            let pit = pit.clone();
+            tokio::spawn(async move {
+                loop {
+                    pit.call::<u32>("pid", ()).await.expect("no call fails");
+                }
+            })
+        })
+        .collect();
+    let (mut most, mut left) = (0, Vec::new());
+    let watched = async {
+        while left.len() < 12 {
+            tokio::select! {
+                event = events.next() => if let Some(PoolEvent::WorkerLeaves { worker }) = event {
+                    left.push(worker);
+                },
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+            most = pool.status().workers.iter().map(|worker| worker.calls).max().unwrap_or(0).max(most);
+        }
+    };
+    soon("twelve are replaced", watched).await;
+    assert!(callers.iter().all(|caller| !caller.is_finished()), "a call failed");
+    callers.iter().for_each(tokio::task::JoinHandle::abort);
+    // The first four are all among the first to go, whatever they had to do.
+    for first in ["leaky-1", "leaky-2", "leaky-3", "leaky-4"] {
+        assert!(left[..8].iter().any(|worker| worker == first), "{first} is not among {left:?}");
+    }
+    assert!(most <= 2 * LIMIT, "a worker was given {most} calls");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_beyond_twice_their_limit_serve_on_if_no_other_can_be_started() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lives = directory.path().join("lives");
+    std::fs::write(&lives, "600-600").expect("a file");
+    let python = support::python("short_lived.py").env("LIVES_IN", lives.as_os_str());
+    let restarts = snakepit::Restarts::default().failures(0).longest_pause(Duration::from_millis(200));
+    let recycling = Recycling::default().max_requests(10).jitter(0.0);
+    let pool = snakepit::Pool::python(python).workers(1).restarts(restarts).recycling(recycling);
+    let pit = Pit::start(pool).await;
+    std::fs::write(&lives, "never").expect("a file");
+    for n in 0..60 {
+        let answer = soon("a call", pit.call::<i64>("echo", args! { value: n })).await;
+        assert_eq!(answer.expect("it is served"), n);
+    }
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn workers_that_started_together_are_not_due_together() {
     let recycling = Recycling::default().max_requests(1000).jitter(0.5);
     let pit = Pit::start(worker("leaky.py").workers(3).concurrency(1).recycling(recycling)).await;

@@ -54,6 +54,38 @@ fn example() -> PathBuf {
     path
 }
 
+/// A script that gets a SIGTERM once its function waits for the end.
+#[expect(clippy::disallowed_methods, reason = "the script is a host of its own")]
+fn signalled(arguments: &[&str]) -> Ended {
+    let dir = TempDir::new().expect("a directory");
+    let (events, state) = (dir.path().join("events"), dir.path().join("state"));
+    let mut child = Command::new(example())
+        .args(arguments)
+        .arg("--events")
+        .arg(&events)
+        .env_remove("SNAKEPIT_SCRIPT_EXIT")
+        .env_remove("SNAKEPIT_SCRIPT_HALT")
+        .env_remove("SNAKEPIT_NO_HALT")
+        .env("SNAKEPIT_STATE_DIR", &state)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("waits for the end") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut said, &mut line).expect("a line") > 0, "it has ended");
+    }
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    let output = child.wait_with_output().expect("it ends");
+    let text = std::fs::read_to_string(&events).unwrap_or_default();
+    let events = text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let runs = std::fs::read_dir(state.join("runs")).map_or(0, Iterator::count);
+    Ended { output, events, runs }
+}
+
 fn script(arguments: &[&str]) -> Ended {
     script_with(arguments, &[])
 }
@@ -100,6 +132,16 @@ fn precedence_1_an_invalid_exit_mode_fails_before_anything_is_started() {
     assert!(ended.stderr().contains(r#""hault" is not a value of exit_mode"#), "{}", ended.stderr());
     assert_eq!(ended.stdout(), "");
     assert!(ended.events.is_empty(), "{:?}", ended.events);
+}
+
+#[test]
+fn precedence_1_the_option_is_one_of_the_four_words_as_they_are_written() {
+    for mode in ["STOP", " stop", "Halt"] {
+        let ended = script(&["--exit-mode", mode]);
+        assert_eq!(ended.status(), 2, "{mode:?}");
+        let said = ended.stderr();
+        assert!(said.contains(&format!("{mode:?} is not a value of exit_mode")), "{said}");
+    }
 }
 
 #[test]
@@ -197,6 +239,55 @@ fn a_panic_is_resumed_in_mode_none_and_status_1_in_stop_and_halt() {
         assert_eq!((ended.status(), ended.runs), (status, 0), "{mode}");
         assert_eq!(ended.steps(), ALL_STEPS, "{mode}");
         assert_eq!(ended.field("shutdown.exit", "status"), 1);
+    }
+}
+
+#[test]
+fn an_error_of_its_own_after_a_signal_is_a_failure_in_every_mode() {
+    for mode in ["stop", "halt"] {
+        let ended = signalled(&[
+            "--exit-mode",
+            mode,
+            "--until-the-end",
+            "--fail",
+            "--log",
+            "--events",
+            "/dev/stderr",
+        ]);
+        assert_eq!((ended.status(), ended.runs), (1, 0), "{mode}");
+        assert_eq!(ended.field("shutdown.start", "status"), 1, "{mode}");
+        assert_eq!(ended.field("shutdown.exit", "status"), 1, "{mode}");
+        assert_eq!(ended.field("shutdown.exit", "exit_mode"), mode);
+        // The log has it, and has it before the shutdown begins.
+        let log = ended.stderr();
+        let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("{mode}: no {what:?} in {log}"));
+        assert!(at("it was told to fail") < at("snakepit.script.shutdown.start"), "{mode}: {log}");
+    }
+    let ended = signalled(&["--exit-mode", "none", "--until-the-end", "--fail"]);
+    assert_eq!(ended.stderr(), "script: it was told to fail\n", "it is returned to main");
+    assert_eq!((ended.status(), ended.runs), (1, 0));
+    assert_eq!(ended.field("shutdown.exit", "status"), 1);
+    assert_eq!(ended.field("shutdown.exit", "exit_mode"), "none");
+}
+
+#[test]
+fn a_function_whose_calls_are_refused_after_a_signal_was_cancelled_and_has_not_failed() {
+    for (mode, told) in [("stop", "stop"), ("halt", "halt"), ("none", "stop")] {
+        let ended = signalled(&["--exit-mode", mode, "--until-the-end", "--call", "--log"]);
+        assert_eq!((ended.status(), ended.runs), (0, 0), "{mode}");
+        assert_eq!(ended.field("shutdown.exit", "status"), 0, "{mode}");
+        assert_eq!(ended.field("shutdown.exit", "exit_mode"), told);
+        let log = ended.stderr();
+        assert!(log.contains("the script was cancelled") && !log.contains("the script failed"), "{log}");
+    }
+}
+
+#[test]
+fn a_function_that_returns_after_a_signal_is_status_0() {
+    for mode in ["none", "stop", "halt"] {
+        let ended = signalled(&["--exit-mode", mode, "--until-the-end"]);
+        assert_eq!((ended.status(), ended.runs), (0, 0), "{mode}");
+        assert_eq!(ended.field("shutdown.exit", "status"), 0, "{mode}");
     }
 }
 

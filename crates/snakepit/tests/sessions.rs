@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use snakepit::{Affinity, CallError, Pool, Snakepit, Value, args};
+use snakepit::{Affinity, CallError, LostSessions, Pool, PoolEvent, Snakepit, Value, args};
 use support::{Pit, lines, rounds, soon, until, worker};
 
 type Who = (Option<String>, u32);
@@ -251,4 +251,74 @@ async fn ten_thousand_sessions_and_not_one_more() {
     assert!(pit.pools()[0].end_session("s-7"));
     who(&pit, "one more").await;
     pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_reaches_the_store_of_its_calls_session_alone() {
+    let pit = Pit::start(pool()).await;
+    let put = pit.call::<Value>("put", args! { key: "secret", value: 42 }).session("b");
+    soon("put", put).await.expect("kept");
+    who(&pit, "a").await;
+    for tool in ["get", "set", "delete", "keys"] {
+        let of = |session: &'static str| {
+            pit.call::<Value>("store_of", args! { session: session, tool: tool, key: "secret", value: 0 })
+        };
+        for asked in [of("b").session("a"), of("b"), of("")] {
+            let error = soon(tool, asked).await.expect_err("it is not its session");
+            assert!(error.to_string().contains("session"), "{tool}: {error}");
+        }
+    }
+    let kept: i64 =
+        soon("get", pit.call("get", args! { key: "secret" }).session("b")).await.expect("still there");
+    assert_eq!(kept, 42);
+    let own = args! { session: "b", tool: "keys" };
+    let keys: Vec<String> = soon("keys", pit.call("store_of", own).session("b")).await.expect("its own");
+    assert_eq!(keys, ["secret"]);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_session_that_loses_its_worker_says_so() {
+    let pit = Pit::start(pool().affinity(Affinity::StrictQueue)).await;
+    let first = who(&pit, "a").await;
+    let mut events = pit.pools()[0].events();
+    support::kill(first);
+    until("another one serves", || {
+        let pids = support::pids(&pit.pools()[0]);
+        pids.len() == 2 && !pids.contains(&first)
+    })
+    .await;
+    assert_ne!(who(&pit, "a").await, first);
+    let (session, from, to) = support::heard(&mut events, |event| match event {
+        PoolEvent::SessionMoved { session, from, to } => Some((session, from, to)),
+        _ => None,
+    })
+    .await;
+    assert_eq!(&*session, "a");
+    assert!(from.starts_with("sessions-") && to.starts_with("sessions-") && from != to, "{from} → {to}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_session_that_loses_its_worker_fails_if_that_is_asked_for() {
+    for affinity in [Affinity::StrictQueue, Affinity::StrictFailFast] {
+        let pit = Pit::start(pool().affinity(affinity).lost_sessions(LostSessions::Fail)).await;
+        let pool = pit.pools()[0].clone();
+        let first = who(&pit, "a").await;
+        support::kill(first);
+        until("another one serves", || {
+            let pids = support::pids(&pool);
+            pids.len() == 2 && !pids.contains(&first)
+        })
+        .await;
+        for _ in 0..2 {
+            let call = pit.call::<Who>("who", args! {}).session("a");
+            let error = soon("the call", call).await.expect_err("what it had there is gone");
+            assert!(matches!(&error, CallError::SessionLost { session, .. } if session == "a"), "{error}");
+            assert!(error.to_string().contains("end_session"), "{error}");
+        }
+        assert!(pool.end_session("a"));
+        who(&pit, "a").await;
+        pit.end().await;
+    }
 }

@@ -96,6 +96,46 @@ async fn a_module_that_raises_on_import_shows_its_traceback() {
     assert!(told.contains("1 / 0"), "{told}");
 }
 
+/// A pool whose workers fail at these starts, counted from 1 in a file.
+fn flaky(directory: &tempfile::TempDir, fails: &str) -> Pool {
+    let path = directory.path().join("flaky.py");
+    let text = format!(
+        "import os\nimport snakepit\n\npath = {:?}\nwith open(path, 'a') as file:\n    file.write('.')\n\
+         starts = os.path.getsize(path)\nif {fails}:\n    raise RuntimeError('not at this start')\n\n\
+         @snakepit.command\ndef echo(value):\n    return value\n",
+        directory.path().join("starts").to_string_lossy()
+    );
+    std::fs::write(&path, text).expect("a file");
+    // One after the other, so that the count is right.
+    Pool::python(path).start_batch(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_worker_that_fails_beside_others_that_start_is_tried_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pit = support::Pit::start(flaky(&directory, "starts == 2").workers(3)).await;
+    assert_eq!(pit.pools()[0].status().workers.len(), 3);
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_given_up_when_the_pool_is_degraded() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let began = Instant::now();
+    let error = refused(flaky(&directory, "starts >= 2").workers(3)).await;
+    assert!(chain(&error).contains("not at this start"), "{}", chain(&error));
+    println!("given up after {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_of_which_nobody_gets_ready_is_given_up_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let error = refused(flaky(&directory, "starts >= 1").workers(1)).await;
+    assert!(chain(&error).contains("not at this start"), "{}", chain(&error));
+    let starts = std::fs::metadata(directory.path().join("starts")).expect("a file").len();
+    assert_eq!(starts, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_exist_is_named() {
     let told = chain(&refused(worker("nowhere.py")).await);

@@ -75,7 +75,8 @@ impl Tally {
                     assert!(begun.contains_key(&key), "{what}: {key} was answered and never begun");
                     self.answered += 1;
                 }
-                Err(CallError::Stopped) => {
+                // Or it came when the pool was to have no workers.
+                Err(CallError::Stopped | CallError::NoWorkers { .. }) => {
                     assert!(!begun.contains_key(&key), "{what}: {key} was begun, and said not to be");
                     self.stopped += 1;
                 }
@@ -175,7 +176,9 @@ async fn a_pool_that_changes_its_size_runs_every_call_once() {
         all.extend(outcomes(calls).await);
     }
     pit.stop().await;
-    assert!(all.iter().all(|(_, outcome)| outcome.is_ok()), "{all:?}");
+    // Between the two sizes there may be nobody, and then a call that comes is refused.
+    let is_well = |outcome: &Result<_, _>| matches!(outcome, Ok(_) | Err(CallError::NoWorkers { .. }));
+    assert!(all.iter().all(|(_, outcome)| is_well(outcome)), "{all:?}");
     tally.add("in the end", &path, all);
     println!("{tally:?}");
     pit.prove_nothing_is_left();

@@ -76,7 +76,15 @@ async fn the_life_of_an_engine_is_told_in_order() {
     assert_eq!(spawned["run"], run);
     assert!(spawned["pid"].as_u64().is_some_and(|pid| pid > 1), "{spawned}");
     let cleaned = json(find(&heard, "snakepit.cleanup.success"));
-    assert_eq!((&cleaned["run"], &cleaned["killed"]), (&run.into(), &0.into()));
+    assert_eq!((&cleaned["run_id"], &cleaned["killed"]), (&run.into(), &0.into()));
+    let shutdown = json(find(&heard, "snakepit.script.shutdown.cleanup"));
+    for name in ["snakepit.cleanup.start", "snakepit.cleanup.success"] {
+        let event = json(find(&heard, name));
+        assert_eq!((&event["scope"], &event["run_id"]), (&"run".into(), &shutdown["run_id"]), "{event}");
+    }
+    for field in ["run_id", "killed", "took"] {
+        assert!(!cleaned[field].is_null() && !shutdown[field].is_null(), "{field}: {cleaned}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

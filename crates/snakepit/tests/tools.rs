@@ -51,6 +51,53 @@ fn with_tools(builder: Builder) -> Builder {
         .tool_stream("breaks", |(): (), _| futures_util::stream::iter([Ok(1), Ok(2), Err("no third")]))
 }
 
+/// A failure with a cause that its own words do not name, as is usual in Rust.
+#[derive(Debug, thiserror::Error)]
+#[error("the settings cannot be read")]
+struct Unreadable(#[source] std::num::ParseIntError);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_tools_and_nested_calls_name_their_causes_and_no_types_of_rust() {
+    let later = Later::default();
+    let nested = later.clone();
+    let builder = Snakepit::builder()
+        .pool(worker("tools.py").workers(2))
+        .tool("text", |(): (), _| async move { Err::<(), _>("the disk is full".to_owned()) })
+        .tool("boxed", |(): (), _| async move {
+            let cause = "x".parse::<u8>().expect_err("no number");
+            Err::<(), Box<dyn std::error::Error + Send + Sync>>(Unreadable(cause).into())
+        })
+        .tool("nested", move |(): (), _| {
+            let pit = nested.pit();
+            async move { pit.call::<Value>("raises", args! { text: "no such row" }).await }
+        })
+        .tool("unfit", |(): (), _| async move {
+            let source = snakepit::value::Encoded::encode(&"a").expect("a text").decode::<u8>();
+            let source = source.expect_err("no number");
+            Err::<(), _>(CallError::Result { command: "inner".into(), source })
+        });
+    let pit = Pit::build(builder).await;
+    assert!(later.0.set((*pit).clone()).is_ok());
+    for (tool, words) in [
+        ("text", vec!["the disk is full"]),
+        ("boxed", vec!["the settings cannot be read", "invalid digit"]),
+        ("nested", vec!["ValueError", "no such row"]),
+        ("unfit", vec!["the result of inner is not what was expected", "found a string"]),
+    ] {
+        let asked = pit.call::<Value>("ask", args! { tool: tool, args: args! {} });
+        let error = soon(tool, asked).await.expect_err("it fails");
+        let told = support::chain(&error);
+        for word in words {
+            assert!(told.contains(word), "{tool}: {word:?} is not in {told}");
+        }
+        for name in ["alloc::", "snakepit::call", "core::", "CallError", "dyn "] {
+            assert!(!told.contains(name), "{tool}: {told}");
+        }
+    }
+    drop(later);
+    pit.end().await;
+}
+
 async fn pit_of(pool: Pool) -> Pit {
     Pit::build(with_tools(Snakepit::builder().pool(pool))).await
 }

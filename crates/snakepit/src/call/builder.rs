@@ -129,7 +129,8 @@ macro_rules! common_options {
             self
         }
 
-        /// Higher ones are served first; 0 unless this is said.
+        /// Higher ones are served first, each step with a head start of a second: a call that has waited for so much longer than
+        /// another goes before it. 0 unless this is said.
         pub fn priority(mut self, priority: i8) -> Self {
             self.options.priority = priority;
             self

@@ -31,7 +31,7 @@ pub(crate) async fn ask(
         deadline: Some(deadline),
         extras: None,
         ticket: Arc::clone(&ticket),
-        key: QueueKey::new(0, id.0),
+        key: QueueKey::new(0, Instant::now(), id.0),
         slot: None,
         queued_at: None,
         returns: 0,

@@ -93,6 +93,16 @@ pub enum CallError {
         /// The worker.
         worker: String,
     },
+    /// The session's worker is gone, and the pool's `lost_sessions` is `fail`.
+    #[error(
+        "session {session} has lost its worker {worker}, and what it had there: end it with end_session, and begin anew"
+    )]
+    SessionLost {
+        /// The session.
+        session: String,
+        /// The worker that is gone.
+        worker: String,
+    },
     /// There are too many sessions.
     #[error("pool {pool} has {limit} sessions, and no more are taken: end some, or raise max_sessions")]
     TooManySessions {

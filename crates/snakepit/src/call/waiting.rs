@@ -152,7 +152,7 @@ impl Waiting {
         let nested = extras.is_some_and(|extras| extras.chain.is_some());
         let streams = extras.is_some_and(|extras| extras.stream.is_some());
         let trace = extras.and_then(|extras| extras.trace.clone());
-        let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, id.0) };
+        let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, now, id.0) };
         let call = Call {
             id,
             command: Arc::clone(&plan.command),
@@ -339,6 +339,7 @@ impl Waiting {
             pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
                 Some(reason.to_string())
             }
+            pool::Health::Empty => Some(pool::EMPTY.to_owned()),
             _ => None,
         };
         let error = match reason {

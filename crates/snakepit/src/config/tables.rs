@@ -19,7 +19,7 @@ use crate::adapter::Program;
 #[cfg(feature = "http")]
 use crate::adapter::http::{HttpMethod, HttpWorker};
 use crate::adapter::python::is_file;
-use crate::{Affinity, CancelGrace, LogLevel, Logging, Pool, PythonWorker, custody};
+use crate::{Affinity, CancelGrace, LogLevel, Logging, LostSessions, Pool, PythonWorker, custody};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +88,7 @@ pub(super) struct PoolKeys {
     call_timeout: Option<Time>,
     stream_timeout: Option<Time>,
     affinity: Option<Affinity>,
+    lost_sessions: Option<LostSessions>,
     session_ttl: Option<Time>,
     max_sessions: Option<usize>,
     #[serde(default)]
@@ -368,6 +369,7 @@ impl PoolKeys {
         let pool = set(pool, self.call_timeout.map(|it| it.0), Pool::call_timeout);
         let pool = set(pool, self.stream_timeout.map(|it| it.0), Pool::stream_timeout);
         let pool = set(pool, self.affinity, Pool::affinity);
+        let pool = set(pool, self.lost_sessions, Pool::lost_sessions);
         let pool = set(pool, self.session_ttl.map(|it| it.0), Pool::session_ttl);
         let pool = set(pool, self.max_sessions, Pool::max_sessions);
         let pool = set(pool, self.max_frame.map(|it| it.0), Pool::max_frame);

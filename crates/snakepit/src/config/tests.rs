@@ -17,13 +17,13 @@ fn settings(pool: &Pool) -> String {
     let Pool { start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, .. } = pool;
     let Pool { sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices, .. } =
         pool;
-    let Pool { gpus, threads, .. } = pool;
+    let Pool { gpus, threads, lost_sessions, .. } = pool;
     let Pool { restarts, retry, quarantine, breaker, taint, stuck, .. } = pool;
     format!(
         "{:?}",
         (
             (sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices),
-            (gpus, threads),
+            (gpus, threads, lost_sessions),
             (restarts, retry, quarantine, breaker, taint, stuck),
             (workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout),
             (start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, pool.max_frame),

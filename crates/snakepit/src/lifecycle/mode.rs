@@ -109,12 +109,19 @@ impl Exit {
     }
 }
 
+impl ExitMode {
+    /// The value of a variable: surrounding blanks and the case of letters do not matter.
+    pub(super) fn from_variable(text: &str) -> Result<Self, ArgumentError> {
+        text.trim().to_ascii_lowercase().parse()
+    }
+}
+
 impl FromStr for ExitMode {
     type Err = ArgumentError;
 
-    /// Surrounding blanks and the case of letters do not matter.
+    /// One of the four words, as they are written.
     fn from_str(text: &str) -> Result<Self, ArgumentError> {
-        match text.trim().to_ascii_lowercase().as_str() {
+        match text {
             "none" => Ok(Self::None),
             "halt" => Ok(Self::Halt),
             "stop" => Ok(Self::Stop),
@@ -131,9 +138,9 @@ impl FromStr for ExitMode {
 impl FromStr for StopMode {
     type Err = ArgumentError;
 
-    /// Surrounding blanks and the case of letters do not matter.
+    /// One of the three words, as they are written.
     fn from_str(text: &str) -> Result<Self, ArgumentError> {
-        match text.trim().to_ascii_lowercase().as_str() {
+        match text {
             "if_started" => Ok(Self::IfStarted),
             "always" => Ok(Self::Always),
             "never" => Ok(Self::Never),

@@ -109,7 +109,9 @@ enum Outcome<T, E> {
     Returned(T),
     Failed(ScriptError<E>),
     Panicked(Box<dyn Any + Send>),
-    /// A signal ended it.
+    /// After a signal a call of it was refused, and that is what it failed of: it has not failed, it was told to end.
+    Cancelled(ScriptError<E>),
+    /// A signal ended it, and it was dropped.
     Interrupted,
 }
 
@@ -169,6 +171,7 @@ impl Script {
     }
 
     /// The old way to say `exit_mode(ExitMode::Halt)`.
+    #[deprecated(note = "say exit_mode(ExitMode::Halt), or better ExitMode::Stop")]
     #[doc(hidden)]
     pub fn halt(mut self, halt: bool) -> Self {
         self.halt = Some(halt);
@@ -251,7 +254,7 @@ impl Script {
             Outcome::Failed(error) => Err(error),
             Outcome::Panicked(panic) => resume_unwind(panic),
             // The shutdown has left the process.
-            Outcome::Interrupted => std::future::pending().await,
+            Outcome::Cancelled(_) | Outcome::Interrupted => std::future::pending().await,
         }
     }
 
@@ -357,6 +360,7 @@ impl Script {
     async fn execute<T, E, F>(&self, place: &Place, signals: &Answering, function: F) -> Outcome<T, E>
     where
         F: AsyncFnOnce(Snakepit) -> Result<T, E>,
+        E: fmt::Display,
     {
         let pit = &place.pit;
         reach(Step::Await);
@@ -381,6 +385,7 @@ impl Script {
         };
         match ended {
             Ok(Ok(value)) => Outcome::Returned(value),
+            Ok(Err(error)) if signals.have_come() && tells_of_the_stop(&error) => Outcome::Cancelled(error),
             Ok(Err(error)) => Outcome::Failed(error),
             Err(panic) => Outcome::Panicked(panic),
         }
@@ -410,7 +415,8 @@ impl Script {
             return;
         }
         undisturbed(|| match outcome {
-            Outcome::Failed(error) => tracing::error!(%error, "the script failed"),
+            Outcome::Failed(error) => tracing::error!(error = format!("{error:#}"), "the script failed"),
+            Outcome::Cancelled(error) => tracing::info!(%error, "the script was cancelled by a signal"),
             Outcome::Panicked(panic) => {
                 let said = panic.downcast_ref::<&str>().copied();
                 let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -433,12 +439,10 @@ impl Script {
         let by_signal = if exit == Exit::Halt { Exit::Halt } else { Exit::Stop };
         let (status, exit) = match outcome {
             Outcome::Returned(_) => (0, exit),
-            // Most often a call that was refused. The signal asked the process to end, and who would get the error would
-            // end it as a failure; the log has been told.
-            Outcome::Failed(_) if signalled => (0, by_signal),
             Outcome::Failed(_) | Outcome::Panicked(_) => (1, exit),
-            // There is nothing to return; the signal asked the process to end.
-            Outcome::Interrupted => (0, by_signal),
+            // There is nothing to return, or nothing but the refusal of a call, and who would get that would end as a failure.
+            // The signal asked the process to end, and it does.
+            Outcome::Cancelled(_) | Outcome::Interrupted => (0, by_signal),
         };
         Shutdown {
             path: if signalled { Path::Signal } else { Path::Script },
@@ -452,6 +456,16 @@ impl Script {
             grace: self.grace,
             cleanup_timeout: self.cleanup_timeout,
         }
+    }
+}
+
+/// Whether a function failed because the engine takes no more calls. Its error is of any type, so its words decide: those of
+/// [`CallError::Stopped`], by itself, wrapped transparently, or in a chain such as that of anyhow.
+fn tells_of_the_stop<E: fmt::Display>(error: &ScriptError<E>) -> bool {
+    match error {
+        ScriptError::NotReady(error) => matches!(error, CallError::Stopped),
+        ScriptError::Function(error) => format!("{error:#}").contains(&CallError::Stopped.to_string()),
+        ScriptError::Argument(_) | ScriptError::Start(_) => false,
     }
 }
 

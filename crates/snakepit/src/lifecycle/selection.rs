@@ -76,7 +76,7 @@ fn first_rule(inputs: Inputs<'_>, invalid: &mut Option<String>) -> (Source, Stri
     if let Some(value) = inputs.exit_variable.map(OsStr::to_string_lossy)
         && !value.trim().is_empty()
     {
-        match value.parse() {
+        match ExitMode::from_variable(&value) {
             Ok(mode) => return (Source::ExitVariable, value.into_owned(), mode),
             Err(_) => *invalid = Some(value.into_owned()),
         }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::PoolRef;
 use crate::call::way_back::WayBack;
-use crate::pool::Health;
+use crate::pool::{EMPTY, Health};
 
 /// How it stands with a pool, as far as its loop is concerned.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +90,7 @@ impl Door {
                 let first = reason.lines().next().unwrap_or_default();
                 Outlook::Shut(format!("pool {name} has no worker: {first}"))
             }
+            Health::Empty => Outlook::Shut(format!("pool {name} has no worker: {EMPTY}")),
             Health::Stopped => Outlook::Over(format!("pool {name} has stopped")),
             Health::Starting | Health::Ready(_) | Health::Short { .. } | Health::Degraded { .. } => {
                 Outlook::Open

@@ -61,6 +61,7 @@ fn name_of_call_error(error: &CallError) -> String {
         CallError::QueueTimeout { .. } => "QueueTimeout",
         CallError::Saturated { .. } => "Saturated",
         CallError::SessionBusy { .. } => "SessionBusy",
+        CallError::SessionLost { .. } => "SessionLost",
         CallError::TooManySessions { .. } => "TooManySessions",
         CallError::Cycle { .. } => "Cycle",
         CallError::NoSuchPool { .. } => "NoSuchPool",

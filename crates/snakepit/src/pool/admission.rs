@@ -205,7 +205,9 @@ impl Shared {
     pub(crate) fn degraded(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
             Health::Degraded { reason, .. } => Some(Arc::clone(reason)),
-            Health::Starting | Health::Ready(_) | Health::Stopped | Health::Short { .. } => None,
+            Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped | Health::Short { .. } => {
+                None
+            }
         }
     }
 

@@ -24,6 +24,17 @@ pub enum Affinity {
     StrictFailFast,
 }
 
+/// What becomes of a strict session whose worker is gone, and with it what that worker had in its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostSessions {
+    /// Another worker serves it from now on; [`PoolEvent::SessionMoved`](crate::PoolEvent::SessionMoved) tells it.
+    #[default]
+    Move,
+    /// Its calls fail with [`CallError::SessionLost`](crate::CallError::SessionLost) until it is ended.
+    Fail,
+}
+
 /// How long each stage of a cancel may take before the next begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CancelGrace {
@@ -65,6 +76,7 @@ pub struct Pool {
     pub(crate) start_timeout: Duration,
     pub(crate) start_batch: usize,
     pub(crate) affinity: Affinity,
+    pub(crate) lost_sessions: LostSessions,
     pub(crate) session_ttl: Duration,
     pub(crate) max_sessions: usize,
     pub(crate) cancel_grace: CancelGrace,
@@ -122,6 +134,7 @@ impl Pool {
             start_timeout: Duration::from_secs(30),
             start_batch: cores * 4,
             affinity: Affinity::default(),
+            lost_sessions: LostSessions::default(),
             session_ttl: Duration::from_hours(1),
             max_sessions: 10_000,
             cancel_grace: CancelGrace::default(),
@@ -215,6 +228,12 @@ impl Pool {
     /// Which worker serves the calls of a session.
     pub fn affinity(mut self, affinity: Affinity) -> Self {
         self.affinity = affinity;
+        self
+    }
+
+    /// What becomes of a session with a strict affinity whose worker died, was recycled or was reloaded.
+    pub fn lost_sessions(mut self, lost: LostSessions) -> Self {
+        self.lost_sessions = lost;
         self
     }
 
@@ -328,6 +347,11 @@ impl Pool {
     pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
         self.breaker = breaker.into();
         self
+    }
+
+    /// Whether it is to have no workers, and neither the load nor a call changes that.
+    pub(crate) fn is_for_nobody(&self) -> bool {
+        self.workers == 0 && self.sizing.is_none()
     }
 
     /// What holds in the place of some settings while it is debugged.

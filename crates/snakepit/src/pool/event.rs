@@ -118,6 +118,15 @@ pub enum PoolEvent {
         /// Which attempt this is; the first was 1.
         attempt: u32,
     },
+    /// A session with a strict affinity has lost its worker, and another one serves it from now on.
+    SessionMoved {
+        /// The session.
+        session: Arc<str>,
+        /// The worker that is gone.
+        from: Arc<str>,
+        /// The worker that serves it now.
+        to: Arc<str>,
+    },
     /// It was degraded, and is no longer.
     Recovered,
     /// All workers are of a new generation.
@@ -152,6 +161,7 @@ impl PoolEvent {
             Self::CircuitHalfOpen { .. } => "snakepit.circuit.half_open",
             Self::CircuitClosed { .. } => "snakepit.circuit.closed",
             Self::Retried { .. } => "snakepit.call.retried",
+            Self::SessionMoved { .. } => "snakepit.session.moved",
             Self::Recovered => "snakepit.pool.recovered",
             Self::Reloaded { .. } => "snakepit.pool.reloaded",
             Self::ReloadAborted { .. } => "snakepit.pool.reload_aborted",
@@ -194,6 +204,9 @@ impl fmt::Display for PoolEvent {
             Self::CircuitClosed { scope } => write!(f, "the circuit of {scope} is closed again"),
             Self::Retried { command, attempt } => {
                 write!(f, "{command} lost its worker and is made again, for the {attempt}. time")
+            }
+            Self::SessionMoved { session, from, to } => {
+                write!(f, "session {session} has lost its worker {from}, and {to} serves it from now on")
             }
             Self::Recovered => f.write_str("workers start again"),
             Self::Reloaded { generation } => write!(f, "all workers are of generation {generation}"),

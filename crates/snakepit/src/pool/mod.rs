@@ -34,7 +34,7 @@ use tokio::sync::{Notify, watch};
 pub(crate) use admission::Account;
 pub use admission::{CircuitScope, CircuitTable};
 pub(crate) use command::Command;
-pub use config::{Affinity, CancelGrace, Pool};
+pub use config::{Affinity, CancelGrace, LostSessions, Pool};
 pub(crate) use crew::{Crew, prepare};
 pub use crew::{ReloadError, Reloaded};
 pub(crate) use directory::Directory;
@@ -66,6 +66,8 @@ pub(crate) enum Health {
     Starting,
     /// As many workers serve as were asked for: so many.
     Ready(usize),
+    /// It was told to have no workers.
+    Empty,
     /// None does any more.
     Stopped,
     /// Fewer do; why the last one could not be started, or died.
@@ -79,6 +81,9 @@ pub(crate) enum Health {
         reason: Arc<str>,
     },
 }
+
+/// What is said of a pool that was told to have no workers.
+pub(crate) const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
 
 /// What callers, workers and the crew of a pool share.
 pub(crate) struct Shared {
@@ -99,6 +104,9 @@ pub(crate) struct Shared {
     /// Whether the crew wants to hear of calls that wait.
     pub(crate) wants_attention: AtomicBool,
     pub(crate) attention: Notify,
+    /// It is to have no workers, by the last who said how many. Known before the crew has heard of it: no call is refused that
+    /// was made after somebody asked for workers.
+    emptied: AtomicBool,
     /// Somebody may wait for the last call to end.
     done: Notify,
     /// Calls that workers hold.
@@ -139,6 +147,7 @@ impl Shared {
             admission: admission::Admission::new(&config),
             wants_attention: AtomicBool::new(false),
             attention: Notify::new(),
+            emptied: AtomicBool::new(config.is_for_nobody()),
             done: Notify::new(),
             in_hand: AtomicUsize::new(0),
             aboard: AtomicUsize::new(0),
@@ -181,6 +190,41 @@ impl Shared {
         let bound = self.scheduler().retire(post);
         for call in bound {
             self.requeue(call);
+        }
+    }
+
+    /// A worker gets no more calls, and is not among those that serve, until it is taken back.
+    fn set_aside(self: &Arc<Self>, berth: &Arc<Berth>) {
+        let bound = self.scheduler().set_aside(berth);
+        for call in bound {
+            self.requeue(call);
+        }
+    }
+
+    fn take_back(&self, berth: &Arc<Berth>) {
+        self.scheduler().take_back(berth);
+        self.feed(berth.post);
+    }
+
+    /// A worker that is worn beyond measure gets no more calls, or gets them again after all.
+    fn lay_off(self: &Arc<Self>, berth: &Arc<Berth>, rests: bool) {
+        if rests {
+            let bound = self.scheduler().lay_off(berth);
+            for call in bound {
+                self.requeue(call);
+            }
+        } else {
+            self.take_back(berth);
+        }
+    }
+
+    /// Answers all calls that wait: there is nobody to serve them, and nobody comes.
+    fn refuse_waiting(&self, reason: &str) {
+        let waiting = self.scheduler().drain();
+        let degraded = self.degraded();
+        for call in waiting {
+            let (pool, reason) = (self.name.to_string(), reason.to_owned());
+            call.fail(CallError::NoWorkers { pool, reason, degraded: degraded.clone() });
         }
     }
 

@@ -77,6 +77,7 @@ impl Fate {
             CallError::Quarantined { .. }
             | CallError::CircuitOpen { .. }
             | CallError::SessionBusy { .. }
+            | CallError::SessionLost { .. }
             | CallError::TooManySessions { .. }
             | CallError::Cycle { .. }
             | CallError::NoSuchPool { .. }

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use super::handing::Handing;
 use super::scheduler::Load;
-use super::session::Visit;
-use super::{Affinity, QueueKey, Shared};
+use super::session::{Claim, Visit};
+use super::{Affinity, EMPTY, LostSessions, PoolEvent, QueueKey, Shared};
 use crate::adapter::Reason;
 use crate::call::batch::Aboard;
 use crate::call::ticket::{Place, Ticket};
 use crate::call::{Call, CallError, Extras, Input};
 use crate::telemetry::{Event, Level, emit_with};
-use crate::worker::{Berth, Order};
+use crate::worker::{Berth, Order, Worn};
 
 /// Which worker a call may go to.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,11 @@ impl Shared {
     /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
     #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: Limit) -> Result<(), CallError> {
+        if self.emptied.load(Ordering::Relaxed) && self.serves_nobody(&call) {
+            withhold(call);
+            let (pool, reason) = (self.name.to_string(), EMPTY.to_owned());
+            return Err(CallError::NoWorkers { pool, reason, degraded: None });
+        }
         let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
         if plain && !call.alone && call.command.gathers() && matches!(call.input, Input::One(_)) {
             return self.gather(call, limit);
@@ -109,6 +114,13 @@ impl Shared {
         CallError::Saturated { pool: self.name.to_string(), depth, degraded: self.degraded() }
     }
 
+    /// A pool that was told to have no workers has none any more, and is not stopped either, which says more.
+    #[cold]
+    fn serves_nobody(&self, call: &Call) -> bool {
+        let scheduler = self.scheduler();
+        scheduler.admits(call) && scheduler.berths().next().is_none()
+    }
+
     /// A call waits: a crew that has none, or too few, to serve it may want to know.
     pub(super) fn call_attention(&self) {
         if self.wants_attention.load(Ordering::Relaxed) {
@@ -132,13 +144,26 @@ impl Shared {
         }
         Ok(match visit {
             Visit::New | Visit::Unserved => Wish::Any,
-            Visit::At(berth) if !self.scheduler().serves(&berth) => Wish::Any,
+            Visit::Lost(worker) => self.wish_of_lost(extras, &worker)?,
+            Visit::At(berth) if !self.scheduler().serves(&berth) => {
+                self.wish_of_lost(extras, berth.id.as_str())?
+            }
             Visit::At(berth) => match self.config().affinity {
                 Affinity::Hint => Wish::Rather(berth.post),
                 Affinity::StrictQueue => Wish::Only(berth.post),
                 Affinity::StrictFailFast => Wish::OnlyNow(berth.post),
             },
         })
+    }
+
+    /// The worker of its session is gone.
+    fn wish_of_lost(&self, extras: &Extras, worker: &str) -> Result<Wish, CallError> {
+        let config = self.config();
+        if config.affinity == Affinity::Hint || config.lost_sessions == LostSessions::Move {
+            return Ok(Wish::Any);
+        }
+        let session = extras.session.as_deref().unwrap_or_default().to_owned();
+        Err(CallError::SessionLost { session, worker: worker.to_owned() })
     }
 
     /// A call that its worker never started.
@@ -197,22 +222,32 @@ impl Shared {
     pub(super) fn hand_over(&self, mut call: Call) {
         let Some(slot) = &call.slot else { return };
         let berth = Arc::clone(slot.berth());
-        if let Some(owner) = self.other_owner(&call, &berth) {
+        match self.claim_session(&call, &berth) {
+            Ok(None) => {}
+            Err(lost) => return call.fail(lost),
             // Two calls of a new session were under way at the same time, and the other one came first.
-            drop(call.slot.take());
-            let placed = self.scheduler().offer(call, Wish::Only(owner.post), Limit::Waived);
-            return match placed {
-                Placed::Now(call) => self.hand_over(call),
-                Placed::Closed(call) => call.fail(CallError::Stopped),
-                Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
-            };
+            Ok(Some(owner)) => {
+                drop(call.slot.take());
+                let placed = self.scheduler().offer(call, Wish::Only(owner.post), Limit::Waived);
+                return match placed {
+                    Placed::Now(call) => self.hand_over(call),
+                    Placed::Closed(call) => call.fail(CallError::Stopped),
+                    Placed::Queued | Placed::Saturated(..) | Placed::Busy(_) => {}
+                };
+            }
         }
         // Its caller went away while it was on its way here.
         if call.is_abandoned() {
             return;
         }
-        if berth.count(&call.command.name, call.callers()) {
-            self.attention.notify_one();
+        match berth.count(&call.command.name, call.callers()) {
+            Worn::No => {}
+            Worn::Due => self.attention.notify_one(),
+            Worn::Twice => {
+                // Here, and not by the crew: it would get many more before the crew has looked.
+                berth.pool.lay_off(&berth, true);
+                self.attention.notify_one();
+            }
         }
         if berth.serves_one {
             berth.pool.retire(berth.post);
@@ -222,16 +257,25 @@ impl Shared {
         Arc::clone(&berth.handle).execute(call);
     }
 
-    /// The worker that a call's session belongs to, if that is another one.
-    fn other_owner(&self, call: &Call, berth: &Arc<Berth>) -> Option<Arc<Berth>> {
-        let session = call.session()?;
-        match self.config().affinity {
-            Affinity::Hint => {
-                self.sessions.served_by(session, berth);
-                None
+    /// A worker is about to serve a call of a session, if there is one. The worker that the session belongs to, if that is another.
+    fn claim_session(&self, call: &Call, berth: &Arc<Berth>) -> Result<Option<Arc<Berth>>, CallError> {
+        let Some(session) = call.session() else { return Ok(None) };
+        let config = self.config();
+        if config.affinity == Affinity::Hint {
+            self.sessions.served_by(session, berth);
+            return Ok(None);
+        }
+        let lives = |owner: &Arc<Berth>| self.scheduler().serves(owner);
+        match (self.sessions.claim(session, berth, config.lost_sessions, lives), config.lost_sessions) {
+            (Claim::Own, _) => Ok(None),
+            (Claim::Others(owner), _) => Ok(Some(owner)),
+            (Claim::Inherited(from), LostSessions::Move) => {
+                let (session, to) = (session.into(), berth.id.as_str().into());
+                self.announce(PoolEvent::SessionMoved { session, from, to });
+                Ok(None)
             }
-            Affinity::StrictQueue | Affinity::StrictFailFast => {
-                self.sessions.claim(session, berth, |owner| self.scheduler().serves(owner))
+            (Claim::Inherited(from), LostSessions::Fail) => {
+                Err(CallError::SessionLost { session: session.to_owned(), worker: from.to_string() })
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use super::crew::{Crew, tell_of_session_end};
 use super::{
-    CircuitTable, Directory, Health, Outcomes, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo, Shared,
+    CircuitTable, Directory, EMPTY, Health, Outcomes, Pool, PoolEvents, ReloadError, Reloaded, SessionInfo,
+    Shared,
 };
 use crate::call::{CallBuilder, CallError, MapBuilder, Options, StreamBuilder};
 use crate::custody::{self, Pid};
@@ -106,12 +108,16 @@ impl PoolRef {
     }
 
     /// Sets the number of workers; the load no longer decides. Those that are too many finish what they have.
+    ///
+    /// With 0 the pool serves nobody: calls fail at once with [`CallError::NoWorkers`]; those that wait already go on waiting.
     pub fn scale(&self, workers: usize) {
+        self.shared.emptied.store(workers == 0, Ordering::SeqCst);
         self.crew.scale(workers);
     }
 
     /// Lets the load decide how many workers there are, from now on.
     pub fn scale_by(&self, sizing: Sizing) {
+        self.shared.emptied.store(false, Ordering::SeqCst);
         self.crew.scale_by(sizing);
     }
 
@@ -131,8 +137,9 @@ impl PoolRef {
         self.crew.recycle(None).await
     }
 
-    /// Replaces all workers by such with new code: the pool never has fewer than it should, and if a new one does not
-    /// start, or its `health` hook objects, the old ones stay and the error says why.
+    /// Replaces all workers by such with new code, or none: the pool never has fewer than it should, and if a new one does not
+    /// start, its `health` hook objects, or it dies, the old ones serve on and the error says why. Those that are replaced are
+    /// kept until all new ones have lived for a second, so there must be memory for twice as many.
     pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
         self.crew.reload(&self.shared, None).await
     }
@@ -157,7 +164,9 @@ impl PoolRef {
         let ready = async {
             // Whoever was told anything before has done it when it answers.
             self.crew.roll().await;
-            health.wait_for(|health| matches!(health, Health::Ready(_) | Health::Stopped)).await
+            health
+                .wait_for(|health| matches!(health, Health::Ready(_) | Health::Empty | Health::Stopped))
+                .await
         };
         match tokio::time::timeout(timeout, ready).await {
             Ok(Ok(health)) if *health != Health::Stopped => Ok(()),
@@ -165,7 +174,7 @@ impl PoolRef {
             Err(_) => {
                 let reason = match &*self.shared.health.borrow() {
                     Health::Short { reason, .. } | Health::Degraded { reason, .. } => reason.to_string(),
-                    Health::Starting | Health::Ready(_) | Health::Stopped => {
+                    Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped => {
                         format!("not all workers were ready within {timeout:?}")
                     }
                 };
@@ -179,6 +188,7 @@ impl PoolRef {
     pub fn status(&self) -> PoolStatus {
         let trouble = match &*self.shared.health.borrow() {
             Health::Short { reason, .. } | Health::Degraded { reason, .. } => Some(reason.to_string()),
+            Health::Empty => Some(EMPTY.to_owned()),
             Health::Starting | Health::Ready(_) | Health::Stopped => None,
         };
         let scheduler = self.shared.scheduler();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::LostSessions;
 use crate::value::{Encoded, ValueError};
 use crate::worker::Berth;
 
@@ -37,6 +38,8 @@ pub struct SessionInfo {
 #[derive(Debug)]
 struct Session {
     berth: Weak<Berth>,
+    /// The name of that worker, which outlives it.
+    worker: Option<Arc<str>>,
     /// The workers that have served it, to be told of its end.
     served_by: Vec<Weak<Berth>>,
     visited: Instant,
@@ -73,9 +76,21 @@ pub(crate) struct Sessions {
 /// What a call of a session finds.
 pub(crate) enum Visit {
     New,
-    /// It is known, and no worker serves it at present.
+    /// It is known, and no worker has served it.
     Unserved,
+    /// The worker that served it last is gone: this one.
+    Lost(Arc<str>),
     At(Arc<Berth>),
+}
+
+/// What a worker finds that is about to serve a session with a strict affinity.
+pub(crate) enum Claim {
+    /// It is its own, or nobody's so far.
+    Own,
+    /// It is another one's, who lives.
+    Others(Arc<Berth>),
+    /// It was another one's, who is gone: that one. It is its own now, if it may be.
+    Inherited(Arc<str>),
 }
 
 /// While it lives, its session does not expire.
@@ -86,6 +101,10 @@ pub(crate) type InUse = Arc<()>;
 pub(crate) enum StoreError {
     #[error("session {0} does not exist, or has ended")]
     NoSession(String),
+    #[error("the call belongs to no session, so there is no store: call it with .session(id)")]
+    NotInSession,
+    #[error("a call may use the store of its own session alone, and it has named another session")]
+    OtherSession,
     #[error("session {session} would keep {bytes} bytes, and {STORE_LIMIT} is the limit")]
     Full { session: String, bytes: usize },
     #[error(transparent)]
@@ -110,6 +129,9 @@ impl Session {
         if !self.served_by.iter().any(|known| known.ptr_eq(&this)) {
             self.served_by.retain(|known| known.strong_count() > 0);
             self.served_by.push(this.clone());
+        }
+        if !self.berth.ptr_eq(&this) {
+            self.worker = Some(berth.id.as_str().into());
         }
         self.berth = this;
     }
@@ -152,7 +174,11 @@ impl Sessions {
         let now = Instant::now();
         if let Some(session) = table.sessions.get_mut(id) {
             session.visited = now;
-            let visit = session.berth.upgrade().map_or(Visit::Unserved, Visit::At);
+            let visit = match (session.berth.upgrade(), &session.worker) {
+                (Some(berth), _) => Visit::At(berth),
+                (None, Some(worker)) => Visit::Lost(Arc::clone(worker)),
+                (None, None) => Visit::Unserved,
+            };
             return Some((visit, Arc::clone(&session.in_use)));
         }
         if table.sessions.len() >= table.limit {
@@ -164,6 +190,7 @@ impl Sessions {
         table.look_again(ends, Arc::clone(&key));
         let session = Session {
             berth: Weak::new(),
+            worker: None,
             served_by: Vec::new(),
             visited: now,
             in_use: Arc::clone(&in_use),
@@ -174,23 +201,29 @@ impl Sessions {
         Some((Visit::New, in_use))
     }
 
-    /// A worker is about to serve a session. With a strict affinity the first one keeps it: if that is another one that
-    /// still lives, says which.
+    /// A worker is about to serve a session with a strict affinity: the first one keeps it for as long as it lives. Whether
+    /// another one may have it then is for `lost` to say.
     pub(crate) fn claim(
         &self,
         id: &str,
         berth: &Arc<Berth>,
+        lost: LostSessions,
         lives: impl Fn(&Arc<Berth>) -> bool,
-    ) -> Option<Arc<Berth>> {
+    ) -> Claim {
         let mut table = self.table();
-        let session = table.sessions.get_mut(id)?;
-        if let Some(owner) =
-            session.berth.upgrade().filter(|owner| !Arc::ptr_eq(owner, berth) && lives(owner))
-        {
-            return Some(owner);
+        let Some(session) = table.sessions.get_mut(id) else { return Claim::Own };
+        let owner = session.berth.upgrade();
+        if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, berth)) {
+            return Claim::Own;
         }
-        session.note(berth);
-        None
+        if let Some(owner) = owner.filter(|owner| lives(owner)) {
+            return Claim::Others(owner);
+        }
+        let before = session.worker.clone();
+        if before.is_none() || lost == LostSessions::Move {
+            session.note(berth);
+        }
+        before.map_or(Claim::Own, Claim::Inherited)
     }
 
     /// A worker is about to serve a session, whoever has served it before.

@@ -21,7 +21,7 @@ use crate::worker::{Berth, Pss};
 pub struct PoolStats {
     /// Its name.
     pub name: String,
-    /// `starting`, `ready`, `short`, `degraded` or `stopped`.
+    /// `starting`, `ready`, `short`, `degraded`, `empty` (it was scaled to 0) or `stopped`.
     pub health: &'static str,
     /// Why it is not ready, if it is not.
     pub reason: Option<String>,
@@ -56,7 +56,8 @@ pub struct PoolStats {
 pub struct WorkerStats {
     /// Its name.
     pub id: String,
-    /// `serving`, `due` (it serves until its replacement does) or `leaving`.
+    /// `serving`, `due` (it serves until its replacement does), `kept` (replaced by a reload that is not done: it has no calls, and
+    /// serves again if that fails) or `leaving`.
     pub state: &'static str,
     /// Why it is due.
     pub reason: Option<String>,
@@ -231,6 +232,7 @@ impl Health {
         match self {
             Self::Starting => ("starting", None),
             Self::Ready(_) => ("ready", None),
+            Self::Empty => ("empty", Some(super::EMPTY.to_owned())),
             Self::Short { reason, .. } => ("short", Some(reason.to_string())),
             Self::Degraded { reason, .. } => ("degraded", Some(reason.to_string())),
             Self::Stopped => ("stopped", None),

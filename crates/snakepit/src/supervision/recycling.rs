@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// When workers are replaced although nothing is wrong with them. Never, unless something is set.
 ///
-/// A replacement is ready before the old worker stops taking calls.
+/// A replacement is ready before the old worker stops taking calls, and those that have been due for longest go first. A
+/// worker that has reached twice its limit gets no new call, unless no other can be started.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[must_use]
 pub struct Recycling {
@@ -135,6 +136,17 @@ impl Term {
         self.max_requests.unwrap_or(u64::MAX)
     }
 
+    /// Whether it has gone twice as far as it should: so many calls, such an age, so much memory. It has been due for long.
+    pub(crate) fn is_exceeded_twice(&self, wear: &Wear) -> bool {
+        let doubled = Self {
+            max_requests: self.max_requests.map(|calls| calls.saturating_mul(2)),
+            ttl: self.ttl.map(|ttl| ttl.saturating_mul(2)),
+            idle_ttl: None,
+            max_rss: self.max_rss.map(|bytes| bytes.saturating_mul(2)),
+        };
+        doubled.due(wear).is_some()
+    }
+
     /// Whether it has served long enough, and why. Memory comes first: it is the most urgent and the most telling.
     pub(crate) fn due(&self, wear: &Wear) -> Option<Why> {
         let reached = |limit: Option<Duration>, time: Duration| limit.is_some_and(|limit| time >= limit);
@@ -186,6 +198,20 @@ mod tests {
         ];
         for (wear, due) in rows {
             assert_eq!(term().due(&wear), due, "{wear:?}");
+        }
+    }
+
+    #[test]
+    fn twice_its_term_is_twice_of_each_limit_but_of_idleness() {
+        let rows = [
+            (Wear { calls: 199, age: 119 * SECOND, memory: Some(1999), ..wear() }, false),
+            (Wear { calls: 200, ..wear() }, true),
+            (Wear { age: 120 * SECOND, ..wear() }, true),
+            (Wear { memory: Some(2000), ..wear() }, true),
+            (Wear { idle_for: Some(1000 * SECOND), ..wear() }, false),
+        ];
+        for (wear, exceeded) in rows {
+            assert_eq!(term().is_exceeded_twice(&wear), exceeded, "{wear:?}");
         }
     }
 

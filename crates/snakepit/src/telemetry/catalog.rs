@@ -55,19 +55,26 @@ catalog! {
     // Custody: processes, and what ends them.
 
     CleanupStart = "snakepit.cleanup.start", Debug, "The barrier begins: workers are told to end." {
-        run: Arc<str> = "the run",
+        run_id: Arc<str> = "the run",
+        scope: &'static str = "whom it is for: `run` for all of its workers, or `worker`",
+        worker: Option<Arc<str>> = "the worker, if it is for one",
         workers: usize = "how many workers are alive",
     }
     CleanupSuccess = "snakepit.cleanup.success", Debug (Warn if *killed > 0), "The barrier ended with nobody left." {
-        run: Arc<str> = "the run",
+        run_id: Arc<str> = "the run",
+        scope: &'static str = "whom it is for: `run` for all of its workers, or `worker`",
+        worker: Option<Arc<str>> = "the worker, if it is for one",
         workers: usize = "how many workers it ended",
         killed: usize = "how many of them needed KILL",
         took: Duration = "how long it took",
     }
     CleanupTimeout = "snakepit.cleanup.timeout", Warn, "The barrier gave up on somebody." {
-        run: Arc<str> = "the run",
+        run_id: Arc<str> = "the run",
+        scope: &'static str = "whom it is for: `run` for all of its workers, or `worker`",
+        worker: Option<Arc<str>> = "the worker, if it is for one",
         survivors: usize = "how many processes are left",
         who: Arc<str> = "which ones, for a person",
+        killed: usize = "how many workers got a KILL",
         took: Duration = "how long it took",
     }
     WorkerSpawn = "snakepit.worker.spawn", Debug, "A worker's program runs." {
@@ -330,6 +337,12 @@ catalog! {
     SessionEnded = "snakepit.session.ended", Debug, "A session was ended by hand." {
         pool: Arc<str> = "its pool",
         session: Arc<str> = "its id",
+    }
+    SessionMoved = "snakepit.session.moved", Info, "A session with a strict affinity has lost its worker, and another one serves it." {
+        pool: Arc<str> = "its pool",
+        session: Arc<str> = "its id",
+        from: Arc<str> = "the worker that is gone",
+        to: Arc<str> = "the worker that serves it now",
     }
     SessionExpired = "snakepit.session.expired", Debug, "Nobody has visited a session for its time to live." {
         pool: Arc<str> = "its pool",

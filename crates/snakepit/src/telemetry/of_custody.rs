@@ -41,6 +41,11 @@ pub(super) fn pid(pid: Pid) -> u32 {
     pid.as_raw().unsigned_abs()
 }
 
+/// Whom a barrier is for.
+fn scope_of(worker: Option<&custody::WorkerId>) -> &'static str {
+    if worker.is_some() { "worker" } else { "run" }
+}
+
 /// None: custody has an event that the catalog does not know.
 pub(super) fn event_of(run: Arc<str>, event: &custody::Event) -> Option<Event> {
     use custody::Event as Its;
@@ -56,13 +61,31 @@ pub(super) fn event_of(run: Arc<str>, event: &custody::Event) -> Option<Event> {
             Event::WorkerStopped { run, worker: text(worker), signal: *signal }
         }
         Its::Continued { worker } => Event::WorkerContinued { run, worker: text(worker) },
-        Its::CleanupStart { workers } => Event::CleanupStart { run, workers: *workers },
-        Its::CleanupSuccess { workers, killed, took } => {
-            Event::CleanupSuccess { run, workers: *workers, killed: *killed, took: *took }
-        }
-        Its::CleanupTimeout { survivors, took } => {
+        Its::CleanupStart { worker, workers } => Event::CleanupStart {
+            run_id: run,
+            scope: scope_of(worker.as_ref()),
+            worker: worker.as_ref().map(text),
+            workers: *workers,
+        },
+        Its::CleanupSuccess { worker, workers, killed, took } => Event::CleanupSuccess {
+            run_id: run,
+            scope: scope_of(worker.as_ref()),
+            worker: worker.as_ref().map(text),
+            workers: *workers,
+            killed: *killed,
+            took: *took,
+        },
+        Its::CleanupTimeout { worker, killed, survivors, took } => {
             let who: Vec<String> = survivors.iter().map(ToString::to_string).collect();
-            Event::CleanupTimeout { run, survivors: survivors.len(), who: text(&who.join("; ")), took: *took }
+            Event::CleanupTimeout {
+                run_id: run,
+                scope: scope_of(worker.as_ref()),
+                worker: worker.as_ref().map(text),
+                survivors: survivors.len(),
+                who: text(&who.join("; ")),
+                killed: *killed,
+                took: *took,
+            }
         }
         Its::Reaped { run: dead, killed } => Event::Reap { run, dead_run: text(dead), killed: killed.len() },
         Its::ReapTrouble { run: dead, trouble } => {

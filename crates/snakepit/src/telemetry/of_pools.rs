@@ -54,6 +54,12 @@ impl PoolEvent {
             Self::Retried { command, attempt } => {
                 Event::CallRetried { pool, command: Arc::clone(command), attempt: *attempt }
             }
+            Self::SessionMoved { session, from, to } => Event::SessionMoved {
+                pool,
+                session: Arc::clone(session),
+                from: Arc::clone(from),
+                to: Arc::clone(to),
+            },
             Self::Recovered => Event::PoolRecovered { pool },
             Self::Reloaded { generation } => Event::PoolReloaded { pool, generation: *generation },
             Self::ReloadAborted { reason } => Event::PoolReloadAborted { pool, reason: Arc::clone(reason) },

@@ -26,20 +26,42 @@ fn names_are_unique_and_well_formed() {
 
 #[test]
 fn an_event_knows_its_name_its_level_and_its_fields() {
-    let event =
-        Event::CleanupSuccess { run: "r".into(), workers: 3, killed: 1, took: Duration::from_millis(1500) };
+    let success = |killed, took| Event::CleanupSuccess {
+        run_id: "r".into(),
+        scope: "run",
+        worker: None,
+        workers: 3,
+        killed,
+        took,
+    };
+    let event = success(1, Duration::from_millis(1500));
     assert_eq!((event.name(), event.level()), ("snakepit.cleanup.success", Level::Warn));
     assert_eq!(
         event.fields(),
         [
-            ("run", FieldValue::Text("r")),
+            ("run_id", FieldValue::Text("r")),
+            ("scope", FieldValue::Text("run")),
+            ("worker", FieldValue::Absent),
             ("workers", FieldValue::Integer(3)),
             ("killed", FieldValue::Integer(1)),
             ("took", FieldValue::Duration(Duration::from_millis(1500))),
         ]
     );
-    let clean = Event::CleanupSuccess { run: "r".into(), workers: 3, killed: 0, took: Duration::ZERO };
-    assert_eq!(clean.level(), Level::Debug);
+    assert_eq!(success(0, Duration::ZERO).level(), Level::Debug);
+}
+
+#[test]
+fn a_cleanup_says_whether_it_is_for_the_run_or_for_a_worker() {
+    let worker = crate::custody::WorkerId::new("w-1").expect("a name");
+    for (worker, scope) in [(None, "run"), (Some(worker), "worker")] {
+        let told =
+            of_custody::event_of("r".into(), &crate::custody::Event::CleanupStart { worker, workers: 1 });
+        let told = told.expect("it is in the catalog");
+        let fields = told.fields();
+        assert!(fields.contains(&("scope", FieldValue::Text(scope))), "{fields:?}");
+        let name = if scope == "worker" { FieldValue::Text("w-1") } else { FieldValue::Absent };
+        assert!(fields.contains(&("worker", name)), "{fields:?}");
+    }
 }
 
 #[test]

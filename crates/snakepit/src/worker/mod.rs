@@ -105,6 +105,16 @@ pub(crate) struct Made {
     pub(crate) began_at: Instant,
 }
 
+/// What one more call has made of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Worn {
+    No,
+    /// It has had as many calls as it was to have.
+    Due,
+    /// It has had twice as many.
+    Twice,
+}
+
 /// What a worker is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
@@ -171,8 +181,8 @@ impl Berth {
         self.calls.load(Ordering::Relaxed) + self.calls_aboard.load(Ordering::Relaxed)
     }
 
-    /// A call is about to be given to it, for so many callers. Says whether it is worn by that.
-    pub(crate) fn count(&self, command: &Arc<str>, callers: u64) -> bool {
+    /// A call is about to be given to it, for so many callers. Says how worn it is by that.
+    pub(crate) fn count(&self, command: &Arc<str>, callers: u64) -> Worn {
         if let Some(counts) = &self.counts {
             *locked(counts).entry(Arc::clone(command)).or_default() += callers;
         }
@@ -181,7 +191,14 @@ impl Berth {
         }
         let given =
             self.calls.fetch_add(1, Ordering::Relaxed) + 1 + self.calls_aboard.load(Ordering::Relaxed);
-        given == self.term.calls() || callers > 1 && given > self.term.calls()
+        let reaches = |limit: u64| given >= limit && given - callers < limit;
+        if reaches(self.term.calls()) {
+            Worn::Due
+        } else if reaches(self.term.calls().saturating_mul(2)) {
+            Worn::Twice
+        } else {
+            Worn::No
+        }
     }
 
     /// How often each command was called since this was asked last.

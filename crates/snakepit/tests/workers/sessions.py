@@ -71,6 +71,13 @@ def die():
 
 
 @snakepit.command
+def store_of(session: str, tool: str, key: str = "", value=None):
+    """Names a session of its choice, as the SDK would not."""
+    args = {"session": session, "key": key, "value": value}
+    return snakepit.context().host.call(f"snakepit.session.{tool}", **args)
+
+
+@snakepit.command
 def ask(tool: str):
     return snakepit.context().host.call(tool)
 

@@ -92,3 +92,8 @@ def many_asks(tool: str, times: int):
 @snakepit.command
 def sleep(seconds: float):
     time.sleep(seconds)
+
+
+@snakepit.command
+def raises(text: str):
+    raise ValueError(text)

@@ -74,7 +74,9 @@ fn describe(options: &Options) -> Script {
         script = script.exit_mode(options.get("exit"));
     }
     if options.has("halt") {
-        script = script.halt(true);
+        #[expect(deprecated, reason = "it still works, and is told to be out of date")]
+        let halting = script.halt(true);
+        script = halting;
     }
     if let Some(grace) = options.millis("grace") {
         script = script.grace(grace);

@@ -14,8 +14,13 @@ fn command(size: u32, window: Duration) -> Arc<Command> {
     Arc::new(command)
 }
 
+/// Of calls that come at the same time.
+fn key(priority: i8, number: u64) -> QueueKey {
+    QueueKey::new(priority, *super::super::queue_key::BEGINNING, number)
+}
+
 fn call(command: &Arc<Command>, priority: i8, number: u64) -> Call {
-    let mut call = Call::van(Arc::clone(command), QueueKey::new(priority, number), None);
+    let mut call = Call::van(Arc::clone(command), key(priority, number), None);
     call.input = Input::One(Encoded::nil());
     call
 }
@@ -99,13 +104,13 @@ async fn a_van_stands_where_its_most_urgent_call_would_stand() {
     for (priority, number) in [(0, 1), (0, 2), (5, 3)] {
         scheduler.gather(call(&command, priority, number), Limit::Holds, MUCH, now);
     }
-    assert_eq!(stands(&scheduler), Some(QueueKey::new(5, 3)));
-    assert!(scheduler.withdraw(QueueKey::new(5, 3)).is_some());
-    assert_eq!(stands(&scheduler), Some(QueueKey::new(0, 1)));
-    assert!(scheduler.withdraw(QueueKey::new(0, 1)).is_some_and(|call| !call.is_empty_van()));
-    assert!(scheduler.withdraw(QueueKey::new(0, 2)).is_some());
+    assert_eq!(stands(&scheduler), Some(key(5, 3)));
+    assert!(scheduler.withdraw(key(5, 3)).is_some());
+    assert_eq!(stands(&scheduler), Some(key(0, 1)));
+    assert!(scheduler.withdraw(key(0, 1)).is_some_and(|call| !call.is_empty_van()));
+    assert!(scheduler.withdraw(key(0, 2)).is_some());
     assert!(scheduler.queue.is_empty() && scheduler.depth() == 0 && scheduler.gatherer.vans == 0);
-    assert!(scheduler.withdraw(QueueKey::new(0, 2)).is_none());
+    assert!(scheduler.withdraw(key(0, 2)).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +122,7 @@ async fn a_full_queue_refuses_and_what_drains_is_all_there_was() {
         scheduler.gather(call(&command, 0, number), Limit::Holds, MUCH, now);
     }
     let refused = scheduler.gather(call(&command, 9, 3), Limit::Holds, MUCH, now);
-    assert!(matches!(refused, Gathered::Saturated(call, 2) if call.key == QueueKey::new(9, 3)));
+    assert!(matches!(refused, Gathered::Saturated(call, 2) if call.key == key(9, 3)));
     let waived = scheduler.gather(call(&command, 0, 4), Limit::Waived, MUCH, now);
     assert!(matches!(waived, Gathered::Queued));
     assert_eq!(scheduler.close().len(), 3);

@@ -6,17 +6,17 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError};
 use tokio::time::Instant;
 
+use super::blame::{died_from_outside, failed_from_outside};
 use super::life::Left;
 use super::reload::ReloadError;
-use super::roster::{News, Roster, SHORT_LIFE};
+use super::roster::{Member, News, Roster};
 use crate::adapter::{Reason, StartError};
 use crate::lifecycle::stop_window::StopWindow;
-use crate::pool::{Health, PoolEvent};
+use crate::pool::PoolEvent;
 use crate::supervision::jitter::Chance;
 use crate::supervision::restarts::Life;
 use crate::supervision::taint::fault::fault_of;
 use crate::supervision::taint::{Place, name_of};
-use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{Autopsy, Ending, Order};
 
 impl Roster {
@@ -32,7 +32,7 @@ impl Roster {
             self.slots.give_back(place);
         }
         let failure = match left.map(|(_, left)| left) {
-            Err(panic) => Some((self.strike(task, &panic), Life::Short)),
+            Err(panic) => Some((self.strike(task, &panic), Life::default())),
             // Nobody wanted it any more.
             Ok(Left::NotStarted { error: StartError::Stopped, .. }) => {
                 self.starting.remove(&task);
@@ -42,40 +42,42 @@ impl Roster {
                 self.starting.remove(&task);
                 let said = error.to_string();
                 self.shared.announce(PoolEvent::WorkerNotStarted { reason: said.as_str().into() });
-                if let Some(first) = self.first.take() {
-                    let _ = first.send(Err(error));
-                }
+                let from_outside = failed_from_outside(&error);
                 if generation == self.generation.number
-                    && let Some(reload) = self.reload.take()
+                    && let Some(reload) = self.given_up(from_outside)
                 {
                     return self.abort_reload(reload, &said);
                 }
-                Some((said, Life::Short))
+                if self.first.is_some() && self.first_failure.as_ref().is_none_or(failed_from_outside) {
+                    self.first_failure = Some(error);
+                }
+                Some((said, Life::default()))
             }
             Ok(Left::Ended { berth, ending }) => {
                 // Its index may belong to another one by now.
                 if self.serving.get(&berth.post).is_some_and(|member| Arc::ptr_eq(&member.berth, &berth)) {
                     self.serving.remove(&berth.post);
                 }
-                self.leaving.retain(|leaving| !Arc::ptr_eq(&leaving.berth, &berth));
+                let is_another = |member: &Member| !Arc::ptr_eq(&member.berth, &berth);
+                self.leaving.retain(is_another);
+                self.kept.retain(is_another);
                 self.buried_calls += berth.calls_given();
-                let lived = berth.ready_at.elapsed() >= SHORT_LIFE;
                 match ending {
                     Ending::Told => {
                         self.shared.announce(PoolEvent::WorkerEnded { worker: berth.id.to_string() });
                         None
                     }
                     Ending::Untold { autopsy, answered } => {
-                        let said = autopsy.to_string();
+                        let (said, lived) = (autopsy.to_string(), autopsy.age);
+                        let from_outside = died_from_outside(&autopsy);
                         self.shared.announce(PoolEvent::WorkerDied { autopsy });
-                        // It got ready and no further: the others would go the same way.
-                        if !lived
-                            && berth.generation == self.generation.number
-                            && let Some(reload) = self.reload.take()
+                        // The others would go the same way.
+                        if berth.generation == self.generation.number
+                            && let Some(reload) = self.given_up(from_outside)
                         {
                             return self.abort_reload(reload, &said);
                         }
-                        Some((said, if lived || answered { Life::Served } else { Life::Short }))
+                        Some((said, Life { lived, answered }))
                     }
                 }
             }
@@ -87,7 +89,35 @@ impl Roster {
         if self.restarts.is_degraded() && !was_degraded {
             self.shared.announce(PoolEvent::Degraded { reason: Arc::clone(&reason) });
         }
-        self.trouble = Some(reason);
+        self.trouble = Some(Arc::clone(&reason));
+        let nobody_is_left = self.serving.is_empty() && self.starting.is_empty();
+        if was_degraded && nobody_is_left && life == Life::default() {
+            // A trial did not even start. Those that wait have had their chance, and the next may take long.
+            self.tell_health();
+            self.shared.refuse_waiting(&reason);
+        }
+    }
+
+    /// Whoever waits for the start hears that it is in vain: no worker got ready, or they fail too often. One that fails beside
+    /// others that do not is started again, as later.
+    pub(super) fn give_up_start(&mut self) {
+        let nobody_starts = self.serving.is_empty() && self.starting.is_empty();
+        if self.first.is_none() || !(self.restarts.is_degraded() || nobody_starts) {
+            return;
+        }
+        let failure = if self.restarts.is_degraded() {
+            // They may all have died after they were ready.
+            let trouble = || self.trouble.as_ref().map(|reason| StartError::Missing(reason.to_string()));
+            self.first_failure.take().or_else(trouble)
+        } else {
+            // Somebody else may have ended it. That is believed until the pool is degraded.
+            self.first_failure.take_if(|error| !failed_from_outside(error))
+        };
+        if let Some(failure) = failure
+            && let Some(first) = self.first.take()
+        {
+            let _ = first.send(Err(failure));
+        }
     }
 
     /// The task of a worker panicked, which is its adapter's doing: whoever it was, it is off the books.
@@ -131,17 +161,14 @@ impl Roster {
                     berth.order(Order::End(Reason::Stopped));
                 },
                 left = self.tasks.join_next() => if left.is_none() {
-                    self.shared.health.send_replace(Health::Stopped);
-                    let pool = &self.shared.name;
-                    emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
-                    return;
+                    return self.tell_stopped();
                 },
             }
         }
     }
 
     fn end_all(&self) {
-        let all = self.serving.values().chain(&self.leaving);
+        let all = self.serving.values().chain(&self.leaving).chain(&self.kept);
         all.for_each(|member| member.berth.order(Order::End(Reason::Stopped)));
     }
 }

@@ -1,9 +1,11 @@
 //! The crew of a pool: how many workers there are, and who takes the place of one that is gone or due.
 //!
 //! One loop owns the truth ([`roster`]): workers live in tasks of their own ([`life`]) and report there; nobody else
-//! counts them. What the loop does besides is in [`endings`], [`reload`], [`rounds`] and [`telling`].
+//! counts them. What the loop does besides is in [`leaving`], [`endings`], [`reload`], [`rounds`] and [`telling`].
 
+mod blame;
 mod endings;
+mod leaving;
 mod life;
 mod reload;
 mod roster;
@@ -100,7 +102,7 @@ impl Crew {
 
     /// Replaces every worker by one of new code, and of new settings if there are any.
     pub(crate) async fn reload(&self, shared: &Shared, pool: Option<Pool>) -> Result<Reloaded, ReloadError> {
-        let aborted = |source: StartError| ReloadError::aborted(&shared.name, 0, &source.to_string());
+        let aborted = |source: StartError| ReloadError::aborted(&shared.name, &source.to_string());
         let pool = match pool {
             Some(pool) => {
                 let pool = equipped(pool, self.run.as_ref()).await.map_err(aborted)?;

@@ -1,9 +1,13 @@
-//! A rolling reload: every worker is replaced by one of new code or new settings, and capacity never dips.
+//! A rolling reload: every worker is replaced by one of new code or new settings, or none is, and capacity never dips.
 //!
 //! ```text
-//! old workers are due ──► one of the new generation starts ──► healthy ──► one old one drains ──► … ──► done
-//!                                         └──fails──► the rest of the old ones stay, and the error says why
+//! old workers are due ──► one of the new generation starts ──► healthy ──► an old one is kept aside ──► … ──► all have lived
+//!                                         └──fails, or dies──► the old ones serve again, the new ones leave    for a second:
+//!                                                              and the error says why                          the old ones end
 //! ```
+//!
+//! Old code cannot be started again: its file has changed. So who is replaced stays, without calls, until the reload is good. A
+//! new worker that somebody else may have ended is started again, a few times.
 //!
 //! What is about workers and the queue changes when it begins, and back if it fails. What is about calls and sessions changes when it is
 //! done: a policy that is switched off forgets what it knows, and a reload that fails must not make it.
@@ -13,9 +17,13 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Generation;
-use super::roster::{Due, Roster};
+use super::roster::{Due, Member, Roster};
 use crate::pool::{Pool, PoolEvent};
+use crate::supervision::restarts::SHORT_LIFE;
 use crate::supervision::sizing::Sizer;
+
+/// How many new workers may be ended from outside in one reload. Nobody can tell code that kills itself from an operator.
+const ENDED_FROM_OUTSIDE: usize = 3;
 
 /// What a reload did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,13 +39,11 @@ pub struct Reloaded {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// A worker of the new code or settings did not start, or is not healthy.
-    #[error("pool {pool} was not reloaded: {}: {reason}", kept(*.replaced))]
+    /// A worker of the new code or settings did not start, is not healthy, or died. All workers are those of before.
+    #[error("pool {pool} was not reloaded: all its workers stay as they were: {reason}")]
     Aborted {
         /// The pool.
         pool: String,
-        /// How many workers had been replaced before; these stay as they are.
-        replaced: usize,
         /// What was wrong with the new one.
         reason: String,
     },
@@ -60,16 +66,9 @@ pub enum ReloadError {
     Stopped,
 }
 
-fn kept(replaced: usize) -> String {
-    match replaced {
-        0 => "all its workers stay as they were".into(),
-        n => format!("{n} workers are new, the others stay as they were"),
-    }
-}
-
 impl ReloadError {
-    pub(super) fn aborted(pool: &str, replaced: usize, reason: &str) -> Self {
-        Self::Aborted { pool: pool.into(), replaced, reason: reason.into() }
+    pub(super) fn aborted(pool: &str, reason: &str) -> Self {
+        Self::Aborted { pool: pool.into(), reason: reason.into() }
     }
 }
 
@@ -81,6 +80,8 @@ pub(super) struct Reload {
     /// The size that it has changed, and who decided about it; none once it was set anew meanwhile.
     pub(super) size_before: Option<(usize, Option<Sizer>)>,
     pub(super) replaced: usize,
+    /// How many new workers may have been ended by somebody else.
+    from_outside: usize,
     pub(super) reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
 }
 
@@ -100,9 +101,17 @@ impl Roster {
         self.adopt(Generation::new(self.next_generation, config));
         self.next_generation += 1;
         for member in self.serving.values_mut() {
-            member.due.get_or_insert(Due::Reload);
+            member.due.get_or_insert_with(|| Due::Reload.now());
         }
-        self.reload = Some(Reload { before, size_before, replaced: 0, reply });
+        self.reload = Some(Reload { before, size_before, replaced: 0, from_outside: 0, reply });
+    }
+
+    /// A new worker has failed: the reload, if there is one and it is to be given up.
+    pub(super) fn given_up(&mut self, from_outside: bool) -> Option<Reload> {
+        self.reload.take_if(|reload| {
+            reload.from_outside += usize::from(from_outside);
+            !from_outside || reload.from_outside > ENDED_FROM_OUTSIDE
+        })
     }
 
     /// The size of other settings, where they differ: a number that was set by hand stays otherwise. Gives what was there
@@ -131,10 +140,14 @@ impl Roster {
     pub(super) fn finish_reload(&mut self) {
         let is_old = |number: u64| number != self.generation.number;
         // It may be short of workers for other reasons, and for long, but somebody must have shown that they start.
+        let has_lived = |member: &Member| member.berth.ready_at.elapsed() >= SHORT_LIFE;
+        let is_proved = |member: &Member| !is_old(member.berth.generation) && has_lived(member);
         let done = self.serving.len() >= self.target().min(1)
-            && !self.serving.values().any(|member| is_old(member.berth.generation))
+            && self.serving.values().all(is_proved)
+            && (self.starting.is_empty() || self.serving.len() >= self.target())
             && !self.starting.values().any(|number| is_old(*number));
         if done && let Some(Reload { replaced, reply, .. }) = self.reload.take() {
+            self.let_kept_go();
             let config = Arc::clone(&self.generation.config);
             self.shared.adopt_policies(&config);
             self.shared.sessions.adopt(config.session_ttl, config.max_sessions);
@@ -147,17 +160,18 @@ impl Roster {
 
     /// The old ones stay, with the settings that they were started with.
     pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
-        let Reload { before, size_before, replaced, reply } = reload;
+        let Reload { before, size_before, reply, .. } = reload;
         self.shared.announce(PoolEvent::ReloadAborted { reason: reason.into() });
         if let Some((target, sizer)) = size_before {
             self.resize(target);
             self.sizer = sizer;
         }
         self.generation.is_dropped.send_replace(true);
+        self.restore_kept();
         self.adopt(before);
         for member in self.serving.values_mut() {
-            member.due.take_if(|due| *due == Due::Reload);
+            member.due.take_if(|mark| mark.due == Due::Reload);
         }
-        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, replaced, reason)));
+        let _ = reply.send(Err(ReloadError::aborted(&self.shared.name, reason)));
     }
 }

@@ -5,7 +5,6 @@
 //! fewer than wanted: start one           more than target: one leaves, those that are due first
 //! ```
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -27,14 +26,12 @@ use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::{PoolEvent, Shared};
 use crate::supervision::jitter::Chance;
 use crate::supervision::recycling::{Term, Why};
-use crate::supervision::restarts::{RestartLog, Start};
+use crate::supervision::restarts::{Life, RestartLog, SHORT_LIFE, Start};
 use crate::supervision::sizing::{Sizer, Sizing};
 use crate::supervision::taint::{AllTainted, Place, Slots};
 use crate::telemetry::{Event, Level, emit_with};
-use crate::worker::{Berth, Order};
+use crate::worker::Berth;
 
-/// A worker that lives shorter than this, and answers nothing, has failed as if it had not started.
-pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// How often a crew in trouble looks whether its newest worker serves.
 const PROOF: Duration = Duration::from_millis(20);
 
@@ -53,11 +50,20 @@ pub(super) struct Member {
     /// Who stays with it.
     pub(super) task: Id,
     /// Why it is to be replaced, if it is.
-    pub(super) due: Option<Due>,
+    pub(super) due: Option<DueMark>,
+    /// It has gone so far beyond its term that it gets no more calls.
+    pub(super) is_worn_out: bool,
     pub(super) term: Term,
     pub(super) notes: Notes,
     /// It has answered a call, or lived long enough to be believed.
     pub(super) proved: bool,
+}
+
+/// A worker is to be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DueMark {
+    pub(super) due: Due,
+    pub(super) since: Instant,
 }
 
 /// Why a worker is to be replaced.
@@ -68,8 +74,12 @@ pub(super) enum Due {
 }
 
 impl Due {
-    fn reason(self) -> Reason {
+    pub(super) fn reason(self) -> Reason {
         Reason::Replaced(self.to_string())
+    }
+
+    pub(super) fn now(self) -> DueMark {
+        DueMark { due: self, since: Instant::now() }
     }
 }
 
@@ -111,12 +121,16 @@ pub(super) struct Roster {
     pub(super) serving: BTreeMap<usize, Member>,
     /// Those that finish what they have.
     pub(super) leaving: Vec<Member>,
+    /// Those that a reload has replaced, until it is done.
+    pub(super) kept: Vec<Member>,
     pub(super) reload: Option<Reload>,
     pub(super) stopping: watch::Sender<Option<StopWindow>>,
     pub(super) restarts: RestartLog,
     pub(super) pause_until: Option<Instant>,
     pub(super) trouble: Option<Arc<str>>,
     pub(super) first: Option<oneshot::Sender<Result<(), StartError>>>,
+    /// The first of those that could not be started, while somebody waits for the start.
+    pub(super) first_failure: Option<StartError>,
 }
 
 impl Roster {
@@ -150,11 +164,13 @@ impl Roster {
             restarts: RestartLog::new(config.restarts, config.workers),
             serving: BTreeMap::new(),
             leaving: Vec::new(),
+            kept: Vec::new(),
             reload: None,
             stopping: watch::Sender::new(None),
             pause_until: None,
             trouble: None,
             first: Some(first),
+            first_failure: None,
         };
         (roster, news_in)
     }
@@ -168,6 +184,7 @@ impl Roster {
             self.wake_up();
             self.believe();
             self.make_rounds();
+            self.give_up_start();
             self.fill_up();
             self.trim();
             self.finish_reload();
@@ -254,7 +271,13 @@ impl Roster {
         } else {
             self.due().min(self.generation.config.replace_at_once)
         };
-        self.target() + replaced
+        // Those that get no more calls are missing already.
+        self.target() + replaced.max(self.worn_out())
+    }
+
+    /// It was told to have no workers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.target == 0 && self.sizer.is_none()
     }
 
     fn due(&self) -> usize {
@@ -263,16 +286,19 @@ impl Roster {
 
     /// Whoever answers, or lives on, shows that workers can be started.
     fn believe(&mut self) {
+        let was_degraded = self.restarts.is_degraded();
+        self.restarts.forget_old(Instant::now());
         for member in self.serving.values_mut().filter(|member| !member.proved) {
-            let proves = member.berth.ready_at.elapsed() >= SHORT_LIFE || member.berth.has_answered();
+            let (lived, answered) = (member.berth.ready_at.elapsed(), member.berth.has_answered());
             // In this order: the calls of one that has died count as answered, and before that it serves no more.
-            if proves && self.shared.scheduler().serves(&member.berth) {
+            if self.restarts.passes(Life { lived, answered }) && self.shared.scheduler().serves(&member.berth)
+            {
                 member.proved = true;
-                if self.restarts.is_degraded() {
-                    self.shared.announce(PoolEvent::Recovered);
-                }
                 self.restarts.served();
             }
+        }
+        if was_degraded && !self.restarts.is_degraded() {
+            self.shared.announce(PoolEvent::Recovered);
         }
     }
 
@@ -282,8 +308,12 @@ impl Roster {
         if in_trouble && self.serving.values().any(|member| !member.proved) {
             return Some(Instant::now() + PROOF);
         }
-        let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > Instant::now());
-        self.pause_until.into_iter().chain(replacement).chain(self.next_round()).min()
+        let now = Instant::now();
+        let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > now);
+        // A reload is good when its youngest worker has lived for long enough.
+        let youngest = self.serving.values().map(|member| member.berth.ready_at + SHORT_LIFE).max();
+        let proof = youngest.filter(|at| self.reload.is_some() && *at > now);
+        self.pause_until.into_iter().chain(replacement).chain(proof).chain(self.next_round()).min()
     }
 
     /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
@@ -292,7 +322,7 @@ impl Roster {
         self.pause_until = match self.restarts.next(now) {
             Start::Now => None,
             Start::At(until) => Some(until),
-            Start::Degraded { trial_at } if trial_at <= now && self.starting.is_empty() => None,
+            Start::Degraded { trial_at } if trial_at <= now && !self.is_on_trial() => None,
             Start::Degraded { trial_at } => Some(trial_at.max(now + PROOF)),
         };
         if self.pause_until.is_some() {
@@ -306,6 +336,11 @@ impl Roster {
                 None
             }
         }
+    }
+
+    /// Whether somebody was started of whom nobody knows yet whether it lives.
+    fn is_on_trial(&self) -> bool {
+        !self.starting.is_empty() || self.serving.values().any(|member| !member.proved)
     }
 
     fn fill_up(&mut self) {
@@ -330,34 +365,6 @@ impl Roster {
             let task = self.tasks.spawn(birth.live());
             self.starting.insert(task.id(), self.generation.number);
             self.places.insert(task.id(), place);
-        }
-    }
-
-    /// Lets those go that are too many: first those that are due, then those of another generation, then those that are
-    /// stopped, then those with the least work.
-    fn trim(&mut self) {
-        let now = Instant::now();
-        while self.serving.len() > self.target {
-            let scheduler = self.shared.scheduler();
-            let first = self.serving.iter().min_by_key(|(post, member)| {
-                let is_current = member.berth.generation == self.generation.number;
-                // Those that have idled longest are the coldest.
-                let idle_since = Reverse(member.idle_for(now));
-                (member.due.is_none(), is_current, !member.is_halted(), scheduler.held_by(**post), idle_since)
-            });
-            let Some(post) = first.map(|(post, _)| *post) else { return };
-            drop(scheduler);
-            let Some(member) = self.serving.remove(&post) else { return };
-            if let Some(reload) = &mut self.reload
-                && member.berth.generation != self.generation.number
-            {
-                reload.replaced += 1;
-            }
-            // At once: whoever looks at the pool next finds only those that stay.
-            self.shared.retire(post);
-            member.berth.order(Order::Retire(member.due.map_or(Reason::Stopped, Due::reason)));
-            self.shared.announce(PoolEvent::WorkerLeaves { worker: member.berth.id.to_string() });
-            self.leaving.push(member);
         }
     }
 
@@ -395,7 +402,7 @@ impl Roster {
             member.due.is_none() && worker.is_none_or(|worker| member.berth.id.as_str() == worker)
         });
         let mark = |member: &mut Member| {
-            member.due = Some(Due::Worn(Why::ByHand));
+            member.due = Some(Due::Worn(Why::ByHand).now());
             let reason = Why::ByHand.to_string().into();
             self.shared.announce(PoolEvent::WorkerDue { worker: member.berth.id.to_string(), reason });
         };
@@ -409,18 +416,22 @@ impl Roster {
                 let is_old = berth.generation != self.generation.number;
                 // Of a later one only if that was dropped when it was about to serve.
                 let is_dropped = berth.generation > self.generation.number;
-                let due = (is_old && self.reload.is_some() || is_dropped).then_some(Due::Reload);
+                let due = (is_old && self.reload.is_some() || is_dropped).then(|| Due::Reload.now());
                 let after = berth.ready_at.saturating_duration_since(berth.began_at);
                 // Starts take the CPU away from calls: replacements take it for a third of the time at most.
                 self.next_replacement = berth.ready_at + 2 * after;
                 self.shared.announce(PoolEvent::WorkerReady { worker: berth.id.to_string(), after });
                 let term = berth.term;
                 let notes = Notes::default();
-                self.serving.insert(berth.post, Member { berth, task, due, term, notes, proved: false });
+                let (is_worn_out, proved) = (false, false);
+                self.serving
+                    .insert(berth.post, Member { berth, task, due, is_worn_out, term, notes, proved });
             }
             News::Seen(seen) => self.note(seen),
             News::Leaving(post) => {
-                if let Some(member) = self.serving.remove(&post) {
+                let kept = |member: &mut Member| member.berth.post == post;
+                let gone = self.serving.remove(&post).or_else(|| self.kept.extract_if(.., kept).next());
+                if let Some(member) = gone {
                     let worker = member.berth.id.to_string();
                     self.shared.announce(PoolEvent::WorkerLeaves { worker });
                     self.leaving.push(member);

@@ -90,7 +90,7 @@ impl Member {
         self.notes.calls = calls;
     }
 
-    fn wear(&self, now: Instant) -> Wear {
+    pub(super) fn wear(&self, now: Instant) -> Wear {
         Wear {
             calls: self.berth.calls_given(),
             age: now.saturating_duration_since(self.berth.ready_at),
@@ -130,11 +130,12 @@ impl Roster {
     fn find_worn(&mut self, now: Instant) {
         for member in self.serving.values_mut().filter(|member| member.due.is_none()) {
             if let Some(why) = member.term.due(&member.wear(now)) {
-                member.due = Some(Due::Worn(why));
+                member.due = Some(Due::Worn(why).now());
                 let (worker, reason) = (member.berth.id.to_string(), why.to_string().into());
                 self.shared.announce(PoolEvent::WorkerDue { worker, reason });
             }
         }
+        self.rest_worn_out(now);
     }
 
     fn think_about_size(&mut self, now: Instant) {
@@ -150,6 +151,7 @@ impl Roster {
                 .serving
                 .values()
                 .chain(&self.leaving)
+                .chain(&self.kept)
                 .map(|member| member.berth.calls_given())
                 .sum::<u64>();
         let (queued, head_waits) = {

@@ -11,7 +11,11 @@ use crate::telemetry::{Event, Level, emit_with};
 
 impl Roster {
     pub(super) fn tell_health(&mut self) {
-        let health = if self.serving.len() >= self.target() {
+        // Where nobody is wanted before a call comes, nobody missing is no sign of health.
+        let fails = self.restarts.is_degraded() && self.serving.is_empty();
+        let health = if self.is_empty() && self.first.is_none() {
+            Health::Empty
+        } else if self.serving.len() >= self.target() && !fails {
             if let Some(first) = self.first.take() {
                 let _ = first.send(Ok(()));
                 let (pool, workers) = (&self.shared.name, self.serving.len());
@@ -47,6 +51,21 @@ impl Roster {
         });
     }
 
+    /// Nobody serves any more, and nobody will: a gauge would keep what it showed last.
+    pub(super) fn tell_stopped(&self) {
+        let pool = &self.shared.name;
+        #[cfg(feature = "metrics")]
+        crate::telemetry::stands(&crate::telemetry::Standing {
+            pool,
+            workers: 0,
+            queued: 0,
+            in_flight: 0,
+            sessions: 0,
+        });
+        self.shared.health.send_replace(Health::Stopped);
+        emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
+    }
+
     /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them
     /// may let them go on.
     fn short_of_some(&self) -> Option<Health> {
@@ -70,20 +89,27 @@ impl Roster {
         let entry = |member: &Member| Entry {
             berth: Arc::clone(&member.berth),
             state: if member.due.is_some() { "due" } else { "serving" },
-            reason: member.due.map(|due| due.to_string()),
+            reason: member.due.map(|mark| mark.due.to_string()),
             liveness: Some(member.liveness()),
         };
         let leaves = |member: &Member| Entry {
             berth: Arc::clone(&member.berth),
             state: "leaving",
-            reason: member.due.map(|due| due.to_string()),
+            reason: member.due.map(|mark| mark.due.to_string()),
             liveness: None,
         };
+        let kept = |member: &Member| Entry { state: "kept", ..leaves(member) };
         Roll {
             generation: self.generation.number,
             target: self.target,
             starting: self.starting.len(),
-            workers: self.serving.values().map(entry).chain(self.leaving.iter().map(leaves)).collect(),
+            workers: self
+                .serving
+                .values()
+                .map(entry)
+                .chain(self.kept.iter().map(kept))
+                .chain(self.leaving.iter().map(leaves))
+                .collect(),
             tainted: self.slots.tainted(Instant::now()),
         }
     }

@@ -14,6 +14,7 @@
 
 mod lending;
 mod pausing;
+mod resting;
 mod trials;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +29,7 @@ use super::{Limit, Placed, QueueKey, Wish};
 use crate::call::ticket::Place;
 use crate::call::{Call, CallId};
 use crate::worker::Berth;
+use resting::Rest;
 use trials::Trial;
 
 /// A call's place at a worker, to be given back with [`Scheduler::release`].
@@ -70,6 +72,7 @@ struct Post {
     condition: Condition,
     /// Its process is stopped: it gets nothing before it goes on.
     is_paused: bool,
+    rest: Rest,
     trial: Trial,
     listed: [bool; 3],
     listed_asking: bool,
@@ -89,6 +92,12 @@ pub(crate) struct Scheduler {
     /// Posts with calls that wait for a tool; entries may be out of date.
     askers: VecDeque<usize>,
     door: Door,
+}
+
+impl Post {
+    fn takes_calls(&self) -> bool {
+        !self.is_paused && self.rest == Rest::None
+    }
 }
 
 /// Who may still come in.
@@ -131,10 +140,6 @@ impl Scheduler {
         first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    pub(crate) fn berths(&self) -> impl Iterator<Item = &Arc<Berth>> {
-        self.posts.iter().flatten().map(|post| &post.berth)
-    }
-
     pub(crate) fn held_by(&self, post: usize) -> usize {
         self.post(post).map_or(0, |post| post.held + post.guests.len())
     }
@@ -163,7 +168,7 @@ impl Scheduler {
 
     /// Whether this worker takes calls.
     pub(crate) fn serves(&self, berth: &Arc<Berth>) -> bool {
-        self.post(berth.post).is_some_and(|post| Arc::ptr_eq(&post.berth, berth))
+        self.post(berth.post).is_some_and(|post| Arc::ptr_eq(&post.berth, berth) && post.rest == Rest::None)
     }
 
     /// A worker is ready: it is idle. Work for it is had by [`Scheduler::next_for`].
@@ -179,6 +184,7 @@ impl Scheduler {
             bound: BTreeMap::new(),
             condition: Condition::Full,
             is_paused: false,
+            rest: Rest::None,
             trial: Trial::None,
             listed: [false; 3],
             listed_asking: false,
@@ -414,20 +420,21 @@ impl Scheduler {
     }
 
     fn has_free_place(&self, index: usize, call: &Call) -> bool {
-        self.post(index)
-            .is_some_and(|post| post.held < post.places && !post.is_paused && post.is_fit_for(call))
+        let is_free = |post: &Post| post.held < post.places && post.takes_calls() && post.is_fit_for(call);
+        self.post(index).is_some_and(is_free)
     }
 
     fn room(&self, post: &Post, call: &Call) -> Room {
-        if post.is_paused {
-            return Room::None;
-        }
         let is_fit = post.is_fit_for(call);
-        if post.held < post.places && is_fit {
+        if post.held < post.places && post.takes_calls() && is_fit {
             return Room::Own;
         }
+        // Also where nobody else gets a place: the call that lends it waits for this one.
         if call.key.is_nested() && self.lends(post.berth.post) {
             return Room::Lent;
+        }
+        if !post.takes_calls() {
+            return Room::None;
         }
         let waits = post.bound.first_key_value().is_some_and(|(key, _)| *key < call.key);
         let ahead =
@@ -464,7 +471,7 @@ impl Scheduler {
     fn relist(&mut self, index: usize) {
         let Some(post) = self.posts[index].as_mut() else { return };
         post.condition = match post.held {
-            _ if post.is_paused || post.trial != Trial::None => Condition::Full,
+            _ if !post.takes_calls() || post.trial != Trial::None => Condition::Full,
             0 => Condition::Idle,
             held if held < post.places => Condition::Partial,
             held if held < MAX_HELD && post.berth.tells_what_it_started => Condition::Ahead,

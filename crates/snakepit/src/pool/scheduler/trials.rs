@@ -59,7 +59,7 @@ impl Scheduler {
     /// The worker that has the least to do, if that has an end.
     fn least_at_work(&self) -> Option<usize> {
         let posts = self.posts.iter().enumerate().filter_map(|(index, post)| Some((index, post.as_ref()?)));
-        let may = |post: &Post| !post.is_paused && post.trial == Trial::None && post.nanos < ENDLESS;
+        let may = |post: &Post| post.takes_calls() && post.trial == Trial::None && post.nanos < ENDLESS;
         posts.filter(|(_, post)| may(post)).min_by_key(|(_, post)| post.nanos).map(|(index, _)| index)
     }
 
@@ -74,7 +74,7 @@ impl Scheduler {
 
     /// The call that a worker is to do alone, once it has nothing else to do.
     pub(super) fn next_on_trial(&mut self, index: usize, key: QueueKey) -> Option<Call> {
-        let post = self.posts[index].as_mut().filter(|post| post.is_free() && !post.is_paused)?;
+        let post = self.posts[index].as_mut().filter(|post| post.is_free() && post.takes_calls())?;
         let call = post.bound.remove(&key)?;
         self.bound -= 1;
         Some(self.assign(index, call, false))
