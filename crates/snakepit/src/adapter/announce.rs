@@ -26,7 +26,7 @@ use super::{Introduction, Spawner, StartError, pids};
 use crate::custody::{self, Command, Stdio};
 
 /// The longest ready line.
-const LONGEST: usize = 1024 * 1024;
+const LONGEST: usize = 256 * 1024;
 /// How much of a line an error shows.
 const SHOWN: usize = 200;
 

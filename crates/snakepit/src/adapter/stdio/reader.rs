@@ -11,6 +11,9 @@ use crate::adapter::lines::{Line, LineReader};
 use crate::call::RemoteError;
 use crate::value::Encoded;
 
+/// What an error may take once it is decoded.
+const LONGEST_ERROR: usize = 1 << 20;
+
 /// A line of a worker.
 #[derive(Deserialize)]
 struct Message {
@@ -18,7 +21,7 @@ struct Message {
     #[serde(default, deserialize_with = "json::present")]
     result: Option<Encoded>,
     #[serde(default, deserialize_with = "json::present")]
-    error: Option<Json>,
+    error: Option<Encoded>,
     #[serde(default, deserialize_with = "json::present")]
     item: Option<Encoded>,
     #[serde(default)]
@@ -94,7 +97,7 @@ fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
         has_item = true;
     }
     let outcome = match (error, result) {
-        (Some(error), _) => Err(json::read_error(error)),
+        (Some(error), _) => Err(read_error(&error)),
         (None, Some(value)) => Ok(value),
         (None, None) if end => Ok(Encoded::nil()),
         (None, None) => return Ok(if has_item { Heard::Item(id) } else { Heard::Message }),
@@ -108,6 +111,17 @@ fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
         held.call.finish_after(held.sent.elapsed(), outcome);
     }
     Ok(Heard::Message)
+}
+
+/// An error, which has little to say.
+fn read_error(error: &Encoded) -> RemoteError {
+    match error.decode_within::<Json>(LONGEST_ERROR) {
+        Ok(error) if error.to_string().len() <= LONGEST_ERROR => json::read_error(error),
+        _ => RemoteError::new(
+            "exception",
+            format!("an error of {} bytes, which is too long", error.payload_len()),
+        ),
+    }
 }
 
 /// The number at the beginning of `{"id": 7, …`.
