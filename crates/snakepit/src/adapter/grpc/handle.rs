@@ -8,9 +8,9 @@ use tonic::{Code, Status};
 
 use super::calls::{Calls, End, cancelled};
 use super::channel::{self, Channel, Ended};
-use super::home::Home;
 use super::link::Link;
 use super::messages::{self, CallReply, CallRequest, Encoding, health};
+use crate::adapter::home::Home;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError};
 use crate::custody;

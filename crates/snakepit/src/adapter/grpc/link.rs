@@ -16,10 +16,12 @@ use super::messages::{
 };
 use crate::call::{Portion, RemoteError};
 use crate::tool::ToolAnswer as Answer;
-use crate::transport::{Credit, ToolRun, ToolRuns};
-use crate::value::{self, Encoded, ValueError};
+use crate::transport::{Credit, ToolRun, ToolRuns, beginning, log_text};
+use crate::value::{Encoded, ValueError};
 use crate::worker::Output;
 
+/// So much of a text of progress is told.
+const PROGRESS: usize = 8 * 1024;
 /// So many bytes of answers may wait to be taken.
 const ROOM: u32 = 1 << 20;
 
@@ -113,18 +115,14 @@ impl Link {
             }
             from_worker::Said::ToolCancel(id) => self.tools().end(id),
             from_worker::Said::Progress(progress) => {
-                self.calls.with(call, |call| call.progress(progress.fraction, progress.text));
+                let text = progress.text.map(|text| beginning(&text, PROGRESS).to_owned());
+                self.calls.with(call, |call| call.progress(progress.fraction, text));
             }
             from_worker::Said::Log(log) => {
-                let fields = log
-                    .fields
-                    .map(Value::read)
-                    .transpose()
-                    .and_then(|fields| fields.map(|fields| fields.to_value()).transpose());
-                let fields = fields.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
-                let fields = fields.filter(|fields| *fields != value::Value::Map(value::Map::new()));
-                let fields = fields.map_or_else(String::new, |fields| format!(" {fields}"));
-                self.output.text("log", &format!("{}: {}{fields}", log.level, log.text));
+                let fields = log.fields.map(Value::read).transpose();
+                let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
+                let text = text.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
+                self.output.text("log", &text);
             }
             from_worker::Said::Ended(_) => {
                 self.tools().end_of(call);

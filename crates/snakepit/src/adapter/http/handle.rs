@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::answer::{self, Body, BodyError};
 use super::client::{Client, Connected, SendError};
 use super::pieces::{Form, Piece, Pieces};
+use crate::adapter::home::Home;
 use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
@@ -26,6 +27,9 @@ use crate::value::{Encoded, ValueError};
 /// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
 const DEATH_PATIENCE: Duration = Duration::from_millis(200);
 
+/// So much is read of an answer that is an error.
+const LONGEST_ERROR: usize = 256 * 1024;
+
 /// Where commands are.
 pub(super) struct Route {
     pub(super) method: Method,
@@ -36,6 +40,8 @@ pub(super) struct Route {
 /// See the module.
 pub(super) struct HttpHandle {
     process: custody::Worker,
+    /// The directory of its socket.
+    home: Option<Home>,
     client: Client,
     route: Route,
     max_body: usize,
@@ -96,7 +102,7 @@ type Outcome = Result<Result<Encoded, RemoteError>, Lost>;
 
 impl HttpHandle {
     pub(super) fn new(
-        process: custody::Worker,
+        (process, home): (custody::Worker, Option<Home>),
         client: Client,
         route: Route,
         max_body: usize,
@@ -104,6 +110,7 @@ impl HttpHandle {
     ) -> Self {
         Self {
             process,
+            home,
             client,
             route,
             max_body,
@@ -123,7 +130,7 @@ impl HttpHandle {
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ValueError> {
         let mut body = Vec::new();
         json::write_arguments(&mut body, call)?;
-        let path = format!("{}{}", self.route.prefix, super::path(call.command()));
+        let path = super::route(&self.route.prefix, call.command())?;
         let accepted = match call.stream_credit() {
             Some(_) => "text/event-stream, application/x-ndjson, application/json",
             None => "application/json",
@@ -161,8 +168,7 @@ impl HttpHandle {
         let (response, connected) = self.client.send(request).await?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
-            let said = self.collect(response, connected).await?;
-            return Ok(Err(said.map_or_else(|error| error, |said| answer::error(status, &said))));
+            return Ok(Err(self.error(status, response, connected).await?));
         }
         if !status.is_success() {
             let message =
@@ -206,6 +212,21 @@ impl HttpHandle {
             Err(BodyError::TooLong) => Ok(Err(self.too_long())),
             Err(BodyError::Broken(error)) => Err(Lost::Broken(error.to_string())),
         }
+    }
+
+    /// What an answer says that is an error. Of one that is long, its beginning is enough.
+    async fn error(
+        &self,
+        status: StatusCode,
+        response: Response<Incoming>,
+        connected: Connected,
+    ) -> Result<RemoteError, Lost> {
+        let read = answer::beginning(response.into_body(), self.max_body.min(LONGEST_ERROR)).await;
+        let (said, is_whole) = read.map_err(|error| Lost::Broken(error.to_string()))?;
+        if is_whole {
+            self.client.give_back(connected);
+        }
+        Ok(answer::error(status, &said))
     }
 
     fn too_long(&self) -> RemoteError {
@@ -430,6 +451,9 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
+        if let Some(home) = &self.0.home {
+            home.remove();
+        }
         // First: whoever is noted among the running ones afterwards sees that it is over.
         self.0.lost.end();
         let running = std::mem::take(&mut *self.0.running());
