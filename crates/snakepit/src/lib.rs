@@ -24,6 +24,7 @@ pub mod environment;
 #[cfg(feature = "evals")]
 pub mod evals;
 pub mod hardware;
+mod harmless;
 pub mod lifecycle;
 mod logging;
 #[cfg(feature = "loops")]
@@ -58,6 +59,7 @@ pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use hardware::{Gpus, Threads};
+pub use harmless::harmless;
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};

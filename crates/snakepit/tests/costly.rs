@@ -97,3 +97,19 @@ async fn an_error_costs_little_whatever_is_in_it() {
     let error = outcome("error_of_notes", raw("error_of_notes")).await.expect_err("an error");
     assert!(error.to_string().contains("too much memory"), "{error}");
 }
+
+/// Each call has an argument of 64 KiB, which nobody reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_answers_without_reading_is_found_out() {
+    let pit = Pit::start(raw("answers_unread")).await;
+    let before = resident();
+    let big = snakepit::value::Blob::from(vec![7u8; 64 << 10]);
+    let error = loop {
+        if let Err(error) = soon("a call", pit.call::<Value>("any", args! { big: big })).await {
+            break error;
+        }
+        assert!(resident() - before < MEMORY, "{} KiB", resident() - before);
+    };
+    assert!(fault_of(&error).contains("before it was sent"), "{error}");
+    pit.end_now().await;
+}

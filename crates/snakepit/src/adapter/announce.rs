@@ -24,6 +24,7 @@ use serde_json::{Map, Value as Json};
 use super::lines::{Line, LineReader};
 use super::{Introduction, Spawner, StartError, pids};
 use crate::custody::{self, Command, Stdio};
+use crate::harmless;
 
 /// The longest ready line.
 const LONGEST: usize = 256 * 1024;
@@ -107,7 +108,8 @@ pub(super) async fn ready(
             Heard::Log => listening.lines.log_line(&line),
             Heard::Wrong(fault) => {
                 let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
-                return Err(spawner.fault(format!("its ready line is wrong: {fault}: {shown}")));
+                let told = format!("its ready line is wrong: {fault}: {shown}");
+                return Err(spawner.fault(harmless(&told)));
             }
         }
     };

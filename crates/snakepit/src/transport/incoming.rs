@@ -7,6 +7,7 @@ use super::log_text::{beginning, log_text};
 use super::messages::{self, HostCall, ReadyMessage};
 use super::spans::{self, Span};
 use crate::call::{Portion, RemoteError};
+use crate::harmless;
 use crate::value::{Encoded, ValueError};
 use crate::worker::Output;
 
@@ -76,7 +77,7 @@ pub(super) fn read(header: Header, payload: Encoded, output: &Output) -> Result<
         Kind::Pong | Kind::Bye => Incoming::Nothing,
         Kind::Fault => {
             let text: String = payload.decode_within(LITTLE).map_err(unreadable)?;
-            return Err(format!("it refuses what it was sent: {}", beginning(&text, FAULT)));
+            return Err(format!("it refuses what it was sent: {}", harmless(beginning(&text, FAULT))));
         }
         Kind::Hello
         | Kind::Call

@@ -132,6 +132,9 @@ fn frame(
     said: Incoming,
     answers: &mut Vec<(Call, Answer)>,
 ) -> Result<(), String> {
+    if let Incoming::Result(_) | Incoming::Results(_) | Incoming::End | Incoming::Error(_) = said {
+        Connection::check_begun(state, header.call)?;
+    }
     match said {
         Incoming::Result(value) => one_answer(state, header, Answer::Value(value), answers)?,
         Incoming::Results(entries) => results(state, header, entries, answers)?,

@@ -25,6 +25,9 @@ const PROGRESS: usize = 8 * 1024;
 /// So many bytes of answers may wait to be taken.
 const ROOM: u32 = 1 << 20;
 
+/// What a message takes up beside its bytes.
+const MESSAGE: usize = 64;
+
 /// A message, and the room that it takes up until it is on its way.
 type Said = (FromHost, Option<OwnedSemaphorePermit>);
 
@@ -48,6 +51,7 @@ impl Link {
         max_frame: usize,
         encoding: Encoding,
     ) -> (Arc<Self>, impl Stream<Item = FromHost> + Send + 'static) {
+        // Bounded by the room that all answers take, and by two cancels for each call that the worker holds.
         let (says, mut said) = mpsc::unbounded_channel::<Said>();
         let link = Self {
             calls,
@@ -186,9 +190,9 @@ impl Link {
         self.say(call, from_host::Said::ToolAnswer(ToolAnswer { id, answer: Some(answer) }), room);
     }
 
-    /// Until there is room for so many bytes. More than there is room for at all takes all of it.
+    /// Until there is room for so many bytes, and the message around them. More than there is room for at all takes all of it.
     async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let wanted = u32::try_from(bytes).unwrap_or(ROOM).clamp(1, ROOM);
+        let wanted = u32::try_from(bytes.saturating_add(MESSAGE)).unwrap_or(ROOM).min(ROOM);
         Arc::clone(&self.room).acquire_many_owned(wanted).await.ok()
     }
 }
@@ -232,7 +236,10 @@ impl Asker {
         self.link.tools().forget(self.id, self.number);
         match ended {
             Ok(()) => {}
-            Err(None) => self.link.answer(self.call, self.id, tool_answer::Answer::End(End {}), None),
+            Err(None) => {
+                let room = self.link.room(0).await;
+                self.link.answer(self.call, self.id, tool_answer::Answer::End(End {}), room);
+            }
             Err(Some(error)) => self.link.send_error(self.call, self.id, &error).await,
         }
     }

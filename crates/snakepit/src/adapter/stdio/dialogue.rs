@@ -28,6 +28,14 @@ pub(super) struct Held {
     pub(super) ahead: Portion,
     /// The worker could not be spoken to any more: it was not written and never will be.
     unsent: bool,
+    /// It is being written, or was.
+    begun: bool,
+}
+
+/// What is written: the line of a call, or one about a call.
+struct Line {
+    call: Option<u64>,
+    text: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -45,7 +53,7 @@ pub(super) struct State {
 pub(super) struct Dialogue {
     state: Mutex<State>,
     /// None when standard input is to be closed.
-    writer: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
+    writer: Mutex<Option<mpsc::UnboundedSender<Line>>>,
     /// Something changed that a reader may wait for.
     changed: Notify,
     closed: Closed,
@@ -61,6 +69,7 @@ impl Dialogue {
         concurrency: usize,
         commands: &[String],
     ) -> Arc<Self> {
+        // Bounded by the calls that the worker holds: a line for each, and two cancels. What is not written is not answered.
         let (writer, to_write) = mpsc::unbounded_channel();
         let dialogue = Arc::new(Self {
             state: Mutex::default(),
@@ -72,7 +81,7 @@ impl Dialogue {
         });
         let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
         let writer = tokio::spawn(async move {
-            if let Err(error) = write_all(stdin, to_write).await {
+            if let Err(error) = writing.write_all(stdin, to_write).await {
                 writing.close(&format!("its standard input broke: {error}"));
             }
         });
@@ -92,7 +101,7 @@ impl Dialogue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<Vec<u8>>>> {
+    fn writer(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<Line>>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,12 +129,12 @@ impl Dialogue {
         }
         state.next_turn += 1;
         let unsent = state.closed;
-        let held =
-            Held { call, turn: state.next_turn, sent: Instant::now(), ahead: Portion::default(), unsent };
+        let (turn, sent) = (state.next_turn, Instant::now());
+        let held = Held { call, turn, sent, ahead: Portion::default(), unsent, begun: false };
         state.calls.insert(id.get(), held);
         drop(state);
         if !unsent {
-            self.write(line);
+            self.write(Line { call: Some(id.get()), text: line });
             if is_abandoned {
                 // Its caller went away before it was here, and could not ask the worker.
                 self.cancel(id);
@@ -133,7 +142,7 @@ impl Dialogue {
         }
     }
 
-    fn write(&self, line: Vec<u8>) {
+    fn write(&self, line: Line) {
         if let Some(writer) = &*self.writer() {
             // One that cannot be written to is closed by then.
             let _ = writer.send(line);
@@ -143,10 +152,27 @@ impl Dialogue {
     /// Asks the worker to give up a call.
     pub(super) fn cancel(&self, call: CallId) {
         if self.state().calls.contains_key(&call.get()) {
-            self.write(format!("{{\"cancel\":{call}}}\n").into_bytes());
+            self.write(Line { call: None, text: format!("{{\"cancel\":{call}}}\n").into_bytes() });
         }
         // A stream that nobody reads holds up nobody.
         self.changed.notify_waiters();
+    }
+
+    /// Writes line after line until there will be no more.
+    async fn write_all(
+        &self,
+        mut stdin: pipe::Sender,
+        mut lines: mpsc::UnboundedReceiver<Line>,
+    ) -> std::io::Result<()> {
+        while let Some(Line { call, text }) = lines.recv().await {
+            if let Some(call) = call
+                && let Some(held) = self.state().calls.get_mut(&call)
+            {
+                held.begun = true;
+            }
+            stdin.write_all(&text).await?;
+        }
+        Ok(())
     }
 
     /// So much more of a stream may be read.
@@ -185,9 +211,15 @@ impl Dialogue {
         }
     }
 
-    /// The answer to a call has come: takes it.
-    pub(super) fn take(&self, call: u64) -> Option<Held> {
-        self.state().calls.remove(&call)
+    /// The answer to a call has come: takes it. The error is the fault of a worker that answers what it cannot have read.
+    pub(super) fn take(&self, call: u64) -> Result<Option<Held>, String> {
+        let mut state = self.state();
+        match state.calls.get(&call) {
+            Some(held) if !held.begun && !held.unsent => {
+                Err(format!("it answered call {call} before it was sent"))
+            }
+            _ => Ok(state.calls.remove(&call)),
+        }
     }
 
     /// The worker can no longer be spoken to.
@@ -250,17 +282,6 @@ impl Dialogue {
 /// Whether a command is the engine's own.
 fn is_own(command: &str) -> bool {
     command.starts_with("snakepit.")
-}
-
-/// Writes line after line until there will be no more.
-async fn write_all(
-    mut stdin: pipe::Sender,
-    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
-) -> std::io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        stdin.write_all(&line).await?;
-    }
-    Ok(())
 }
 
 /// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.

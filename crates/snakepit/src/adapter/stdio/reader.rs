@@ -69,7 +69,8 @@ fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<Heard, String> {
         (None, Err(error)) => error.to_string(),
     };
     // Whoever begins a line so means a call; without this its caller would wait in vain.
-    let Some(held) = named_id(line).and_then(|id| dialogue.take(id)) else { return Ok(Heard::Log) };
+    let Some(id) = named_id(line) else { return Ok(Heard::Log) };
+    let Some(held) = dialogue.take(id)? else { return Ok(Heard::Log) };
     let message = format!("the worker's answer cannot be read: {wrong}");
     held.call.finish(Err(RemoteError::new("bad_value", message)));
     Ok(Heard::Log)
@@ -103,7 +104,7 @@ fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
         (None, None) => return Ok(if has_item { Heard::Item(id) } else { Heard::Message }),
     };
     // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
-    if let Some(held) = dialogue.take(id) {
+    if let Some(held) = dialogue.take(id)? {
         if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
             // A command that does not stream has one value.
             held.call.send_item(value.clone());
