@@ -23,6 +23,9 @@ mod engine;
 pub mod environment;
 #[cfg(feature = "evals")]
 pub mod evals;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hardware;
 mod harmless;
 pub mod lifecycle;

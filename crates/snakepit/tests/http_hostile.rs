@@ -116,3 +116,45 @@ async fn a_long_error_costs_little() {
     assert_eq!(answer, [1]);
     pit.end().await;
 }
+
+fn examples() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http")
+}
+
+#[expect(clippy::disallowed_methods, reason = "asks whether a program is there, as a shell would")]
+fn runs_here(program: &str, arguments: &[&str]) -> bool {
+    std::process::Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Calls a worker of the examples, if it can run here.
+async fn example(needs: (&str, &[&str]), argv: &[&str], command: &str) {
+    if !runs_here(needs.0, needs.1) {
+        return support::unproven(&format!("{} {:?} does not run here", needs.0, needs.1));
+    }
+    let program = Program::new(argv.iter().copied()).current_dir(examples());
+    let pit = Pit::start(Pool::http(program).name("example").workers(1)).await;
+    let answer = soon(command, pit.call::<Value>(command, args! { a: 1, b: 2 })).await;
+    let answer = answer.unwrap_or_else(|error| panic!("{argv:?}: {}", chain(&error)));
+    assert!(answer.as_f64() == Some(3.0) || answer["b"].as_i64() == Some(2), "{argv:?}: {answer}");
+    pit.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_in_node_serves_on_the_offered_socket() {
+    example(("node", &["--version"]), &["node", "worker.mjs"], "add").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_under_uvicorn_serves_on_the_offered_socket() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
+    let python = python.to_string_lossy();
+    example((&python, &["-c", "import fastapi, uvicorn"]), &[&python, "worker.py"], "add").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_under_gunicorn_serves_on_the_offered_socket() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
+    let python = python.to_string_lossy();
+    let argv = [&*python, "-m", "gunicorn", "-c", "gunicorn.conf.py", "application:app"];
+    example((&python, &["-c", "import gunicorn"]), &argv, "echo").await;
+}

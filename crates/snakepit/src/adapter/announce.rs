@@ -257,6 +257,18 @@ fn read_pid(pid: &Json) -> Result<u32, String> {
     number.ok_or_else(|| format!("its pid is {pid}, and must be the number of a process"))
 }
 
+#[cfg(any(fuzzing, test))]
+pub(super) mod fuzzing {
+    use super::{Announcement, Listens};
+
+    /// Reads a line as the one that says that a worker is ready.
+    pub(crate) fn ready_line(line: &[u8]) {
+        for listens in [Listens::Nowhere, Listens::Somewhere, Listens::OnSocket] {
+            let _ = Announcement::read(line, listens);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

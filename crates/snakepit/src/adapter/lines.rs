@@ -173,6 +173,23 @@ impl LineReader {
     }
 }
 
+/// The lines of a worker whose output comes in pieces of this size; the logs are left out.
+#[cfg(any(fuzzing, test))]
+#[cfg_attr(not(feature = "stdio"), expect(dead_code, reason = "the fuzz target of lines is that of stdio"))]
+pub(super) fn cut_in_pieces(bytes: &[u8], size: usize, limit: usize, mut see: impl FnMut(&[u8])) {
+    let mut cutter = Cutter { buffer: BytesMut::new(), place: Place::START, limit };
+    for piece in bytes.chunks(size) {
+        cutter.buffer.extend_from_slice(piece);
+        loop {
+            match cutter.next() {
+                Cut::Object(line) => see(&line),
+                Cut::Log(_) | Cut::TooLong => {}
+                Cut::Nothing => break,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

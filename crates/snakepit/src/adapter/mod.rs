@@ -198,3 +198,11 @@ impl Call {
         tokio::spawn(async move { self.finish(work.await) });
     }
 }
+
+/// What the fuzz targets need of this.
+#[cfg(all(any(fuzzing, test), feature = "announce"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::announce::fuzzing::ready_line;
+    #[cfg(feature = "stdio")]
+    pub(crate) use super::stdio::fuzzing::lines;
+}

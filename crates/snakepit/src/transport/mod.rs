@@ -31,3 +31,22 @@ pub(crate) use spans::read as read_span;
 pub(crate) use stacks::{StackPipe, take_crash};
 #[cfg(feature = "grpc")]
 pub(crate) use tools::{Credit, Run as ToolRun, Tools as ToolRuns};
+
+/// What the fuzz targets need of this.
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing {
+    use bytes::BytesMut;
+
+    use super::reader::cut;
+    use crate::worker::Output;
+
+    /// How many frames there are in bytes of a worker, or what is wrong with them.
+    pub(crate) fn cut_frames(
+        bytes: &mut BytesMut,
+        output: &Output,
+        max_frame: usize,
+    ) -> Result<usize, String> {
+        let mut frames = Vec::new();
+        cut(bytes, &mut frames, output, max_frame).map(|()| frames.len())
+    }
+}

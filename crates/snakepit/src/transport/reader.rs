@@ -17,6 +17,7 @@ use crate::call::{Call, Input, RemoteError};
 use crate::logging::somebody_says;
 use crate::telemetry;
 use crate::value::Encoded;
+use crate::worker::Output;
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
@@ -72,7 +73,7 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
 /// Works off all complete frames; how many answers were among them.
 fn hear(connection: &Arc<Connection>, buffer: &mut BytesMut, heard: &mut Heard) -> Result<usize, String> {
     // Without the lock: what a frame says may take its time to decode.
-    let cut = cut(connection, buffer, &mut heard.frames);
+    let cut = cut(buffer, &mut heard.frames, &connection.output, connection.max_frame);
     let (sorted, told) = {
         let mut state = connection.state();
         Connection::begin_reading(&mut state);
@@ -100,12 +101,12 @@ fn hear(connection: &Arc<Connection>, buffer: &mut BytesMut, heard: &mut Heard) 
 }
 
 /// Cuts what was received into frames, and reads them. The error comes after the frames before it.
-fn cut(
-    connection: &Connection,
+pub(super) fn cut(
     buffer: &mut BytesMut,
     frames: &mut Vec<(Header, Incoming)>,
+    output: &Output,
+    max_frame: usize,
 ) -> Result<(), String> {
-    let max_frame = connection.max_frame;
     while let Some(header) = Header::peek(buffer, max_frame).map_err(|error| error.to_string())? {
         if buffer.len() < HEADER + header.length {
             break;
@@ -120,7 +121,7 @@ fn cut(
         };
         let payload = Encoded::from_worker(payload, header.has_bodies, max_frame)
             .map_err(|error| incoming::unreadable(header.kind, &error))?;
-        frames.push((header, incoming::read(header, payload, &connection.output)?));
+        frames.push((header, incoming::read(header, payload, output)?));
     }
     Ok(())
 }

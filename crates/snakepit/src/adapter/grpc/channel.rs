@@ -95,6 +95,11 @@ impl Channel {
         Ok(channel)
     }
 
+    /// The same connection, for messages that are short.
+    pub(super) fn limited(&self, limit: usize) -> Self {
+        Self { limit: self.limit.min(limit), ..self.clone() }
+    }
+
     /// Whoever does what RPCs do.
     pub(super) fn driver(&self) -> &Driver {
         &self.driver

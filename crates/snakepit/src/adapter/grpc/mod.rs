@@ -124,6 +124,9 @@ impl Pool {
     }
 }
 
+/// The longest answer to Hello.
+const LONGEST_HELLO: usize = 1 << 20;
+
 struct GrpcAdapter {
     launch: Launch,
     over: Over,
@@ -229,7 +232,7 @@ async fn say_hello(
         concurrency: u32::try_from(spawner.concurrency()).unwrap_or(u32::MAX),
         max_frame: spawner.max_frame() as u64,
     };
-    let hello: HelloReply = match channel.unary(HELLO, request, None).await {
+    let hello: HelloReply = match channel.limited(LONGEST_HELLO).unary(HELLO, request, None).await {
         Ok(hello) => hello,
         Err(status) if channel::ended(&status) == Ended::WithConnection => {
             let reason = channel.closed().await;

@@ -6,6 +6,9 @@ mod dialogue;
 mod handle;
 mod reader;
 
+#[cfg(any(fuzzing, test))]
+pub(in crate::adapter) use reader::fuzzing;
+
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};

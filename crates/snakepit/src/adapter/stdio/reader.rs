@@ -135,6 +135,21 @@ fn named_id(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
+#[cfg(any(fuzzing, test))]
+pub(in crate::adapter) mod fuzzing {
+    use super::*;
+
+    /// Reads what a worker prints, in pieces of this size.
+    pub(crate) fn lines(bytes: &[u8], size: usize, limit: usize) {
+        crate::adapter::lines::cut_in_pieces(bytes, size, limit, |line| {
+            let _ = (json::long_integer(line), named_id(line));
+            if let Ok(Message { error: Some(error), .. }) = serde_json::from_slice(line) {
+                let _ = read_error(&error);
+            }
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
