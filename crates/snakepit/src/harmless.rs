@@ -39,8 +39,9 @@ pub(crate) fn is_obeyed(c: char) -> bool {
         | '\u{200e}'
         | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{2069}' => true,
-        '\u{feff}' | '\u{fff9}'..='\u{fffb}' => true,
+        | '\u{2060}'..='\u{2069}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' => true,
         c => c.is_control(),
     }
 }

@@ -24,7 +24,7 @@ async fn outcome(mode: &str, pool: Pool) -> Result<String, CallError> {
     let pit = Pit::start(pool).await;
     let before = resident();
     let began = Instant::now();
-    let outcome = soon(mode, pit.call::<Value>("any", args! {}).timeout(Duration::from_secs(120))).await;
+    let outcome = soon(mode, pit.call::<Value>("any", args! {}).timeout(Duration::from_mins(2))).await;
     assert!(began.elapsed() < TIME, "{mode}: {:?}", began.elapsed());
     let cost = resident() - before;
     assert!(cost < MEMORY, "{mode}: {cost} KiB");

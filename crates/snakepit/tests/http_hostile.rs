@@ -63,7 +63,7 @@ async fn the_other_address_family_of_the_port_gets_nothing() {
             Err(error) => panic!("{}", chain(&error)),
         }
     };
-    assert_ne!(Some(pid), before.map(|pid| pid.as_raw()));
+    assert_ne!(Some(pid), before.map(snakepit::custody::Pid::as_raw));
     assert_eq!(taken(&thief), b"");
     pit.end().await;
 }

@@ -14,10 +14,11 @@ const ENTRIES: usize = 100;
 impl RemoteError {
     /// The error that a worker sent, or the one that says why it cannot be read.
     pub(crate) fn read(error: &Encoded) -> Self {
-        error.decode_within::<Self>(MEMORY).map(Self::bounded).unwrap_or_else(|unreadable| {
-            let message = format!("the worker failed, with an error that cannot be read: {unreadable}");
+        let unreadable = |why| {
+            let message = format!("the worker failed, with an error that cannot be read: {why}");
             Self::new("bad_payload", message)
-        })
+        };
+        error.decode_within::<Self>(MEMORY).map_or_else(unreadable, Self::bounded)
     }
 
     /// The same error, with texts that are not too long.
@@ -42,7 +43,9 @@ impl RemoteError {
         for texts in [&mut self.notes, &mut self.nearest] {
             texts.truncate(ENTRIES);
             texts.shrink_to_fit();
-            texts.iter_mut().for_each(|text| cut(text, left));
+            for text in texts.iter_mut() {
+                cut(text, left);
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ struct Told {
 
 /// A span, as far as it is one.
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "spec/wire.md names them")]
 pub(crate) struct Span {
     name: String,
     trace_id: String,

@@ -104,10 +104,11 @@ fn one(path: &Path) -> Result<(), MailboxError> {
     if let Some(wrong) = wrong_with(&status) {
         return Err(refused(path, &wrong));
     }
-    if status.mode() & 0o077 == 0 || status.uid() != me() {
+    let own = status.mode() & 0o700;
+    if status.mode() & 0o777 == own || status.uid() != me() {
         return Ok(());
     }
-    fs::set_permissions(path, Permissions::from_mode(MODE)).map_err(|error| {
+    fs::set_permissions(path, Permissions::from_mode(own)).map_err(|error| {
         refused(path, &format!("can be read by others, and its mode cannot be changed ({error})"))
     })
 }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     fn refusal(path: &Path) -> String {
-        SqliteMailbox::open(path).err().expect("refused").to_string()
+        SqliteMailbox::open(path).expect_err("refused").to_string()
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn with_bodies(head: &[u8], bodies: &[u8]) -> Encoded {
 fn references_name_no_more_than_there_is() {
     let reference = [[0xd7, 5, 0, 0].as_slice(), &[0, 0, 0, 0, 2, 0]].concat();
     let thrice = [&[0x93][..], &reference, &reference, &reference].concat();
-    let value = with_bodies(&thrice, &[7; 128 << 10]);
+    let value = with_bodies(&thrice, &vec![7; 128 << 10]);
     let errors = [
         value.to_value().err(),
         value.decode::<[Blob; 3]>().err(),
@@ -135,9 +135,9 @@ fn references_name_no_more_than_there_is() {
         let error = error.expect("named often");
         assert!(error.message().contains("name more than twice"), "{error}");
     }
-    assert!(with_bodies(&thrice, &[7; 384 << 10]).to_value().is_ok());
+    assert!(with_bodies(&thrice, &vec![7; 384 << 10]).to_value().is_ok());
     let entry = [&[0x92, 0xc3][..], &reference].concat();
     let flagged = [&[0x93][..], &entry, &entry, &entry].concat();
-    assert!(with_bodies(&flagged, &[7; 128 << 10]).flagged(|_, _| Ok(())).is_err());
-    assert!(with_bodies(&flagged, &[7; 384 << 10]).flagged(|_, _| Ok(())).is_ok());
+    assert!(with_bodies(&flagged, &vec![7; 128 << 10]).flagged(|_, _| Ok(())).is_err());
+    assert!(with_bodies(&flagged, &vec![7; 384 << 10]).flagged(|_, _| Ok(())).is_ok());
 }
