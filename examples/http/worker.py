@@ -12,12 +12,13 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 app = FastAPI()
-SECRET = os.environ.get("SNAKEPIT_SECRET", "")
+# Taken out of the environment: what this worker starts is not to have it.
+SECRET = os.environ.pop("SNAKEPIT_SECRET", "")
 
 
 @app.middleware("http")
 async def only_the_host(request: Request, call_next):
-    """Anybody on the machine can reach a port of the loopback; only the host knows the secret."""
+    """Anybody on the machine can reach a port of the loopback; only the host knows the secret. A Unix socket needs no such check."""
     if not secrets.compare_digest(request.headers.get("snakepit-secret", ""), SECRET):
         return JSONResponse({"detail": "the secret is missing or wrong"}, status_code=403)
     return await call_next(request)
@@ -48,10 +49,19 @@ async def count(count: Count) -> StreamingResponse:
 
 
 async def main() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+    path = os.environ.get("SNAKEPIT_SOCKET")
+    if path:
+        # In a directory that only this user can enter.
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(512)
+        place = {"socket": path}
+    else:
+        listener = socket.create_server(("127.0.0.1", 0))
+        place = {"port": listener.getsockname()[1]}
     # Connections wait in the listener's queue until the server takes them: from here on it can be called.
     commands = [route.path.strip("/") for route in app.routes if "POST" in getattr(route, "methods", ())]
-    print(json.dumps({"status": "ready", "port": listener.getsockname()[1], "pid": os.getpid(), "commands": commands}), flush=True)
+    print(json.dumps({"status": "ready", **place, "pid": os.getpid(), "commands": commands}), flush=True)
     await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])
 
 

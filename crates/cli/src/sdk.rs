@@ -20,7 +20,7 @@ pub(crate) struct Args {
 enum Verb {
     /// Install it into a virtual environment, as the distribution snakepit-worker.
     Install {
-        /// The environment's directory. Without it, that of $VIRTUAL_ENV.
+        /// The directory of the environment. Without it, that of the active one.
         #[arg(long, value_name = "VENV")]
         into: Option<PathBuf>,
     },

@@ -235,3 +235,18 @@ fn in_debug_mode_output_is_shown_as_it_comes() {
     assert!(done.stderr.contains("on stderr\n"), "{}", done.stderr);
     scene.assert_clean();
 }
+
+#[test]
+fn nothing_that_a_worker_says_is_obeyed_by_a_terminal() {
+    let scene = Scene::new();
+    for form in [&["escapes"][..], &["--json", "escapes"]] {
+        let done = failed(&scene, form);
+        assert!(done.stderr.contains("gone"), "{}", done.stderr);
+        let obeyed = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || c == '\u{202e}';
+        assert!(!done.stderr.contains(obeyed), "{:?}", done.stderr);
+    }
+    assert_eq!(answered(&scene, &["--json", "escaped_value"]), "\"\\u001b[2J\\u009b31m\"\n");
+    // What a pipe gets is data.
+    assert_eq!(answered(&scene, &["escaped_value"]), "\u{1b}[2J\u{9b}31m\n");
+    scene.assert_clean();
+}

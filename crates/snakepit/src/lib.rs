@@ -23,7 +23,11 @@ mod engine;
 pub mod environment;
 #[cfg(feature = "evals")]
 pub mod evals;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hardware;
+mod harmless;
 pub mod lifecycle;
 mod logging;
 #[cfg(feature = "loops")]
@@ -58,6 +62,7 @@ pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 pub use hardware::{Gpus, Threads};
+pub use harmless::harmless;
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use logging::{LogLevel, Logging};
 pub use pit::{Builder, EngineError, Snakepit};

@@ -2,7 +2,9 @@
 
 use std::io::IsTerminal as _;
 
-use snakepit::Value;
+use snakepit::{Value, harmless};
+
+use crate::say;
 
 /// What is longer than a line of a usual terminal is shown on several.
 const LINE: usize = 80;
@@ -21,10 +23,13 @@ impl Form {
     /// The bytes to print, or why there are none.
     pub(super) fn render(self, value: &Value) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = match (self, value) {
-            (Self::Json, value) if has_equal_keys(value) => serde_json::to_vec(&as_pairs(value))?,
-            (Self::Json, value) => serde_json::to_vec(value)?,
+            (Self::Json, value) if has_equal_keys(value) => {
+                say::plain_json(serde_json::to_string(&as_pairs(value))?).into_bytes()
+            }
+            (Self::Json, value) => say::plain_json(serde_json::to_string(value)?).into_bytes(),
             (Self::People { terminal: false }, Value::Bytes(bytes)) => return Ok(bytes.to_vec()),
-            (Self::People { .. }, Value::Str(text)) => text.clone().into_bytes(),
+            (Self::People { terminal: false }, Value::Str(text)) => text.clone().into_bytes(),
+            (Self::People { terminal: true }, Value::Str(text)) => harmless(text).into_owned().into_bytes(),
             (Self::People { terminal }, value) => for_people(value, terminal).into_bytes(),
         };
         bytes.push(b'\n');
@@ -75,7 +80,7 @@ fn for_people(value: &Value, terminal: bool) -> String {
     let compact = value.to_string();
     if terminal && compact.len() > LINE && matches!(value, Value::List(_) | Value::Map(_)) {
         // What JSON cannot say stays compact.
-        return serde_json::to_string_pretty(value).unwrap_or(compact);
+        return serde_json::to_string_pretty(value).map_or(compact, say::plain_json);
     }
     compact
 }
@@ -99,6 +104,9 @@ mod tests {
         assert_eq!(shown(people, 1.0), "1.0\n");
         assert_eq!(shown(people, bytes(b"raw")), "raw");
         assert_eq!(shown(Form::People { terminal: true }, bytes(b"\0")), "b\"\\x00\"\n");
+        assert_eq!(shown(people, "\x1b[31m"), "\x1b[31m\n", "a pipe gets what the worker said");
+        assert_eq!(shown(Form::People { terminal: true }, "\x1b[31m"), "\\u{1b}[31m\n");
+        assert_eq!(shown(Form::Json, "\u{9b}31m"), "\"\\u009b31m\"\n");
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl Outside {
         let set: SigSet = ANSWERED.into_iter().filter(|signal| !ignored.contains(*signal)).collect();
         let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         set.thread_block()?;
+        // Bounded: the last signal that is counted ends the process, and a reader goes away once.
         let (post, happenings) = unbounded_channel();
         std::thread::Builder::new()
             .name("outside".into())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use snakepit::Progress;
+use snakepit::{Progress, harmless};
 
 use crate::say;
 
@@ -35,7 +35,7 @@ impl Screen {
     pub(crate) fn progress(&self, progress: &Progress) {
         if self.is_terminal {
             let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-            say::err(&format!("{CLEAR}{}", shown(progress, width())));
+            say::control(&format!("{CLEAR}{}", shown(progress, width())));
             *dirty = true;
         }
     }
@@ -50,7 +50,7 @@ impl Screen {
     pub(crate) fn clear(&self) {
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *dirty) {
-            say::err(CLEAR);
+            say::control(CLEAR);
         }
     }
 }
@@ -70,8 +70,8 @@ fn shown(progress: &Progress, width: usize) -> String {
         let gap = if text.is_empty() { "" } else { "  " };
         let _ = write!(text, "{gap}{words}");
     }
-    // A terminal must not obey what a worker says.
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(width.saturating_sub(1)).collect()
+    // A terminal must not obey what a worker says, and it is one line.
+    harmless(&text.replace(['\n', '\r', '\t'], " ")).chars().take(width.saturating_sub(1)).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     fn progress_fits_one_line_and_commands_nothing() {
         let progress = |fraction, text: &str| Progress { fraction, text: Some(text.into()) };
         assert_eq!(shown(&progress(Some(0.5), "half"), 80), " 50 %  half");
-        assert_eq!(shown(&progress(None, "a\nb\x1b[31m"), 80), "a b [31m");
+        assert_eq!(shown(&progress(None, "a\nb\x1b[31m"), 80), "a b\\u{1b}[31m");
         assert_eq!(shown(&progress(Some(7.0), "much too long"), 12), "100 %  much");
         assert_eq!(shown(&progress(None, "a narrow one"), 4), "a n");
     }

@@ -118,3 +118,20 @@ def stops_here(a: int):
     doubled = 2 * a
     breakpoint()
     return doubled
+
+
+@snakepit.command
+def escapes():
+    """Everything that a terminal would obey, in every text of an error."""
+    try:
+        raise KeyError("\x1b]0;owned\x07")
+    except KeyError as error:
+        told = ValueError("\x1b[2Jgone \x9b31m \u202eback")
+        if hasattr(told, "add_note"):
+            told.add_note("\x1b[31mnote")
+        raise told from error
+
+
+@snakepit.command
+def escaped_value():
+    return "\x1b[2J\x9b31m"

@@ -24,9 +24,10 @@ use serde_json::{Map, Value as Json};
 use super::lines::{Line, LineReader};
 use super::{Introduction, Spawner, StartError, pids};
 use crate::custody::{self, Command, Stdio};
+use crate::harmless;
 
 /// The longest ready line.
-const LONGEST: usize = 1024 * 1024;
+const LONGEST: usize = 256 * 1024;
 /// How much of a line an error shows.
 const SHOWN: usize = 200;
 
@@ -107,7 +108,8 @@ pub(super) async fn ready(
             Heard::Log => listening.lines.log_line(&line),
             Heard::Wrong(fault) => {
                 let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
-                return Err(spawner.fault(format!("its ready line is wrong: {fault}: {shown}")));
+                let told = format!("its ready line is wrong: {fault}: {shown}");
+                return Err(spawner.fault(harmless(&told)));
             }
         }
     };
@@ -257,6 +259,18 @@ fn read_socket(socket: &Json) -> Result<PathBuf, String> {
 fn read_pid(pid: &Json) -> Result<u32, String> {
     let number = pid.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0);
     number.ok_or_else(|| format!("its pid is {pid}, and must be the number of a process"))
+}
+
+#[cfg(any(fuzzing, test))]
+pub(super) mod fuzzing {
+    use super::{Announcement, Listens};
+
+    /// Reads a line as the one that says that a worker is ready.
+    pub(crate) fn ready_line(line: &[u8]) {
+        for listens in [Listens::Nowhere, Listens::Somewhere, Listens::OnSocket] {
+            let _ = Announcement::read(line, listens);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -145,7 +145,8 @@ pub(super) fn read_error(error: Json) -> RemoteError {
     };
     let read = if error.is_object() { serde_json::from_value(error).ok() } else { None };
     let error: RemoteError = read.unwrap_or_else(|| RemoteError { message: text, ..RemoteError::default() });
-    if error.kind.is_empty() { RemoteError { kind: "exception".into(), ..error } } else { error }
+    let kind = if error.kind.is_empty() { "exception".into() } else { error.kind };
+    RemoteError { kind, ..error }.bounded()
 }
 
 #[cfg(test)]

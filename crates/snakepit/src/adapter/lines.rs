@@ -15,6 +15,8 @@ use crate::worker::{Lines, OpenStream, Output};
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
+/// So many spaces may stand before a message.
+const MOST_SPACES: usize = 1024;
 /// The name of the stream, as the output has it.
 const STDOUT: &str = "stdout";
 
@@ -31,12 +33,16 @@ pub(super) enum Line {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Before the first byte of a line that is no space.
-    Start,
+    /// Before the first byte of a line that is no space, after so many that are.
+    Start { spaces: usize },
     /// In a line that begins with `{`, of which so many bytes hold no end.
     Object { searched: usize },
     /// In another line.
     Log,
+}
+
+impl Place {
+    const START: Self = Self::Start { spaces: 0 };
 }
 
 /// Cuts bytes into lines.
@@ -61,10 +67,15 @@ impl Cutter {
     fn next(&mut self) -> Cut {
         loop {
             match self.place {
-                Place::Start => {
-                    let spaces = self.buffer.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                Place::Start { spaces: before } => {
+                    let more =
+                        self.buffer[before..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                    let spaces = before + more;
                     self.place = match self.buffer.get(spaces) {
-                        None if spaces <= self.limit => return Cut::Nothing,
+                        None if spaces <= MOST_SPACES => {
+                            self.place = Place::Start { spaces };
+                            return Cut::Nothing;
+                        }
                         Some(b'{') => Place::Object { searched: spaces },
                         _ => Place::Log,
                     };
@@ -82,14 +93,14 @@ impl Cutter {
                     }
                     let line = self.buffer.split_to(length).freeze();
                     self.buffer.advance(1);
-                    self.place = Place::Start;
+                    self.place = Place::START;
                     return Cut::Object(line);
                 }
                 Place::Log if self.buffer.is_empty() => return Cut::Nothing,
                 Place::Log => {
                     let end = self.buffer.iter().position(|&byte| byte == b'\n');
                     if end.is_some() {
-                        self.place = Place::Start;
+                        self.place = Place::START;
                     }
                     return Cut::Log(self.buffer.split_to(end.map_or(self.buffer.len(), |end| end + 1)));
                 }
@@ -110,7 +121,7 @@ pub(super) struct LineReader {
 impl LineReader {
     /// Reads the other end of what the worker writes to. A line of up to `limit` bytes may be a message.
     pub(super) fn new(stdout: OwnedFd, output: Arc<Output>, limit: usize) -> io::Result<Self> {
-        let cutter = Cutter { buffer: BytesMut::new(), place: Place::Start, limit };
+        let cutter = Cutter { buffer: BytesMut::new(), place: Place::START, limit };
         let reader = pipe::Receiver::from_owned_fd(stdout)?;
         Ok(Self { reader, cutter, logs: Lines::default(), _open: output.opened(), output })
     }
@@ -127,7 +138,7 @@ impl LineReader {
                     if self.reader.read_buf(&mut self.cutter.buffer).await? == 0 {
                         // A message without its end may be half of one.
                         let rest = self.cutter.buffer.split();
-                        self.cutter.place = Place::Start;
+                        self.cutter.place = Place::START;
                         self.log(&rest);
                         self.log(b"\n");
                         return Ok(Line::End);
@@ -162,13 +173,30 @@ impl LineReader {
     }
 }
 
+/// The lines of a worker whose output comes in pieces of this size; the logs are left out.
+#[cfg(any(fuzzing, test))]
+#[cfg_attr(not(feature = "stdio"), expect(dead_code, reason = "the fuzz target of lines is that of stdio"))]
+pub(super) fn cut_in_pieces(bytes: &[u8], size: usize, limit: usize, mut see: impl FnMut(&[u8])) {
+    let mut cutter = Cutter { buffer: BytesMut::new(), place: Place::START, limit };
+    for piece in bytes.chunks(size) {
+        cutter.buffer.extend_from_slice(piece);
+        loop {
+            match cutter.next() {
+                Cut::Object(line) => see(&line),
+                Cut::Log(_) | Cut::TooLong => {}
+                Cut::Nothing => break,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// What comes of bytes in these pieces: messages, and logs put together.
     fn cut(pieces: &[&[u8]], limit: usize) -> (Vec<String>, String) {
-        let mut cutter = Cutter { buffer: BytesMut::new(), place: Place::Start, limit };
+        let mut cutter = Cutter { buffer: BytesMut::new(), place: Place::START, limit };
         let (mut messages, mut logs) = (Vec::new(), String::new());
         for piece in pieces {
             cutter.buffer.extend_from_slice(piece);
@@ -207,8 +235,29 @@ mod tests {
         assert_eq!(logs, "{123456789\n");
         let (messages, _) = cut(&[b"{1234567\n"], 8);
         assert_eq!(messages, ["{1234567"]);
-        let (messages, logs) = cut(&[b"          ", b"{}\n"], 8);
+    }
+
+    #[test]
+    fn a_line_of_spaces_is_a_log() {
+        let spaces = vec![b' '; MOST_SPACES + 1];
+        let (messages, logs) = cut(&[&spaces, b"{}\n"], 8000);
         assert!(messages.is_empty(), "{messages:?}");
-        assert_eq!(logs, "          {}\n");
+        assert_eq!(logs.len(), MOST_SPACES + 4);
+    }
+
+    /// Eight MiB, byte by byte: what looked at all of them again and again would take hours.
+    #[test]
+    fn spaces_that_come_one_by_one_are_looked_at_once() {
+        let began = std::time::Instant::now();
+        let mut cutter = Cutter { buffer: BytesMut::new(), place: Place::START, limit: 64 << 20 };
+        let mut cut = 0;
+        for _ in 0..8 << 20 {
+            cutter.buffer.extend_from_slice(b" ");
+            if let Cut::Log(bytes) = cutter.next() {
+                cut += bytes.len();
+            }
+        }
+        assert_eq!(cut, 8 << 20);
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 }

@@ -8,6 +8,8 @@
 pub mod announce;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+#[cfg(any(feature = "grpc", feature = "http"))]
+mod home;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
@@ -18,6 +20,8 @@ pub mod http;
 mod json;
 #[cfg(feature = "announce")]
 mod lines;
+#[cfg(any(feature = "grpc", feature = "http"))]
+mod listener;
 mod lost;
 pub mod mock;
 mod pids;
@@ -198,4 +202,12 @@ impl Call {
     {
         tokio::spawn(async move { self.finish(work.await) });
     }
+}
+
+/// What the fuzz targets need of this.
+#[cfg(all(any(fuzzing, test), feature = "announce"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::announce::fuzzing::ready_line;
+    #[cfg(feature = "stdio")]
+    pub(crate) use super::stdio::fuzzing::lines;
 }

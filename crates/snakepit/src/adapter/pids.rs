@@ -23,6 +23,27 @@ pub(super) fn is_in_custody(process: &crate::custody::Worker, number: u32) -> bo
     }) || in_group(process.pgid().as_raw()).into_iter().any(is_it)
 }
 
+/// The sockets that a worker, and whatever it has started, hold: the numbers by which the kernel's tables name them.
+///
+/// Blocks for as long as the kernel takes.
+#[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
+pub(super) fn sockets_of(process: &crate::custody::Worker) -> std::collections::HashSet<u64> {
+    let family = crate::worker::family_of(process.pid(), process.own_shim());
+    let pids = family.into_iter().chain(in_group(process.pgid().as_raw()));
+    pids.flat_map(sockets).collect()
+}
+
+/// The sockets of one process; none if it is gone, or not ours to look at.
+#[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
+fn sockets(pid: i32) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let socket = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    entries.flatten().filter_map(socket).collect()
+}
+
 /// The processes of a group, as of a worker in the tier `group`, whose orphans have no shim.
 #[cfg(feature = "announce")]
 fn in_group(pgid: i32) -> Vec<i32> {

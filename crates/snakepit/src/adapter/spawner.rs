@@ -260,7 +260,7 @@ impl Spawner {
     }
 
     /// The directory of this run alone, which is removed with it.
-    #[cfg(feature = "grpc")]
+    #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) fn run_dir(&self) -> Option<&std::path::Path> {
         self.run.as_ref().map(Run::dir)
     }

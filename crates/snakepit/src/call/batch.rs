@@ -219,8 +219,7 @@ fn split(part: &Encoded, command: &Command, most: usize) -> Vec<End> {
         if well {
             return Ok(End::Value(value));
         }
-        let error: RemoteError = value.decode()?;
-        Ok(End::Failed(CallError::Remote(Box::new(error))))
+        Ok(End::Failed(CallError::Remote(Box::new(RemoteError::read(&value)))))
     });
     match ends {
         Ok(ends) => ends,

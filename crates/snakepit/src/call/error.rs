@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::CallId;
+use crate::harmless;
 use crate::supervision::{Fingerprint, NoRetry};
 use crate::telemetry::TraceError;
 use crate::value::ValueError;
@@ -311,9 +312,9 @@ impl RemoteError {
 impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.type_name, self.message.is_empty()) {
-            (Some(name), false) => write!(f, "{name}: {}", self.message),
-            (Some(name), true) => f.write_str(name),
-            (None, _) => f.write_str(&self.message),
+            (Some(name), false) => write!(f, "{}: {}", harmless(name), harmless(&self.message)),
+            (Some(name), true) => f.write_str(&harmless(name)),
+            (None, _) => f.write_str(&harmless(&self.message)),
         }
     }
 }

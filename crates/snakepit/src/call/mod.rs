@@ -6,6 +6,7 @@
 
 mod again;
 pub(crate) mod batch;
+mod bounded;
 mod builder;
 mod chain;
 mod chunk;

@@ -3,6 +3,7 @@
 //! `/livez` and `/health/live`: all loops turn. `/readyz` and `/health/ready`: they take messages; not while the group drains or
 //! ends, nor while a mailbox does not work. `/startupz`: all have begun. 200 is yes, 503 no, and the body says why.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::LoopGroup;
 
@@ -23,6 +24,9 @@ use super::LoopGroup;
 const MOST_CONNECTIONS: usize = 64;
 /// How long a client may take with its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a connection may last in all.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The probes of a group. Its socket is closed when it is stopped, or dropped.
 #[derive(Debug)]
@@ -67,9 +71,15 @@ impl Drop for HealthServer {
 async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
     // Dropped with this task, and all connections with it.
     let mut connections = JoinSet::new();
+    // The oldest first.
+    let mut ends: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        while connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
+        ends.retain(|connection| !connection.is_finished());
+        if ends.len() >= MOST_CONNECTIONS
+            && let Some(oldest) = ends.pop_front()
+        {
+            // A probe is answered in no time. Whoever has been here longest is not one, and must not keep out those who are.
+            oldest.abort();
         }
         tokio::select! {
             accepted = listener.accept() => {
@@ -79,7 +89,7 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                     continue;
                 };
                 let group = Arc::clone(&group);
-                connections.spawn(async move {
+                let connection = connections.spawn(async move {
                     let service = service_fn(move |request| {
                         std::future::ready(Ok::<_, Infallible>(answer(&request, &group)))
                     });
@@ -91,8 +101,9 @@ async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
                         .auto_date_header(std::time::SystemTime::now() >= std::time::UNIX_EPOCH)
                         .serve_connection(TokioIo::new(stream), service);
                     // A client that leaves in the middle is its own matter.
-                    let _ = served.await;
+                    let _ = tokio::time::timeout(CONNECTION_LIMIT, served).await;
                 });
+                ends.push_back(connection);
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
         }

@@ -105,6 +105,8 @@ pub(super) struct State {
     /// Somebody waits until the outbox is taken.
     wants_room: bool,
     next_turn: u64,
+    /// The latest turn that was handed to the socket, at least in part.
+    begun: u64,
     /// The latest turn that was answered, if only in part.
     answered: u64,
     /// Since when the worker has had something to do that it has not answered.
@@ -307,6 +309,7 @@ impl Connection {
                 return;
             }
             state.writer = Writer::Writing;
+            state.begun = state.next_turn;
             let spare = std::mem::take(&mut state.spare);
             let mut batch = std::mem::replace(&mut state.outbox, spare);
             let wants_room = std::mem::take(&mut state.wants_room);
@@ -381,6 +384,17 @@ impl Connection {
             if !empty {
                 self.flush();
             }
+        }
+    }
+
+    /// Whether something may be heard of a call. A worker that answers what it cannot have read yet, by guessing, would free its
+    /// place for a next call, and what is to be written would grow without end.
+    pub(super) fn check_begun(state: &State, call: u64) -> Result<(), String> {
+        match state.calls.get(&call) {
+            Some(held) if held.turn > state.begun && !held.unsent => {
+                Err(format!("it answered call {call} before it was sent"))
+            }
+            _ => Ok(()),
         }
     }
 

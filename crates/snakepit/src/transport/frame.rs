@@ -10,6 +10,10 @@ pub(crate) const HEADER: usize = 16;
 const BODIES: u16 = 1;
 /// Of RESULTS: more of them follow.
 const MORE: u16 = 2;
+/// The longest READY; spec/wire.md names it.
+const READY: usize = 1024 * 1024;
+/// The longest frame that only controls something; spec/wire.md names it.
+const CONTROL: usize = 64 * 1024;
 
 macro_rules! kinds {
     ($($name:ident = $number:literal,)*) => {
@@ -29,6 +33,38 @@ macro_rules! kinds {
             }
         }
     };
+}
+
+impl Kind {
+    /// What a frame of this kind may have at the most, whatever `max_frame` is: those that carry no value of a caller's
+    /// are short. Logs, progress and telemetry are not among them: what is too long of them is left out, and no fault.
+    fn own_limit(self) -> Option<usize> {
+        match self {
+            Self::Ready => Some(READY),
+            Self::Fault | Self::Bye | Self::Pong | Self::End | Self::HostCredit | Self::HostCancel => {
+                Some(CONTROL)
+            }
+            Self::Hello
+            | Self::Call
+            | Self::Calls
+            | Self::Result
+            | Self::Results
+            | Self::Error
+            | Self::Item
+            | Self::Credit
+            | Self::Cancel
+            | Self::HostCall
+            | Self::HostResult
+            | Self::HostError
+            | Self::HostItem
+            | Self::HostEnd
+            | Self::Log
+            | Self::Progress
+            | Self::Ping
+            | Self::Telemetry
+            | Self::Drain => None,
+        }
+    }
 }
 
 kinds! {
@@ -82,6 +118,10 @@ pub(crate) enum BadHeader {
     Flags(u16),
     #[error("it sent a frame of {length} bytes, and max_frame is {limit}")]
     TooLong { length: usize, limit: usize },
+    #[error(
+        "it sent a frame of kind {kind:?} that is {length} bytes long, and {limit} is the most for that kind"
+    )]
+    TooLongForItsKind { kind: Kind, length: usize, limit: usize },
 }
 
 impl Header {
@@ -105,6 +145,9 @@ impl Header {
         }
         if length > limit {
             return Err(BadHeader::TooLong { length, limit });
+        }
+        if let Some(limit) = kind.own_limit().filter(|limit| length > *limit) {
+            return Err(BadHeader::TooLongForItsKind { kind, length, limit });
         }
         Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, has_more: flags & MORE != 0, call }))
     }
@@ -133,6 +176,21 @@ mod tests {
         assert_eq!(Header::peek(&bytes, 7), Ok(Some(header)));
         assert_eq!(Header::peek(&bytes[..15], 7), Ok(None));
         assert_eq!(Header::peek(&bytes, 6), Err(BadHeader::TooLong { length: 7, limit: 6 }));
+    }
+
+    #[test]
+    fn frames_that_carry_no_value_are_short_whatever_max_frame_is() {
+        let peek = |kind: Kind, length: usize| {
+            let mut bytes = Vec::new();
+            Header { length, kind, has_bodies: false, has_more: false, call: 0 }.write_to(&mut bytes);
+            Header::peek(&bytes, 256 << 20)
+        };
+        for (kind, limit) in [(Kind::Ready, READY), (Kind::Fault, CONTROL), (Kind::HostCredit, CONTROL)] {
+            assert!(peek(kind, limit).is_ok());
+            let length = limit + 1;
+            assert_eq!(peek(kind, length), Err(BadHeader::TooLongForItsKind { kind, length, limit }));
+        }
+        assert!(peek(Kind::Result, 256 << 20).is_ok());
     }
 
     #[test]

@@ -73,11 +73,12 @@ pub(crate) struct HostCall {
 }
 
 /// A `HOST_CALL`: with or without options.
-pub(crate) fn read_host_call(payload: &Encoded) -> Result<HostCall, ValueError> {
-    if let Ok((id, tool, args, options)) = payload.decode::<(u64, String, Encoded, HostCallOptions)>() {
+pub(crate) fn read_host_call(payload: &Encoded, room: usize) -> Result<HostCall, ValueError> {
+    type WithOptions = (u64, String, Encoded, HostCallOptions);
+    if let Ok((id, tool, args, options)) = payload.decode_within::<WithOptions>(room) {
         return Ok(HostCall { id, tool, args, options });
     }
-    let (id, tool, args) = payload.decode::<(u64, String, Encoded)>()?;
+    let (id, tool, args) = payload.decode_within::<(u64, String, Encoded)>(room)?;
     Ok(HostCall { id, tool, args, options: HostCallOptions::default() })
 }
 

@@ -10,12 +10,14 @@ use tracing::Level;
 
 use super::connection::{Connection, Ready, State};
 use super::frame::{HEADER, Header, Kind};
-use super::messages::{self, ReadyMessage};
-use super::{spans, tools};
-use crate::call::{Call, Input, Portion, RemoteError};
+use super::incoming::{self, Incoming};
+use super::messages::ReadyMessage;
+use super::tools;
+use crate::call::{Call, Input, RemoteError};
 use crate::logging::somebody_says;
 use crate::telemetry;
-use crate::value::{Encoded, Map, Value, ValueError, write};
+use crate::value::{Encoded, write};
+use crate::worker::Output;
 
 /// How much is read at a time.
 const READ: usize = 64 * 1024;
@@ -31,10 +33,17 @@ enum Answer {
     Unasked,
 }
 
+/// Memory for what one read brings, used again for the next.
+#[derive(Default)]
+struct Heard {
+    frames: Vec<(Header, Incoming)>,
+    answers: Vec<(Call, Answer)>,
+}
+
 /// Reads until the end, and says why it is the end.
 pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> String {
     let mut buffer = BytesMut::with_capacity(READ);
-    let mut answers = Vec::new();
+    let mut memory = Heard::default();
     loop {
         if let Ok(Some(header)) = Header::peek(&buffer, connection.max_frame) {
             buffer.reserve((HEADER + header.length).saturating_sub(buffer.len()).max(1));
@@ -47,7 +56,7 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
             Ok(_) => {}
             Err(error) => return format!("its socket broke: {error}"),
         }
-        let heard = hear(connection, &mut buffer, &mut answers);
+        let heard = hear(connection, &mut buffer, &mut memory);
         if let Ok(2..) = heard {
             // Those who have their answers may call again at once: they go first, and what they send is written once.
             tokio::task::yield_now().await;
@@ -64,29 +73,29 @@ pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf
 }
 
 /// Works off all complete frames; how many answers were among them.
-fn hear(
-    connection: &Arc<Connection>,
-    buffer: &mut BytesMut,
-    answers: &mut Vec<(Call, Answer)>,
-) -> Result<usize, String> {
-    let (heard, told) = {
+fn hear(connection: &Arc<Connection>, buffer: &mut BytesMut, heard: &mut Heard) -> Result<usize, String> {
+    // Without the lock: what a frame says may take its time to decode.
+    let cut = cut(buffer, &mut heard.frames, &connection.output, connection.max_frame);
+    let (sorted, told) = {
         let mut state = connection.state();
         Connection::begin_reading(&mut state);
-        let heard = sort_out(connection, &mut state, buffer, answers);
-        (heard, std::mem::take(&mut state.told))
+        let mut frames = heard.frames.drain(..);
+        let sorted = frames
+            .try_for_each(|(header, said)| frame(connection, &mut state, header, said, &mut heard.answers));
+        (sorted, std::mem::take(&mut state.told))
     };
     // Without the lock: whoever listens may do anything.
     told.into_iter().for_each(telemetry::emit);
-    let count = answers.len();
+    let count = heard.answers.len();
     if count > 0 {
         let now = Instant::now();
         let since = connection.state().busy_since.replace(now);
         let service = since.map_or_else(Default::default, |since| now - since) / count as u32;
-        for (call, answer) in answers.drain(..) {
+        for (call, answer) in heard.answers.drain(..) {
             match answer {
                 Answer::Value(value) => call.finish_after(service, Ok(value)),
                 Answer::End => call.finish(Ok(Encoded::nil())),
-                Answer::Error(error) => call.finish_after(service, Err(read_error(&error))),
+                Answer::Error(error) => call.finish_after(service, Err(RemoteError::read(&error))),
                 Answer::Unasked => {
                     let error = RemoteError::streaming(call.command());
                     call.finish(Err(error));
@@ -94,16 +103,17 @@ fn hear(
             }
         }
     }
-    heard.map(|()| count)
+    sorted.and(cut).map(|()| count)
 }
 
-fn sort_out(
-    connection: &Arc<Connection>,
-    state: &mut State,
+/// Cuts what was received into frames, and reads them. The error comes after the frames before it.
+pub(super) fn cut(
     buffer: &mut BytesMut,
-    answers: &mut Vec<(Call, Answer)>,
+    frames: &mut Vec<(Header, Incoming)>,
+    output: &Output,
+    max_frame: usize,
 ) -> Result<(), String> {
-    while let Some(header) = Header::peek(buffer, connection.max_frame).map_err(|error| error.to_string())? {
+    while let Some(header) = Header::peek(buffer, max_frame).map_err(|error| error.to_string())? {
         if buffer.len() < HEADER + header.length {
             break;
         }
@@ -115,81 +125,46 @@ fn sort_out(
         } else {
             buffer.split_to(header.length).freeze()
         };
-        let payload = Encoded::from_payload(payload, header.has_bodies)
-            .map_err(|error| unreadable(header.kind, &error))?;
-        frame(connection, state, header, payload, answers)?;
+        let payload = Encoded::from_worker(payload, header.has_bodies, max_frame)
+            .map_err(|error| incoming::unreadable(header.kind, &error))?;
+        frames.push((header, incoming::read(header, payload, output)?));
     }
     Ok(())
-}
-
-fn unreadable(kind: Kind, error: &ValueError) -> String {
-    format!("it sent a frame of kind {kind:?} that cannot be read: {error}")
 }
 
 fn frame(
     connection: &Arc<Connection>,
     state: &mut State,
     header: Header,
-    payload: Encoded,
+    said: Incoming,
     answers: &mut Vec<(Call, Answer)>,
 ) -> Result<(), String> {
-    let unreadable = |error: ValueError| unreadable(header.kind, &error);
-    match header.kind {
-        Kind::Result => one_answer(state, header, Answer::Value(payload), answers)?,
-        Kind::Results => results(state, header, payload, answers)?,
-        Kind::End => one_answer(state, header, Answer::End, answers)?,
-        Kind::Error if header.call == 0 => not_started(state, &payload)?,
-        Kind::Error => answer(state, header.call, Answer::Error(payload), answers),
-        Kind::Item => item(state, header.call, payload)?,
-        Kind::Ready => ready(state, payload.decode().map_err(unreadable)?)?,
-        Kind::Progress => {
-            let (fraction, text) = payload.decode().map_err(unreadable)?;
+    if let Incoming::Result(_) | Incoming::Results(_) | Incoming::End | Incoming::Error(_) = said {
+        Connection::check_begun(state, header.call)?;
+    }
+    match said {
+        Incoming::Result(value) => one_answer(state, header, Answer::Value(value), answers)?,
+        Incoming::Results(entries) => results(state, header, entries, answers)?,
+        Incoming::End => one_answer(state, header, Answer::End, answers)?,
+        Incoming::NotStarted(error) => not_started(state, error)?,
+        Incoming::Error(error) => answer(state, header.call, Answer::Error(error), answers),
+        Incoming::Item(value) => item(state, header.call, value)?,
+        Incoming::Ready(message) => ready(state, *message)?,
+        Incoming::Progress(fraction, text) => {
             if let Some(held) = state.calls.get(&header.call) {
                 held.call.progress(fraction, text);
             }
         }
-        Kind::Log => {
-            let (level, text, fields): (String, String, Value) = payload.decode().map_err(unreadable)?;
-            let fields = if fields == Value::Map(Map::new()) { String::new() } else { format!(" {fields}") };
-            connection.output.text("log", &format!("{level}: {text}{fields}"));
+        Incoming::HostCall(asked) => {
+            tools::host_call(connection, state, header.call, *asked, header.length)?;
         }
-        Kind::HostCall => {
-            let asked = messages::read_host_call(&payload).map_err(unreadable)?;
-            tools::host_call(connection, state, header.call, asked, header.length)?;
-        }
-        Kind::HostCredit => {
-            let (id, items, bytes): (u64, u32, u64) = payload.decode().map_err(unreadable)?;
-            state.tools.grant(id, Portion { items, bytes });
-        }
-        Kind::HostCancel => {
-            let (id,): (u64,) = payload.decode().map_err(unreadable)?;
-            state.tools.end(id);
-        }
-        Kind::Telemetry => {
+        Incoming::HostCredit(id, more) => state.tools.grant(id, more),
+        Incoming::HostCancel(id) => state.tools.end(id),
+        Incoming::Span(span) => {
             let held = state.calls.get(&header.call);
-            state.told.extend(held.and_then(|held| spans::read(&held.call, &payload)));
+            state.told.extend(held.and_then(|held| span.told_of(&held.call)));
         }
-        // Nobody asks for these yet; they are known, so they are no fault.
-        Kind::Pong | Kind::Bye => {}
-        Kind::Fault => {
-            return Err(format!(
-                "it refuses what it was sent: {}",
-                payload.decode::<String>().map_err(unreadable)?
-            ));
-        }
-        Kind::Hello
-        | Kind::Call
-        | Kind::Calls
-        | Kind::Credit
-        | Kind::Cancel
-        | Kind::Ping
-        | Kind::Drain
-        | Kind::HostResult
-        | Kind::HostError
-        | Kind::HostItem
-        | Kind::HostEnd => {
-            return Err(format!("it sent a frame of kind {:?}, which only the host may send", header.kind));
-        }
+        Incoming::Nothing => {}
     }
     Ok(())
 }
@@ -237,7 +212,7 @@ fn results(
     let Input::Many(inputs) = &held.call.input else {
         return Err(format!("it sent Results for call {call}, which is one call"));
     };
-    let count = entries.list_len().map_err(|error| unreadable(header.kind, &error))?;
+    let count = entries.list_len().map_err(|error| incoming::unreadable(header.kind, &error))?;
     held.results += count;
     if held.results > inputs.len() {
         return Err(format!("it sent {} results for the {} of call {call}", held.results, inputs.len()));
@@ -283,17 +258,8 @@ fn ready(state: &mut State, message: ReadyMessage) -> Result<(), String> {
     Ok(())
 }
 
-fn not_started(state: &mut State, error: &Encoded) -> Result<(), String> {
+fn not_started(state: &mut State, error: RemoteError) -> Result<(), String> {
     let waiting = state.ready.take().ok_or("it sent an error that belongs to no call")?;
-    let _ = waiting.send(Ready::Failed(read_error(error)));
+    let _ = waiting.send(Ready::Failed(error));
     Ok(())
-}
-
-fn read_error(error: &Encoded) -> RemoteError {
-    error.decode().unwrap_or_else(|unreadable| {
-        RemoteError::new(
-            "bad_payload",
-            format!("the worker failed, with an error that cannot be read: {unreadable}"),
-        )
-    })
 }

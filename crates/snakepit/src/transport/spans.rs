@@ -17,15 +17,19 @@ const SPAN: &str = "snakepit.span";
 const MOST_NAME: usize = 200;
 /// Attributes that are longer are left out: half a JSON text is none.
 const MOST_ATTRIBUTES: usize = 4096;
+/// What is longer is no span.
+const MOST_BYTES: usize = 64 * 1024;
 
 #[derive(Deserialize)]
 struct Told {
     name: String,
-    value: Part,
+    value: Box<Span>,
 }
 
+/// A span, as far as it is one.
 #[derive(Deserialize)]
-struct Part {
+#[expect(clippy::struct_field_names, reason = "spec/wire.md names them")]
+pub(crate) struct Span {
     name: String,
     trace_id: String,
     span_id: String,
@@ -37,29 +41,36 @@ struct Part {
     attributes: Option<String>,
 }
 
-/// The span that a worker tells of a call that it has, if it is one.
-pub(crate) fn read(call: &Call, payload: &Encoded) -> Option<Event> {
-    if !is_heard(Level::Debug) {
+/// The span that a worker tells, if it is one and somebody listens.
+pub(crate) fn read(payload: &Encoded) -> Option<Box<Span>> {
+    if !is_heard(Level::Debug) || payload.payload_len() > MOST_BYTES {
         return None;
     }
-    let berth = call.slot.as_ref()?.berth();
-    let Told { name, value: span } = payload.decode().ok()?;
+    let Told { name, value: span } = payload.decode_within(MOST_BYTES).ok()?;
     let parent_is_one = span.parent_id.as_ref().is_none_or(|parent| is_hex(parent, 16));
     if name != SPAN || !is_hex(&span.trace_id, 32) || !is_hex(&span.span_id, 16) || !parent_is_one {
         return None;
     }
-    Some(Event::WorkerSpan {
-        pool: Arc::clone(&berth.pool.name),
-        worker: berth.id.as_str().into(),
-        call: call.id().get(),
-        name: bounded(&span.name),
-        trace_id: span.trace_id.into(),
-        span_id: span.span_id.into(),
-        parent_id: span.parent_id.map(Into::into),
-        took: Duration::from_micros(span.took_us),
-        error: span.error.as_deref().map(bounded),
-        attributes: span.attributes.filter(|text| text.len() <= MOST_ATTRIBUTES).map(Into::into),
-    })
+    Some(span)
+}
+
+impl Span {
+    /// What is told of it: it belongs to a call that the worker has.
+    pub(crate) fn told_of(self, call: &Call) -> Option<Event> {
+        let berth = call.slot.as_ref()?.berth();
+        Some(Event::WorkerSpan {
+            pool: Arc::clone(&berth.pool.name),
+            worker: berth.id.as_str().into(),
+            call: call.id().get(),
+            name: bounded(&self.name),
+            trace_id: self.trace_id.into(),
+            span_id: self.span_id.into(),
+            parent_id: self.parent_id.map(Into::into),
+            took: Duration::from_micros(self.took_us),
+            error: self.error.as_deref().map(bounded),
+            attributes: self.attributes.filter(|text| text.len() <= MOST_ATTRIBUTES).map(Into::into),
+        })
+    }
 }
 
 fn is_hex(text: &str, length: usize) -> bool {

@@ -22,7 +22,14 @@ pub struct Encoded {
     bodies: Bodies,
     /// The head was written here or looked at: it is exactly one value. What came in a frame may be anything.
     verified: bool,
+    /// How many KiB its lists, maps and copies may take once it is decoded.
+    most_memory: u32,
 }
+
+/// What a value of unknown origin may take once it is decoded, in KiB; what was encoded here may take anything.
+const MOST_MEMORY: u32 = 1 << 20;
+/// However small the frames are, so much may be decoded.
+const LEAST_MEMORY: usize = 64 << 20;
 
 /// The byte strings beside a head. Behind a pointer: few values have any, and all values are moved often.
 #[derive(Clone)]
@@ -108,23 +115,36 @@ impl Encoded {
     /// Takes the payload of a frame; `has_bodies` is the frame's flag. The value is looked at when it is decoded.
     pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
         if !has_bodies {
-            return Ok(Self { head: payload, bodies: Bodies::None, verified: false });
+            let bodies = Bodies::None;
+            return Ok(Self { head: payload, bodies, verified: false, most_memory: MOST_MEMORY });
         }
         let cut_short = || ValueError::malformed("the payload ends inside its head");
         let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
         let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
         let end = end.ok_or_else(cut_short)?;
         let bodies = Bodies::Joined(Arc::new(payload.slice(end..)));
-        Ok(Self { head: payload.slice(4..end), bodies, verified: false })
+        Ok(Self { head: payload.slice(4..end), bodies, verified: false, most_memory: MOST_MEMORY })
+    }
+
+    /// Takes the payload of a frame of a worker whose frames are at most so long. Decoded, it takes up to four times that.
+    pub(crate) fn from_worker(
+        payload: Bytes,
+        has_bodies: bool,
+        max_frame: usize,
+    ) -> Result<Self, ValueError> {
+        let most = max_frame.saturating_mul(4).max(LEAST_MEMORY) >> 10;
+        let most_memory = u32::try_from(most).unwrap_or(u32::MAX);
+        Ok(Self { most_memory, ..Self::from_payload(payload, has_bodies)? })
     }
 
     pub(super) fn from_parts(head: Bytes, bodies: Bodies) -> Self {
-        Self { head, bodies, verified: true }
+        Self { head, bodies, verified: true, most_memory: u32::MAX }
     }
 
     /// A part of this value, whose bytes are `head`: one value, as the caller has seen.
     pub(super) fn part(&self, head: &[u8]) -> Self {
-        Self { head: self.head.slice_ref(head), bodies: self.bodies.clone(), verified: true }
+        let (head, bodies) = (self.head.slice_ref(head), self.bodies.clone());
+        Self { head, bodies, verified: true, most_memory: self.most_memory }
     }
 
     /// Decodes into a type of the caller's.
@@ -134,6 +154,16 @@ impl Encoded {
         match decode_with(Decoder::new(self)) {
             // Derived code refuses a key that comes twice. That is rare, so the keys are compared only now.
             Err(error) if error.is_duplicate_field() => decode_with(Decoder::last_key_counts(self)),
+            result => result,
+        }
+    }
+
+    /// The same for what has little to say: lists, maps and copies take at most so many bytes.
+    pub(crate) fn decode_within<T: DeserializeOwned>(&self, room: usize) -> Result<T, ValueError> {
+        match decode_with(Decoder::new(self).within(room)) {
+            Err(error) if error.is_duplicate_field() => {
+                decode_with(Decoder::last_key_counts(self).within(room))
+            }
             result => result,
         }
     }
@@ -173,21 +203,26 @@ impl Encoded {
         &self,
         mut make: impl FnMut(bool, Self) -> Result<T, ValueError>,
     ) -> Result<Vec<T>, ValueError> {
-        let mut reader = Reader::new(&self.head);
-        let Token::Array(entries) = reader.token()? else {
+        let mut decoder = Decoder::new(self);
+        let Token::Array(entries) = decoder.reader.token()? else {
             return Err(ValueError::malformed("it should be a list"));
         };
         let mut made = Vec::with_capacity(entries.min(FIRST_ENTRIES));
         for index in 0..entries {
+            let reader = &mut decoder.reader;
             let (Token::Array(2), Token::Bool(flag)) = (reader.token()?, reader.token()?) else {
                 return Err(ValueError::malformed("it should be [flag, value]").at_index(index));
             };
             let value = reader.rest;
-            reader.skip()?;
-            let value = self.part(&value[..value.len() - reader.rest.len()]);
+            decoder.skip()?;
+            let value = self.part(&value[..value.len() - decoder.reader.rest.len()]);
             made.push(make(flag, value).map_err(|error| error.at_index(index))?);
         }
-        if reader.rest.is_empty() { Ok(made) } else { Err(ValueError::malformed("bytes follow the list")) }
+        if decoder.reader.rest.is_empty() {
+            Ok(made)
+        } else {
+            Err(ValueError::malformed("bytes follow the list"))
+        }
     }
 
     /// How many bytes [`write_to`](Self::write_to) writes.
@@ -229,12 +264,11 @@ impl Encoded {
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
     }
 
-    /// The same value without what else its frame brought. Bodies are still shared; one that the value names twice is
-    /// counted twice.
+    /// The same value without what else its frame brought. Bodies are still shared.
     pub(crate) fn trimmed(&self) -> Result<Self, ValueError> {
         let mut builder = Builder::default();
         builder.encoded(self)?;
-        Ok(builder.finish())
+        Ok(Self { most_memory: self.most_memory, ..builder.finish() })
     }
 
     /// Its bytes with everything in them: no bodies beside the head.
@@ -270,12 +304,13 @@ impl Encoded {
             offset += body.len() as u32;
         }
         let bodies = Bodies::from_parts(bodies);
-        Self { head: Bytes::copy_from_slice(&self.head), bodies, verified: self.verified }
+        let Self { verified, most_memory, .. } = *self;
+        Self { head: Bytes::copy_from_slice(&self.head), bodies, verified, most_memory }
     }
 
     /// The value of nothing.
     pub fn nil() -> Self {
-        Self { head: Bytes::from_static(&[0xc0]), bodies: Bodies::None, verified: true }
+        Self::from_parts(Bytes::from_static(&[0xc0]), Bodies::None)
     }
 
     /// Encodes the arguments of a call: `()` is none.
@@ -284,7 +319,7 @@ impl Encoded {
     }
 
     pub(crate) fn empty_map() -> Self {
-        Self { head: Bytes::from_static(&[0x80]), bodies: Bodies::None, verified: true }
+        Self::from_parts(Bytes::from_static(&[0x80]), Bodies::None)
     }
 
     /// Before the head becomes a part of something else: bytes behind the value would be read as what follows it.
@@ -297,8 +332,21 @@ impl Encoded {
         decoder.finish()
     }
 
+    /// How much memory lists, maps and copies may take.
+    pub(super) fn most_memory(&self) -> usize {
+        (self.most_memory as usize) << 10
+    }
+
+    pub(super) fn bodies_len(&self) -> usize {
+        self.bodies.len()
+    }
+
     pub(super) fn is_nil(&self) -> bool {
         *self.head == [0xc0]
+    }
+
+    pub(crate) fn is_empty_map(&self) -> bool {
+        *self.head == [0x80]
     }
 
     pub(crate) fn head(&self) -> &[u8] {

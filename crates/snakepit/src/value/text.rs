@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use bytes::Bytes;
 
 use super::{Map, Value};
+use crate::harmless::is_obeyed;
 
 /// Longer byte strings are shown by their length.
 const SHOWN_BYTES: usize = 64;
@@ -71,7 +72,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
             '\n' => f.write_str("\\n")?,
             '\r' => f.write_str("\\r")?,
             '\t' => f.write_str("\\t")?,
-            c if c.is_control() => write!(f, "\\u{:04x}", c as u32)?,
+            c if is_obeyed(c) => write!(f, "\\u{:04x}", c as u32)?,
             c => f.write_char(c)?,
         }
     }

@@ -14,6 +14,7 @@ use tracing::Level;
 
 use crate::call::CallId;
 use crate::custody::WorkerId;
+use crate::harmless;
 use crate::logging::{Logging, OUTPUT};
 
 /// The most lines that are kept of one worker.
@@ -286,7 +287,8 @@ impl Lines {
         if self.line.is_empty() && self.cut == 0 {
             return;
         }
-        let mut text = harmless(&String::from_utf8_lossy(&self.line));
+        let line = String::from_utf8_lossy(&self.line);
+        let mut text = harmless(line.strip_suffix('\r').unwrap_or(&line)).into_owned();
         if self.cut > 0 {
             text = format!("{text}… ({} bytes more)", self.cut);
         }
@@ -294,19 +296,6 @@ impl Lines {
         self.cut = 0;
         emit(text);
     }
-}
-
-/// Spells out what a terminal would obey: control characters, and those that turn the direction of writing.
-fn harmless(text: &str) -> String {
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    let obeyed = |c: char| {
-        (c.is_control() && c != '\t')
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(obeyed) {
-        return text.to_owned();
-    }
-    text.chars().flat_map(|c| if obeyed(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 #[cfg(test)]

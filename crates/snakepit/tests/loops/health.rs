@@ -67,3 +67,22 @@ async fn probes_say_how_a_group_stands() {
     assert_eq!(get(address, "/readyz").await.0, 503, "ended");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_clients_do_not_keep_probes_out() {
+    let group = Arc::new(LoopGroup::new("group"));
+    let server = HealthServer::start(group, 0).await.expect("a port");
+    let address = server.address();
+    let mut slow = Vec::new();
+    for _ in 0..200 {
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        stream.write_all(b"GET /livez HTT").await.expect("half a request");
+        slow.push(stream);
+    }
+    // Their time for a request is five seconds, and there are three times as many as are served at once.
+    let began = std::time::Instant::now();
+    let (status, _) = get(address, "/livez").await;
+    assert!(status == 200 || status == 503, "{status}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    server.stop().await;
+}

@@ -1,6 +1,7 @@
 """A worker that serves HTTP with nothing but the standard library: `port`, or `socket` with the path of one.
 
-`port` with a path: only the first one that is started with it serves. `deaf`: a port, and SIGTERM is ignored. `notes` with a
+`own_socket`: the socket that the host offers. `v6`: a port of the other loopback. `forked`: a child serves. `announces` with a
+port: it names that port and listens nowhere. `port` with a path: only the first one that is started with it serves. `deaf`: a port, and SIGTERM is ignored. `notes` with a
 path: a port, and each SIGTERM leaves a line there and is ignored otherwise.
 """
 
@@ -14,7 +15,8 @@ import sys
 import threading
 import time
 
-SECRET = os.environ["SNAKEPIT_SECRET"]
+# Taken out, so that what this worker starts does not have it.
+SECRET = os.environ.pop("SNAKEPIT_SECRET")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -96,6 +98,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def command_garbage(self, args):
         self.send(200, b'{"a": NaN', "application/json")
 
+    def command_long_error(self, args):
+        self.send_response(500)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(args["size"]))
+        self.end_headers()
+        self.wfile.write(b"[")
+        for _ in range(args["size"] // 65536):
+            self.wfile.write(b"1," * 32768)
+        self.close_connection = True
+
+    def command_environment(self, args):
+        self.send(200, sorted(key for key in os.environ if key.startswith("SNAKEPIT_")))
+
     def command_large(self, args):
         self.send(200, b'"' + b"x" * args["size"] + b'"', "application/json")
 
@@ -170,10 +185,25 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.argv[1] == "notes":
         signal.signal(signal.SIGTERM, lambda *_: print("term", file=open(sys.argv[2], "a"), flush=True))
-    if sys.argv[1] == "socket":
+    if sys.argv[1] in ("socket", "own_socket"):
+        path = sys.argv[2] if sys.argv[1] == "socket" else os.environ["SNAKEPIT_SOCKET"]
         Server.address_family = socket.AF_UNIX
-        server = Server(sys.argv[2], Handler)
-        ready["socket"] = sys.argv[2]
+        server = Server(path, Handler)
+        ready["socket"] = path
+    elif sys.argv[1] == "announces":
+        print(json.dumps({**ready, "port": int(sys.argv[2])}), flush=True)
+        threading.Event().wait()
+    elif sys.argv[1] == "v6":
+        Server.address_family = socket.AF_INET6
+        server = Server(("::1", 0), Handler)
+        ready["port"] = server.server_address[1]
+    elif sys.argv[1] == "forked":
+        server = Server(("127.0.0.1", 0), Handler)
+        ready["port"] = server.server_address[1]
+        if os.fork():
+            server.server_close()
+            threading.Event().wait()
+        ready["pid"] = os.getpid()
     else:
         server = Server(("127.0.0.1", 0), Handler)
         ready["port"] = server.server_address[1]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 READY, CALL, RESULT, ERROR, ITEM, END, CREDIT, HOST_CALL, HOST_CREDIT, HOST_CANCEL = 2, 3, 4, 5, 6, 7, 8, 10, 15, 16
-LOG, DRAIN, BYE, CALLS, RESULTS = 17, 22, 23, 24, 25
+LOG, PROGRESS, DRAIN, BYE, CALLS, RESULTS, FAULT = 17, 18, 22, 23, 24, 25, 26
 MORE = 2
 
 sock = socket.socket(fileno=int(os.environ["SNAKEPIT_FD"]))
@@ -159,6 +159,59 @@ ANSWERS = {
     "bytes_beyond_credit": lambda n: frame(ITEM, n, b"\xc6" + struct.pack(">I", 1 << 20) + bytes(1 << 20)) * 100,
     "items_beyond_credit": lambda n: b"".join(frame(ITEM, n, b"\x01") for _ in range(100)),
 }
+
+
+def nils(count):
+    """A list that takes a byte an entry on the wire, and much more in memory."""
+    return b"\xdd" + struct.pack(">I", count) + b"\xc0" * count
+
+
+def integers(bytes_in_all):
+    """Integers of 4 KiB, whose decimal digits take long to find."""
+    one = b"\xc8" + struct.pack(">H", 4096) + b"\x01" + b"\x5a" * 4096
+    count = bytes_in_all // len(one)
+    return b"\xdd" + struct.pack(">I", count) + one * count
+
+
+def body_named_often(times, size):
+    """A byte string that a list names again and again."""
+    head = b"\xdd" + struct.pack(">I", times) + (b"\xd7\x05" + struct.pack("<II", 0, size)) * times
+    return struct.pack("<I", len(head)) + head + bytes(size)
+
+
+# Frames that are short on the wire and cost much in memory or time. A good answer follows each.
+COSTLY = {
+    "log_of_nils": lambda n: frame(LOG, n, b"\x93" + text("info") + text("nils") + nils(20 << 20)),
+    "log_of_integers": lambda n: frame(LOG, n, b"\x93" + text("info") + text("digits") + integers(64 << 20)),
+    "log_of_a_long_text": lambda n: frame(LOG, n, b"\x93" + text("info") + b"\xdb" + struct.pack(">I", 20 << 20)
+                                          + b"a\n" * (10 << 20) + b"\x80"),
+    "progress_of_a_long_text": lambda n: frame(PROGRESS, n, b"\x92\xc0\xdb" + struct.pack(">I", 20 << 20)
+                                               + b"x" * (20 << 20)),
+    "fault_of_a_long_text": lambda n: frame(FAULT, 0, b"\xdb" + struct.pack(">I", 20 << 20) + b"x" * (20 << 20)),
+    "result_of_nils": lambda n: frame(RESULT, n, nils(20 << 20)),
+    "result_of_a_body": lambda n: frame(RESULT, n, body_named_often(300, 1 << 20), flags=1),
+    "result_of_a_short_body": lambda n: frame(RESULT, n, body_named_often(1 << 20, 4000), flags=1),
+    "error_of_notes": lambda n: frame(ERROR, n, b"\x82" + text("kind") + text("x") + text("notes") + b"\xdd"
+                                      + struct.pack(">I", 20 << 20) + b"\xa0" * (20 << 20)),
+}
+
+
+def ready_of_nils():
+    send(frame(READY, 0, b"\x82" + text("protocol") + b"\x01" + text("more") + nils(20 << 20)))
+    forever()
+
+
+def answers_unread():
+    """Answers calls by guessing their numbers, and reads nothing."""
+    send(ready())
+    first = call()[0]
+    # The host drops what it does not know: all are said again and again.
+    answers = [frame(RESULT, number, text("ok")) for number in range(first, first + 500)]
+    try:
+        while True:
+            send(*answers)
+    except OSError:
+        forever()
 
 
 def half_then_ends():
@@ -385,6 +438,11 @@ def main(mode):
         send(ready())
         send(ANSWERS[mode](call()[0]))
         forever()
+    if mode in COSTLY:
+        send(ready())
+        number, _ = call()
+        send(COSTLY[mode](number), frame(RESULT, number, text("ok")))
+        serve()
     globals()[mode]()
 
 

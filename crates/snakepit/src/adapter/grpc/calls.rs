@@ -195,9 +195,9 @@ impl Calls {
 
     fn tell_telemetry(&self, id: u64, told: Vec<Value>) {
         for value in told {
-            let Ok(value) = value.read() else { continue };
+            let Some(span) = value.read().ok().and_then(|value| read_span(&value)) else { continue };
             // Told without the lock: whoever listens may do anything.
-            let event = self.state().calls.get(&id).and_then(|held| read_span(&held.call, &value));
+            let event = self.state().calls.get(&id).and_then(|held| span.told_of(&held.call));
             event.into_iter().for_each(telemetry::emit);
         }
     }

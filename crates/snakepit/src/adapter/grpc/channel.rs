@@ -15,7 +15,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -25,6 +25,8 @@ use tonic_prost::ProstCodec;
 use super::driver::Driver;
 use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
+use crate::adapter::listener::Listener;
+use crate::custody;
 use crate::transport::Closed;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
@@ -49,7 +51,12 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Connects to a worker that listens, if it answers in HTTP/2. The secret is shown where others could listen, too.
-    pub(super) async fn connect(address: &Address, secret: &str, max_frame: usize) -> Result<Self, String> {
+    pub(super) async fn connect(
+        address: &Address,
+        process: &custody::Worker,
+        secret: &str,
+        max_frame: usize,
+    ) -> Result<Self, String> {
         let unreachable = |error| format!("it does not listen where it says: {error}");
         match address {
             Address::Socket(path) => {
@@ -57,8 +64,7 @@ impl Channel {
                 Self::greet(socket.into_split(), None, max_frame).await
             }
             Address::Port(port) => {
-                let socket = TcpStream::connect(("127.0.0.1", *port)).await.map_err(unreachable)?;
-                let _ = socket.set_nodelay(true);
+                let socket = Listener::new(process.clone(), *port).connect().await.map_err(unreachable)?;
                 let secret = MetadataValue::try_from(secret).map_err(|error| error.to_string())?;
                 Self::greet(socket.into_split(), Some(secret), max_frame).await
             }
@@ -87,6 +93,11 @@ impl Channel {
             own.close(&reason);
         });
         Ok(channel)
+    }
+
+    /// The same connection, for messages that are short.
+    pub(super) fn limited(&self, limit: usize) -> Self {
+        Self { limit: self.limit.min(limit), ..self.clone() }
     }
 
     /// Whoever does what RPCs do.

@@ -33,6 +33,7 @@ pub(super) struct Driver(mpsc::UnboundedSender<Work>);
 impl Driver {
     /// Starts the task, which sends what the work leaves in the outbox.
     pub(super) fn start(outbox: Arc<Outbox>, socket: impl AsyncWrite + Send + 'static) -> Self {
+        // Bounded by the calls that the worker holds: each has one RPC. All that waits is taken in the next turn.
         let (driver, work) = mpsc::unbounded_channel();
         tokio::spawn(crate::logging::quietly(drive(work, outbox, socket)));
         Self(driver)

@@ -16,12 +16,17 @@ use super::messages::{
 };
 use crate::call::{Portion, RemoteError};
 use crate::tool::ToolAnswer as Answer;
-use crate::transport::{Credit, ToolRun, ToolRuns};
-use crate::value::{self, Encoded, ValueError};
+use crate::transport::{Credit, ToolRun, ToolRuns, beginning, log_text};
+use crate::value::{Encoded, ValueError};
 use crate::worker::Output;
 
+/// So much of a text of progress is told.
+const PROGRESS: usize = 8 * 1024;
 /// So many bytes of answers may wait to be taken.
 const ROOM: u32 = 1 << 20;
+
+/// What a message takes up beside its bytes.
+const MESSAGE: usize = 64;
 
 /// A message, and the room that it takes up until it is on its way.
 type Said = (FromHost, Option<OwnedSemaphorePermit>);
@@ -46,6 +51,7 @@ impl Link {
         max_frame: usize,
         encoding: Encoding,
     ) -> (Arc<Self>, impl Stream<Item = FromHost> + Send + 'static) {
+        // Bounded by the room that all answers take, and by two cancels for each call that the worker holds.
         let (says, mut said) = mpsc::unbounded_channel::<Said>();
         let link = Self {
             calls,
@@ -113,18 +119,14 @@ impl Link {
             }
             from_worker::Said::ToolCancel(id) => self.tools().end(id),
             from_worker::Said::Progress(progress) => {
-                self.calls.with(call, |call| call.progress(progress.fraction, progress.text));
+                let text = progress.text.map(|text| beginning(&text, PROGRESS).to_owned());
+                self.calls.with(call, |call| call.progress(progress.fraction, text));
             }
             from_worker::Said::Log(log) => {
-                let fields = log
-                    .fields
-                    .map(Value::read)
-                    .transpose()
-                    .and_then(|fields| fields.map(|fields| fields.to_value()).transpose());
-                let fields = fields.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
-                let fields = fields.filter(|fields| *fields != value::Value::Map(value::Map::new()));
-                let fields = fields.map_or_else(String::new, |fields| format!(" {fields}"));
-                self.output.text("log", &format!("{}: {}{fields}", log.level, log.text));
+                let fields = log.fields.map(Value::read).transpose();
+                let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
+                let text = text.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
+                self.output.text("log", &text);
             }
             from_worker::Said::Ended(_) => {
                 self.tools().end_of(call);
@@ -188,9 +190,9 @@ impl Link {
         self.say(call, from_host::Said::ToolAnswer(ToolAnswer { id, answer: Some(answer) }), room);
     }
 
-    /// Until there is room for so many bytes. More than there is room for at all takes all of it.
+    /// Until there is room for so many bytes, and the message around them. More than there is room for at all takes all of it.
     async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let wanted = u32::try_from(bytes).unwrap_or(ROOM).clamp(1, ROOM);
+        let wanted = u32::try_from(bytes.saturating_add(MESSAGE)).unwrap_or(ROOM).min(ROOM);
         Arc::clone(&self.room).acquire_many_owned(wanted).await.ok()
     }
 }
@@ -234,7 +236,10 @@ impl Asker {
         self.link.tools().forget(self.id, self.number);
         match ended {
             Ok(()) => {}
-            Err(None) => self.link.answer(self.call, self.id, tool_answer::Answer::End(End {}), None),
+            Err(None) => {
+                let room = self.link.room(0).await;
+                self.link.answer(self.call, self.id, tool_answer::Answer::End(End {}), room);
+            }
             Err(Some(error)) => self.link.send_error(self.call, self.id, &error).await,
         }
     }

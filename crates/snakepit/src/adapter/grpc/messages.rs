@@ -106,7 +106,7 @@ impl From<Error> for RemoteError {
                 path: error.path,
             }));
         }
-        cause.map_or_else(Self::default, |error| *error)
+        cause.map_or_else(Self::default, |error| error.bounded())
     }
 }
 
@@ -140,6 +140,7 @@ pub(super) fn refusal(status: &Status) -> RemoteError {
     };
     let code = format!("{:?}", status.code());
     RemoteError { type_name: Some(format!("grpc.{code}")), ..RemoteError::new(kind, status.message()) }
+        .bounded()
 }
 
 /// What came cannot be read.

@@ -16,7 +16,6 @@ mod calls;
 mod channel;
 mod driver;
 mod handle;
-mod home;
 mod link;
 mod messages;
 mod outbox;
@@ -29,6 +28,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tonic::Code;
 
 use super::announce::{self, Address, Announced, Listens};
+use super::home::Home;
 use super::pids::own_number;
 use super::python::{Launch, PythonWorker};
 use super::secret::secret;
@@ -40,7 +40,6 @@ use crate::transport::StackPipe;
 use calls::Calls;
 use channel::{Channel, Ended};
 use handle::GrpcHandle;
-use home::Home;
 use link::Link;
 use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL};
 
@@ -125,6 +124,9 @@ impl Pool {
     }
 }
 
+/// The longest answer to Hello.
+const LONGEST_HELLO: usize = 1 << 20;
+
 struct GrpcAdapter {
     launch: Launch,
     over: Over,
@@ -145,7 +147,7 @@ impl Adapter for GrpcAdapter {
             let (home, address) = match self.over {
                 Over::Tcp => (None, "127.0.0.1:0".into()),
                 Over::Unix => {
-                    let home = Home::new(spawner.run_dir());
+                    let home = Home::new(spawner.run_dir(), "grpc");
                     let home = home.map_err(|error| spawner.system("a directory for its socket", error))?;
                     let mut address = OsString::from("unix:");
                     address.push(home.socket());
@@ -180,7 +182,7 @@ async fn greet(
         announce::start(spawner, command, Listens::Somewhere).await?;
     let address = announcement.address.clone().unwrap_or(Address::Port(0));
     let max_frame = spawner.max_frame();
-    let channel = match Channel::connect(&address, secret, max_frame).await {
+    let channel = match Channel::connect(&address, &process, secret, max_frame).await {
         Ok(channel) => channel,
         Err(fault) => return Err(spawner.ended_early(&process, &fault).await),
     };
@@ -237,7 +239,7 @@ async fn say_hello(
     channel: &Channel,
     request: HelloRequest,
 ) -> Result<HelloReply, StartError> {
-    let hello: HelloReply = match channel.unary(HELLO, request, None).await {
+    let hello: HelloReply = match channel.limited(LONGEST_HELLO).unary(HELLO, request, None).await {
         Ok(hello) => hello,
         Err(status) if channel::ended(&status) == Ended::WithConnection => {
             let reason = channel.closed().await;

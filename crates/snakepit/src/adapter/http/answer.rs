@@ -86,6 +86,20 @@ pub(super) async fn collect(mut body: Incoming, limit: usize) -> Result<Vec<u8>,
     Ok(all)
 }
 
+/// The beginning of a body, up to a limit; whether it is the whole of it.
+pub(super) async fn beginning(mut body: Incoming, limit: usize) -> Result<(Vec<u8>, bool), hyper::Error> {
+    let mut all = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Some(data) = frame?.into_data().ok() else { continue };
+        let room = limit - all.len();
+        all.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            return Ok((all, false));
+        }
+    }
+    Ok((all, true))
+}
+
 /// What an error says: our own form, that of `FastAPI`, or whatever it is; if it says nothing, the words for that.
 fn said(body: &[u8], nothing: impl FnOnce() -> String) -> RemoteError {
     let said: Json =

@@ -1,9 +1,8 @@
 //! Connections to one worker: one for each request that is under way, kept for the next ones while the worker keeps them.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -12,12 +11,12 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::stream::Stream;
-use crate::adapter::announce::Address;
+use crate::adapter::listener::Listener;
 
 /// Servers close connections that idle, most of them after five seconds or more. One that is closed at the moment of a
 /// request leaves it unknown whether that was heard, so no connection is used that has idled for long.
@@ -65,15 +64,22 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// Where the worker listens.
+pub(super) enum Place {
+    /// A Unix socket, and the users who may listen there for it.
+    Socket(PathBuf, Vec<u32>),
+    Port(Arc<Listener>),
+}
+
 /// See the module.
 pub(super) struct Client {
-    address: Address,
+    place: Place,
     idle: Mutex<Vec<(Instant, Connected)>>,
 }
 
 impl Client {
-    pub(super) fn new(address: Address) -> Self {
-        Self { address, idle: Mutex::default() }
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, idle: Mutex::default() }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<(Instant, Connected)>> {
@@ -144,22 +150,32 @@ impl Client {
     }
 
     async fn open(&self) -> io::Result<Stream> {
-        match &self.address {
-            Address::Socket(path) => Ok(connect_unix(path).await?.into()),
-            Address::Port(port) => {
-                let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
-                    Ok(stream) => stream,
-                    // Some listen on the other loopback alone.
-                    Err(refused) => {
-                        let other = TcpStream::connect((Ipv6Addr::LOCALHOST, *port)).await;
-                        other.map_err(|_| refused)?
-                    }
-                };
-                let _ = stream.set_nodelay(true);
+        match &self.place {
+            Place::Socket(path, users) => {
+                let stream = connect_unix(path).await?;
+                check_peer(&stream, users)?;
                 Ok(stream.into())
             }
+            Place::Port(listener) => Ok(listener.connect().await?.into()),
         }
     }
+}
+
+/// Refuses whoever has put a socket of its own where the worker's should be. Nothing was sent yet.
+#[cfg(target_os = "linux")]
+fn check_peer(stream: &UnixStream, users: &[u32]) -> io::Result<()> {
+    let listens = sockopt::socket_peercred(stream)?.uid.as_raw();
+    if users.contains(&listens) {
+        return Ok(());
+    }
+    let message =
+        format!("the user with the number {listens} listens there, and not the worker's: nothing was sent");
+    Err(io::Error::new(io::ErrorKind::ConnectionRefused, message))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn check_peer(_: &UnixStream, _: &[u32]) -> io::Result<()> {
+    Ok(())
 }
 
 /// Where too many wait to be taken already, the kernel lets only those wait who block.

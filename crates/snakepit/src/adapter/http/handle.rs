@@ -18,6 +18,7 @@ use super::answer::{self, Body, BodyError};
 use super::client::{Client, Connected, SendError};
 use super::flow::Flow;
 use super::pieces::{Form, Piece, Pieces};
+use crate::adapter::home::Home;
 use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
@@ -29,6 +30,9 @@ use crate::value::{Encoded, ValueError};
 /// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
 const DEATH_PATIENCE: Duration = Duration::from_millis(200);
 
+/// So much is read of an answer that is an error.
+const LONGEST_ERROR: usize = 256 * 1024;
+
 /// Where commands are.
 pub(super) struct Route {
     pub(super) method: Method,
@@ -39,6 +43,8 @@ pub(super) struct Route {
 /// See the module.
 pub(super) struct HttpHandle {
     process: custody::Worker,
+    /// The directory of its socket.
+    home: Option<Home>,
     client: Arc<Client>,
     /// How often it has shown that it takes connections.
     beats: Arc<AtomicU64>,
@@ -92,7 +98,7 @@ type Outcome = Result<Result<Encoded, RemoteError>, Lost>;
 
 impl HttpHandle {
     pub(super) fn new(
-        process: custody::Worker,
+        (process, home): (custody::Worker, Option<Home>),
         client: Client,
         route: Route,
         max_body: usize,
@@ -100,6 +106,7 @@ impl HttpHandle {
     ) -> Self {
         Self {
             process,
+            home,
             client: Arc::new(client),
             beats: Arc::default(),
             route,
@@ -120,7 +127,7 @@ impl HttpHandle {
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ValueError> {
         let mut body = Vec::new();
         json::write_arguments(&mut body, call)?;
-        let path = format!("{}{}", self.route.prefix, super::path(call.command()));
+        let path = super::route(&self.route.prefix, call.command())?;
         let accepted = match call.stream_credit() {
             Some(_) => "text/event-stream, application/x-ndjson, application/json",
             None => "application/json",
@@ -158,8 +165,7 @@ impl HttpHandle {
         let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
-            let said = self.collect(response, connected).await?;
-            return Ok(Err(said.map_or_else(|error| error, |said| answer::error(status, &said))));
+            return Ok(Err(self.error(status, response, connected).await?));
         }
         if !status.is_success() {
             let message =
@@ -203,6 +209,21 @@ impl HttpHandle {
             Err(BodyError::TooLong) => Ok(Err(self.too_long())),
             Err(BodyError::Broken(error)) => Err(Lost::Broken(error.to_string())),
         }
+    }
+
+    /// What an answer says that is an error. Of one that is long, its beginning is enough.
+    async fn error(
+        &self,
+        status: StatusCode,
+        response: Response<Incoming>,
+        connected: Connected,
+    ) -> Result<RemoteError, Lost> {
+        let read = answer::beginning(response.into_body(), self.max_body.min(LONGEST_ERROR)).await;
+        let (said, is_whole) = read.map_err(|error| Lost::Broken(error.to_string()))?;
+        if is_whole {
+            self.client.give_back(connected);
+        }
+        Ok(answer::error(status, &said))
     }
 
     fn too_long(&self) -> RemoteError {
@@ -459,6 +480,9 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
+        if let Some(home) = &self.0.home {
+            home.remove();
+        }
         // First: whoever is noted among the running ones afterwards sees that it is over.
         self.0.lost.end();
         let running = std::mem::take(&mut *self.0.running());

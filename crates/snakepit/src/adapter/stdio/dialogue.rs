@@ -30,8 +30,16 @@ pub(super) struct Held {
     ends: u64,
     /// The worker could not be spoken to any more: it was not written and never will be.
     unsent: bool,
+    /// It is being written, or was.
+    begun: bool,
     /// It streams its answer, and the caller asked for none: it is cancelled, and its end is an error.
     pub(super) streams_unasked: bool,
+}
+
+/// What is written: the line of a call, or one about a call.
+struct Line {
+    call: Option<u64>,
+    text: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -47,7 +55,7 @@ pub(super) struct State {
 
 /// What is to be written.
 struct Writer {
-    lines: mpsc::UnboundedSender<Vec<u8>>,
+    lines: mpsc::UnboundedSender<Line>,
     /// How many bytes they are, those that were written included.
     queued: u64,
 }
@@ -81,6 +89,7 @@ impl Dialogue {
         concurrency: usize,
         commands: &[String],
     ) -> Arc<Self> {
+        // Bounded by the calls that the worker holds: a line for each, and two cancels. What is not written is not answered.
         let (writer, to_write) = mpsc::unbounded_channel();
         let stdin = Arc::new(Stdin::new(stdin));
         let dialogue = Arc::new(Self {
@@ -94,7 +103,7 @@ impl Dialogue {
         });
         let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
         let writer = tokio::spawn(async move {
-            match write_all(&stdin, to_write).await {
+            match writing.write_all(&stdin, to_write).await {
                 Ok(()) => drop(writing.stdin().take()),
                 Err(error) => writing.close(&format!("its standard input broke: {error}")),
             }
@@ -156,6 +165,7 @@ impl Dialogue {
             ahead: Portion::default(),
             ends: to.queued + line.len() as u64,
             unsent,
+            begun: false,
             streams_unasked: false,
         };
         state.calls.insert(id.get(), held);
@@ -163,7 +173,7 @@ impl Dialogue {
         if unsent {
             return;
         }
-        to.write(line);
+        to.write(Line { call: Some(id.get()), text: line });
         drop(writer);
         if is_abandoned {
             // Its caller went away before it was here, and could not ask the worker.
@@ -174,11 +184,30 @@ impl Dialogue {
     /// Asks the worker to give up a call.
     pub(super) fn cancel(&self, call: CallId) {
         if self.state().calls.contains_key(&call.get()) {
-            let line = format!("{{\"cancel\":{call}}}\n").into_bytes();
-            self.writer().as_mut().into_iter().for_each(|writer| writer.write(line.clone()));
+            let text = format!("{{\"cancel\":{call}}}\n").into_bytes();
+            if let Some(writer) = self.writer().as_mut() {
+                writer.write(Line { call: None, text });
+            }
         }
         // A stream that nobody reads holds up nobody.
         self.changed.notify_waiters();
+    }
+
+    /// Writes line after line until there will be no more.
+    async fn write_all(
+        &self,
+        stdin: &Stdin,
+        mut lines: mpsc::UnboundedReceiver<Line>,
+    ) -> std::io::Result<()> {
+        while let Some(Line { call, text }) = lines.recv().await {
+            if let Some(call) = call
+                && let Some(held) = self.state().calls.get_mut(&call)
+            {
+                held.begun = true;
+            }
+            stdin.write_all(&text).await?;
+        }
+        Ok(())
     }
 
     /// So much more of a stream may be read.
@@ -217,9 +246,15 @@ impl Dialogue {
         }
     }
 
-    /// The answer to a call has come: takes it.
-    pub(super) fn take(&self, call: u64) -> Option<Held> {
-        self.state().calls.remove(&call)
+    /// The answer to a call has come: takes it. The error is the fault of a worker that answers what it cannot have read.
+    pub(super) fn take(&self, call: u64) -> Result<Option<Held>, String> {
+        let mut state = self.state();
+        match state.calls.get(&call) {
+            Some(held) if !held.begun && !held.unsent => {
+                Err(format!("it answered call {call} before it was sent"))
+            }
+            _ => Ok(state.calls.remove(&call)),
+        }
     }
 
     /// The worker can no longer be spoken to.
@@ -298,8 +333,8 @@ impl Held {
 }
 
 impl Writer {
-    fn write(&mut self, line: Vec<u8>) {
-        self.queued += line.len() as u64;
+    fn write(&mut self, line: Line) {
+        self.queued += line.text.len() as u64;
         // One that cannot be written to is closed by then.
         let _ = self.lines.send(line);
     }
@@ -308,14 +343,6 @@ impl Writer {
 /// Whether a command is the engine's own.
 fn is_own(command: &str) -> bool {
     command.starts_with("snakepit.")
-}
-
-/// Writes line after line until there will be no more.
-async fn write_all(stdin: &Stdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) -> std::io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        stdin.write_all(&line).await?;
-    }
-    Ok(())
 }
 
 /// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.

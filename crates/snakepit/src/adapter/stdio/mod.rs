@@ -7,6 +7,9 @@ mod handle;
 mod reader;
 mod stdin;
 
+#[cfg(any(fuzzing, test))]
+pub(in crate::adapter) use reader::fuzzing;
+
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};

@@ -11,6 +11,9 @@ use crate::adapter::lines::{Line, LineReader};
 use crate::call::RemoteError;
 use crate::value::Encoded;
 
+/// What an error may take once it is decoded.
+const LONGEST_ERROR: usize = 1 << 20;
+
 /// A line of a worker.
 #[derive(Deserialize)]
 struct Message {
@@ -18,7 +21,7 @@ struct Message {
     #[serde(default, deserialize_with = "json::present")]
     result: Option<Encoded>,
     #[serde(default, deserialize_with = "json::present")]
-    error: Option<Json>,
+    error: Option<Encoded>,
     #[serde(default, deserialize_with = "json::present")]
     item: Option<Encoded>,
     #[serde(default)]
@@ -51,30 +54,32 @@ pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String 
             Err(error) => return format!("its standard output broke: {error}"),
         };
         match hear(dialogue, &line) {
-            Heard::Message => {}
-            Heard::Item(call) => dialogue.room(call).await,
-            Heard::Log => lines.log_line(&line),
+            Ok(Heard::Message) => {}
+            Ok(Heard::Item(call)) => dialogue.room(call).await,
+            Ok(Heard::Log) => lines.log_line(&line),
+            Err(fault) => return fault,
         }
     }
 }
 
-fn hear(dialogue: &Dialogue, line: &[u8]) -> Heard {
+fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<Heard, String> {
     let wrong = match (json::long_integer(line), serde_json::from_slice::<Message>(line)) {
         (None, Ok(message)) => return obey(dialogue, message),
         (Some(number), _) => json::too_long(number),
         (None, Err(error)) => error.to_string(),
     };
     // Whoever begins a line so means a call; without this its caller would wait in vain.
-    let Some(held) = named_id(line).and_then(|id| dialogue.take(id)) else { return Heard::Log };
+    let Some(id) = named_id(line) else { return Ok(Heard::Log) };
+    let Some(held) = dialogue.take(id)? else { return Ok(Heard::Log) };
     let message = format!("the worker's answer cannot be read: {wrong}");
     held.call.finish(Err(RemoteError::new("bad_value", message)));
-    Heard::Log
+    Ok(Heard::Log)
 }
 
-fn obey(dialogue: &Dialogue, message: Message) -> Heard {
+fn obey(dialogue: &Dialogue, message: Message) -> Result<Heard, String> {
     let Message { id, result, error, item, end, progress } = message;
     if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
-        return Heard::Log;
+        return Ok(Heard::Log);
     }
     if let Some(progress) = progress
         && let Some(held) = dialogue.state().calls.get(&id)
@@ -83,17 +88,17 @@ fn obey(dialogue: &Dialogue, message: Message) -> Heard {
     }
     let has_item = item.is_some_and(|item| take_item(dialogue, id, item));
     let outcome = match (error, result) {
-        (Some(error), _) => Err(json::read_error(error)),
+        (Some(error), _) => Err(read_error(&error)),
         (None, Some(value)) => Ok(value),
         (None, None) if end => Ok(Encoded::nil()),
-        (None, None) => return if has_item { Heard::Item(id) } else { Heard::Message },
+        (None, None) => return Ok(if has_item { Heard::Item(id) } else { Heard::Message }),
     };
     // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
-    if let Some(held) = dialogue.take(id) {
+    if let Some(held) = dialogue.take(id)? {
         if held.streams_unasked {
             let error = RemoteError::streaming(held.call.command());
             held.call.finish(Err(error));
-            return Heard::Message;
+            return Ok(Heard::Message);
         }
         if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
             // A command that does not stream has one value.
@@ -101,7 +106,7 @@ fn obey(dialogue: &Dialogue, message: Message) -> Heard {
         }
         held.call.finish_after(held.sent.elapsed(), outcome);
     }
-    Heard::Message
+    Ok(Heard::Message)
 }
 
 /// Hands on an item of a stream; whether it was one that somebody asked for.
@@ -122,6 +127,17 @@ fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
     false
 }
 
+/// An error, which has little to say.
+fn read_error(error: &Encoded) -> RemoteError {
+    match error.decode_within::<Json>(LONGEST_ERROR) {
+        Ok(error) if error.to_string().len() <= LONGEST_ERROR => json::read_error(error),
+        _ => RemoteError::new(
+            "exception",
+            format!("an error of {} bytes, which is too long", error.payload_len()),
+        ),
+    }
+}
+
 /// The number at the beginning of `{"id": 7, …`.
 fn named_id(line: &[u8]) -> Option<u64> {
     let mut rest = line.trim_ascii_start();
@@ -130,6 +146,21 @@ fn named_id(line: &[u8]) -> Option<u64> {
     }
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(any(fuzzing, test))]
+pub(in crate::adapter) mod fuzzing {
+    use super::*;
+
+    /// Reads what a worker prints, in pieces of this size.
+    pub(crate) fn lines(bytes: &[u8], size: usize, limit: usize) {
+        crate::adapter::lines::cut_in_pieces(bytes, size, limit, |line| {
+            let _ = (json::long_integer(line), named_id(line));
+            if let Ok(Message { error: Some(error), .. }) = serde_json::from_slice(line) {
+                let _ = read_error(&error);
+            }
+        });
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub(super) async fn run(
         Signals::Install => Some(ShutdownCoordinator::install()?.stages()),
         Signals::Leave => None,
     };
+    // Bounded by what the loops have in hand: the watchdog tells each snag once.
     let (restart, restarts) = mpsc::unbounded_channel();
     let _watch = match &group.watchdog {
         Some(watchdog) => {

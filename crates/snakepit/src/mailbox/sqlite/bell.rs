@@ -3,12 +3,12 @@
 //! Watching the file itself, or its log, would not do: they change before a commit can be seen. The bell rings after that. It
 //! is a hint and no more: a ring that is lost is made up for by the next look at the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::beside;
+use super::{beside, private};
 
 /// One end of the bell: it rings, and it hears.
 pub(super) struct Bell {
@@ -46,12 +46,11 @@ impl Bell {
     /// Makes sure that the bell is the one that others know: somebody may have removed it.
     pub(super) fn renew(&mut self) {
         let here = self.file.as_ref().and_then(|file| file.metadata().ok()).map(|it| (it.dev(), it.ino()));
-        let there = std::fs::metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
+        let there = std::fs::symlink_metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
         if here.is_some() && here == there {
             return;
         }
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-        match opened {
+        match private::open_own(&self.path) {
             Ok(file) => {
                 self.file = Some(file);
                 self.watch = Watch::on(&self.path);
@@ -84,8 +83,9 @@ mod inotify {
         }
 
         pub(super) fn on(path: &Path) -> Self {
-            let watch = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-                .and_then(|fd| add_watch(&fd, path, WatchFlags::MODIFY).map(|_| fd));
+            let watch = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).and_then(|fd| {
+                add_watch(&fd, path, WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW).map(|_| fd)
+            });
             if let Err(error) = &watch {
                 tracing::warn!(path = %path.display(), %error, "a mailbox's bell cannot be watched: others are heard late");
             }

@@ -15,6 +15,7 @@ mod inbox;
 mod open;
 mod order;
 mod parked;
+mod private;
 mod schema;
 mod site;
 mod writer;

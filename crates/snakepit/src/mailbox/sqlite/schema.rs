@@ -98,6 +98,8 @@ pub(super) enum Kind {
     Mailbox,
     /// A mailbox of a version that is not.
     Newer(i64),
+    /// A mailbox with code in it.
+    Programmed,
     /// A database of something else.
     Foreign,
 }
@@ -108,8 +110,11 @@ pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
     let application: i32 = moment.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version = version(&moment)?;
     let tables: i64 = moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let code = "SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')";
+    let code: i64 = moment.query_row(code, [], |row| row.get(0))?;
     Ok(match (application, version) {
         (0, 0) if tables == 0 => Kind::Empty,
+        (APPLICATION, 0..=VERSION) if code > 0 => Kind::Programmed,
         (APPLICATION, 0..=VERSION) => Kind::Mailbox,
         (APPLICATION, newer) => Kind::Newer(newer),
         _ => Kind::Foreign,

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::clock::Clock;
 use super::failure::explain;
+use super::private;
 use super::schema::{self, Kind};
 use crate::mailbox::MailboxError;
 
@@ -50,6 +52,7 @@ impl Site {
             reason: format!("{} cannot be opened: its directory must exist and be readable", path.display()),
             source: Some(Arc::new(error)),
         };
+        private::link(path)?;
         if path.exists() {
             return path.canonicalize().map_err(refuse);
         }
@@ -89,10 +92,18 @@ impl Site {
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = match &self.vfs {
-            None => Connection::open_with_flags(&self.path, flags)?,
+            None => {
+                private::prepare(&self.path).map_err(Refused::Known)?;
+                Connection::open_with_flags(&self.path, flags)?
+            }
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
         };
         connection.busy_timeout(self.patience)?;
+        // What stands in the schema is not believed, whoever wrote it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         let file = self.path.display();
         match schema::kind(&connection)? {
             Kind::Empty | Kind::Mailbox => {}
@@ -101,6 +112,12 @@ impl Site {
                     "{file} was written by a newer version of this program (its format is {version}, known here are 1 to \
                      {}): update this program",
                     schema::VERSION
+                ))));
+            }
+            Kind::Programmed => {
+                return Err(Refused::Known(backend(format!(
+                    "{file} has triggers or views, which no mailbox has: somebody has changed it; name another file, or \
+                     put a copy back"
                 ))));
             }
             Kind::Foreign => {
@@ -131,6 +148,9 @@ impl Site {
         connection.query_row(&format!("PRAGMA journal_size_limit = {LONGEST_LOG}"), [], |_| Ok(()))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         schema::bring_up(&mut connection, &schema::STEPS, self.clock.as_ref())?;
+        if self.vfs.is_none() {
+            private::secure(&self.path).map_err(Refused::Known)?;
+        }
         Ok(connection)
     }
 }

@@ -70,6 +70,7 @@ impl Crew {
         shared: Arc<Shared>,
         run: Option<Run>,
     ) -> (Self, oneshot::Receiver<Result<(), StartError>>) {
+        // Bounded by the host's own code: no worker can cause an order. Each is taken at once, none waits for its work.
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (first, first_in) = oneshot::channel();
         let runtime = shared.runtime.clone();

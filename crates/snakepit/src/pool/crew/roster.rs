@@ -139,6 +139,7 @@ impl Roster {
         run: Option<Run>,
         first: oneshot::Sender<Result<(), StartError>>,
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
+        // Bounded by the workers: each tells when it serves and when it leaves, and one round looks at all of them.
         let (news, news_in) = mpsc::unbounded_channel();
         let config = Arc::clone(&*shared.config());
         let sizer = config.sizing.map(Sizer::new);

@@ -79,6 +79,7 @@ impl<'de> de::SeqAccess<'de> for &mut Entries<'_, 'de> {
         }
         let index = self.len - self.left;
         self.left -= 1;
+        self.decoder.take(size_of::<T::Value>())?;
         seed.deserialize(&mut *self.decoder).map(Some).map_err(|error| error.at_index(index))
     }
 
@@ -102,6 +103,7 @@ impl<'de> de::MapAccess<'de> for &mut Entries<'_, 'de> {
             return Ok(None);
         }
         self.left -= 1;
+        self.decoder.take(size_of::<K::Value>())?;
         self.key = self.decoder.reader.rest;
         self.decoder.reader.check_key()?;
         seed.deserialize(&mut *self.decoder).map(Some)
@@ -109,6 +111,7 @@ impl<'de> de::MapAccess<'de> for &mut Entries<'_, 'de> {
 
     #[inline]
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ValueError> {
+        self.decoder.take(size_of::<V::Value>())?;
         seed.deserialize(&mut *self.decoder).map_err(|error| self.at_key(error))
     }
 

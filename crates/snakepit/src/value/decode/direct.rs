@@ -6,6 +6,9 @@ use super::Decoder;
 use crate::value::read::{Ext, Reader, Token};
 use crate::value::{BigInt, Map, Value, ValueError};
 
+/// What an allocation costs beside its bytes, and what it takes to find a key of a map twice.
+const ALLOCATION: usize = 16;
+const KEY: usize = 32;
 /// Room for so many entries is made at once; more only for entries that are really there.
 const FIRST_ROOM: usize = 256;
 /// Byte strings from this length on are not copied: they share the memory of their frame.
@@ -24,8 +27,14 @@ impl<'de> Decoder<'de> {
             Token::Int(number) => Value::Int(i128::from(number)),
             Token::UInt(number) => Value::Int(i128::from(number)),
             Token::Float(number) => Value::Float(number),
-            Token::Str(text) => Value::Str(text.to_owned()),
-            Token::Bin(bytes) => Value::Bytes(self.share(bytes)),
+            Token::Str(text) => {
+                self.take(text.len() + ALLOCATION)?;
+                Value::Str(text.to_owned())
+            }
+            Token::Bin(bytes) => {
+                self.take(ALLOCATION)?;
+                Value::Bytes(self.share(bytes))
+            }
             Token::Array(len) => Value::List(self.list_of_values(len)?),
             Token::Map(len) => Value::Map(self.map_of_values(len)?),
             Token::Ext(Ext::BigInt(bytes)) => BigInt::from_twos_complement(bytes).into(),
@@ -49,7 +58,8 @@ impl<'de> Decoder<'de> {
         if bytes.len() < SHARED { Bytes::copy_from_slice(bytes) } else { self.source.head_bytes(bytes) }
     }
 
-    fn body(&self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
+    fn body(&mut self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
+        self.name_body(len)?;
         if (len as usize) < SHARED {
             return self.source.body_slice(offset, len).map(Bytes::copy_from_slice);
         }
@@ -58,6 +68,7 @@ impl<'de> Decoder<'de> {
 
     fn list_of_values(&mut self, len: usize) -> Result<Vec<Value>, ValueError> {
         self.enter()?;
+        self.take(len * size_of::<Value>())?;
         let mut list = Vec::with_capacity(len.min(FIRST_ROOM));
         for index in 0..len {
             list.push(self.value().map_err(|error| error.at_index(index))?);
@@ -68,6 +79,7 @@ impl<'de> Decoder<'de> {
 
     fn map_of_values(&mut self, len: usize) -> Result<Map, ValueError> {
         self.enter()?;
+        self.take(len * (2 * size_of::<Value>() + KEY))?;
         let mut entries = Vec::with_capacity(len.min(FIRST_ROOM));
         for _ in 0..len {
             let start = self.reader.rest;

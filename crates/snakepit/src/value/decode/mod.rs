@@ -17,11 +17,18 @@ use super::read::{Ext, Reader, Token, too_deep};
 use super::{BigInt, Encoded, MAX_DEPTH, ValueError};
 
 pub(super) struct Decoder<'de> {
-    reader: Reader<'de>,
+    pub(super) reader: Reader<'de>,
     source: &'de Encoded,
     depth: usize,
     keys: Keys,
+    /// How much memory lists, maps and copies may still take.
+    room: usize,
+    /// How many bytes of bodies may still be named.
+    nameable: usize,
 }
+
+/// So many bytes may be named beyond twice the length of the bodies.
+const OVERLAP: usize = 64 * 1024;
 
 /// What a type sees of a map in which a key occurs twice.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,7 +39,34 @@ enum Keys {
 
 impl<'de> Decoder<'de> {
     pub(super) fn new(source: &'de Encoded) -> Self {
-        Self { reader: Reader::new(source.head()), source, depth: 0, keys: Keys::AsTheyCome }
+        Self {
+            reader: Reader::new(source.head()),
+            source,
+            depth: 0,
+            keys: Keys::AsTheyCome,
+            room: source.most_memory(),
+            nameable: source.bodies_len() * 2 + OVERLAP,
+        }
+    }
+
+    /// With less memory than the value itself allows.
+    pub(super) fn within(self, room: usize) -> Self {
+        Self { room: self.room.min(room), ..self }
+    }
+
+    /// Something takes so much memory.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> Result<(), ValueError> {
+        self.room = self.room.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+
+    /// A reference to a body. Bodies may overlap, but all references together name little more than twice what there is:
+    /// one body that is named a thousand times would become a thousand copies.
+    #[inline]
+    fn name_body(&mut self, len: u32) -> Result<(), ValueError> {
+        self.nameable = self.nameable.checked_sub(len as usize).ok_or_else(named_often)?;
+        Ok(())
     }
 
     /// Shows of two equal keys only the last, which takes a look at all keys of a map before its first entry.
@@ -41,7 +75,16 @@ impl<'de> Decoder<'de> {
     }
 
     pub(super) fn skip(&mut self) -> Result<(), ValueError> {
-        self.reader.skip()
+        if self.source.bodies_len() == 0 {
+            return self.reader.skip();
+        }
+        let nameable = &mut self.nameable;
+        self.reader.skip_within(MAX_DEPTH, |token, _| {
+            if let Token::Ext(Ext::Body { len, .. }) = token {
+                *nameable = nameable.checked_sub(len as usize).ok_or_else(named_often)?;
+            }
+            Ok(())
+        })
     }
 
     pub(super) fn finish(&self) -> Result<(), ValueError> {
@@ -77,6 +120,7 @@ impl<'de> Decoder<'de> {
             Token::Ext(Ext::DateTime(time)) => visitor.visit_string(time.to_string()),
             Token::Ext(Ext::NaiveDateTime(time)) => visitor.visit_string(time.to_string()),
             Token::Ext(Ext::Body { offset, len }) => {
+                self.name_body(len)?;
                 visitor.visit_borrowed_bytes(self.source.body_slice(offset, len)?)
             }
         }
@@ -165,7 +209,7 @@ impl<'de> Decoder<'de> {
             handover::ANY_VALUE => handover::leave(Handed::Value(self.value()?)),
             handover::ENCODED => {
                 let start = self.reader.rest;
-                self.reader.skip()?;
+                self.skip()?;
                 let len = start.len() - self.reader.rest.len();
                 handover::leave(Handed::Encoded(self.source.part(&start[..len])));
             }
@@ -191,6 +235,19 @@ impl<'de> Decoder<'de> {
             (_, other) => self.visit_strictly(other, visitor),
         }
     }
+}
+
+#[cold]
+fn too_large() -> ValueError {
+    ValueError::malformed(
+        "it takes too much memory once it is decoded (the limit is four times max_frame, and at least 64 MiB): send \
+         fewer entries, or one byte string in place of many numbers, or raise max_frame",
+    )
+}
+
+#[cold]
+fn named_often() -> ValueError {
+    ValueError::malformed("its references name more than twice the bytes that the bodies of its frame have")
 }
 
 #[cold]
@@ -337,7 +394,10 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         let bytes = match self.reader.token()? {
             Token::Bin(bytes) => bytes,
-            Token::Ext(Ext::Body { offset, len }) => self.source.body_slice(offset, len)?,
+            Token::Ext(Ext::Body { offset, len }) => {
+                self.name_body(len)?;
+                self.source.body_slice(offset, len)?
+            }
             other => return self.visit_strictly(other, visitor),
         };
         let mut entries = SeqDeserializer::new(bytes.iter().copied());

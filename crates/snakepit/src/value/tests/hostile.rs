@@ -93,3 +93,51 @@ fn a_type_that_nests_without_end_is_refused_at_the_limit() {
     let error = encoded.decode::<Any>().err().expect("too deep");
     assert_eq!(error.message(), "nested deeper than 128 levels");
 }
+
+/// What came from a worker whose frames are short, and what the same bytes are worth elsewhere.
+#[test]
+fn what_takes_too_much_memory_is_refused() {
+    let mut nils = vec![0xdd];
+    nils.extend((8u32 << 20).to_be_bytes());
+    nils.resize(5 + (8 << 20), 0xc0);
+    let payload = Bytes::from(nils);
+    let of_a_worker = Encoded::from_worker(payload.clone(), false, 9 << 20).expect("a payload");
+    for error in [of_a_worker.to_value().err(), of_a_worker.decode::<Value>().err()] {
+        assert!(error.is_some_and(|error| error.message().contains("four times max_frame")));
+    }
+    assert!(of_a_worker.decode::<Vec<[Option<u64>; 4]>>().is_err());
+    assert_eq!(of_a_worker.decode::<Vec<Option<bool>>>().expect("a byte each").len(), 8 << 20);
+    assert_eq!(of_a_worker.decode::<serde::de::IgnoredAny>(), Ok(serde::de::IgnoredAny));
+    let of_anybody = Encoded::from_payload(payload, false).expect("a payload");
+    assert!(of_anybody.to_value().is_ok());
+}
+
+fn with_bodies(head: &[u8], bodies: &[u8]) -> Encoded {
+    let mut payload = (head.len() as u32).to_le_bytes().to_vec();
+    payload.extend(head);
+    payload.extend(bodies);
+    Encoded::from_payload(payload.into(), true).expect("a payload")
+}
+
+#[test]
+fn references_name_no_more_than_there_is() {
+    let reference = [[0xd7, 5, 0, 0].as_slice(), &[0, 0, 0, 0, 2, 0]].concat();
+    let thrice = [&[0x93][..], &reference, &reference, &reference].concat();
+    let value = with_bodies(&thrice, &vec![7; 128 << 10]);
+    let errors = [
+        value.to_value().err(),
+        value.decode::<[Blob; 3]>().err(),
+        value.decode::<[Vec<u8>; 3]>().err(),
+        value.decode::<(Encoded, Encoded, Encoded)>().err(),
+        value.trimmed().err(),
+    ];
+    for error in errors {
+        let error = error.expect("named often");
+        assert!(error.message().contains("name more than twice"), "{error}");
+    }
+    assert!(with_bodies(&thrice, &vec![7; 384 << 10]).to_value().is_ok());
+    let entry = [&[0x92, 0xc3][..], &reference].concat();
+    let flagged = [&[0x93][..], &entry, &entry, &entry].concat();
+    assert!(with_bodies(&flagged, &vec![7; 128 << 10]).flagged(|_, _| Ok(())).is_err());
+    assert!(with_bodies(&flagged, &vec![7; 384 << 10]).flagged(|_, _| Ok(())).is_ok());
+}

@@ -21,10 +21,10 @@ pub(super) struct Home {
 impl Home {
     /// In the directory of the run, which whoever clears up after the host removes; if that has too long a name, where
     /// temporary files are.
-    pub(super) fn new(run: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn new(run: Option<&Path>, kind: &str) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("grpc-{number}");
+        let name = format!("{kind}-{number}");
         if let Some(run) = run.filter(|run| run.join(&name).join(NAME).as_os_str().len() <= LONGEST) {
             return Self::make(run.join(name));
         }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn it_is_private_and_goes_away() {
         let run = tempfile::tempdir().expect("a directory");
-        let home = Home::new(Some(run.path())).expect("a home");
+        let home = Home::new(Some(run.path()), "grpc").expect("a home");
         assert!(home.socket().starts_with(run.path()));
         let mode = fs::metadata(&home.dir).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
@@ -83,7 +83,7 @@ mod tests {
         let run = tempfile::tempdir().expect("a directory");
         let deep = run.path().join("x".repeat(100));
         fs::create_dir(&deep).expect("made");
-        let home = Home::new(Some(&deep)).expect("a home");
+        let home = Home::new(Some(&deep), "grpc").expect("a home");
         assert!(home.socket().starts_with(std::env::temp_dir()));
         assert!(!home.socket().starts_with(&deep));
         assert!(home.socket().as_os_str().len() <= LONGEST);

@@ -1,0 +1,6 @@
+//! What a worker of the adapter `stdio` prints, in pieces.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| snakepit::fuzzing::lines(data));

@@ -1,0 +1,6 @@
+//! The line by which a worker says that it is ready.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| snakepit::fuzzing::ready_line(data));

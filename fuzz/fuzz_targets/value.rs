@@ -1,0 +1,6 @@
+//! Values that a worker sends, as callers decode them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| snakepit::fuzzing::value(data));
