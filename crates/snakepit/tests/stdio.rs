@@ -277,8 +277,9 @@ async fn a_death_that_is_told_late_is_a_death_all_the_same() {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
     let shim = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
     let shim: u32 = shim.trim().parse().expect("a pid");
-    let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1000 }).into_future());
-    until("it is with its worker", || pit.pools()[0].status().in_flight == 1).await;
+    let begun = pit.file("begun");
+    let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1000, path: &begun }).into_future());
+    until("the worker is at it", || std::path::Path::new(&begun).exists()).await;
     // Nobody tells of the death: only the end of its output is seen.
     signal(shim, Signal::STOP);
     signal(pid, Signal::KILL);

@@ -39,6 +39,8 @@ def serve(call):
             say(id=id, item=item)
         say(id=id, error={"type": "StopIteration", "message": "no more"})
     elif command == "sleep":
+        if "path" in args:
+            open(args["path"], "w").close()
         time.sleep(args["seconds"])
         say(id=id, result="slept")
     elif command == "crash":
