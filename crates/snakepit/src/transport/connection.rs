@@ -5,8 +5,6 @@
 //! written once, after the last answer of a read. So a single call costs one write and one read, and a thousand calls
 //! at a time cost a few.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +12,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::by_number::ByNumber;
 use super::closed::Closed;
 use super::frame::Kind;
 use super::messages::{self, Hello, ReadyMessage};
@@ -66,29 +65,6 @@ pub(super) struct Held {
 // A call is moved a dozen times on its way there and back; beyond 256 bytes, with its number in the table, a move costs
 // twice as much. What few calls have belongs behind a pointer.
 const _: () = assert!(size_of::<(u64, Held)>() <= 256);
-
-/// Numbers that are spread well enough as they are.
-#[derive(Default)]
-pub(super) struct Plain(u64);
-
-impl Hasher for Plain {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The table takes its seven tag bits from the top.
-        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
 
 #[derive(Default)]
 pub(super) struct State {

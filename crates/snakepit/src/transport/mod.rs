@@ -5,6 +5,7 @@
 //! [`stacks`] asks a busy worker where it is, [`beat`] whether its code can run.
 
 mod beat;
+mod by_number;
 mod closed;
 mod connection;
 mod frame;

@@ -11,7 +11,8 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::connection::{ByNumber, Connection, State};
+use super::by_number::ByNumber;
+use super::connection::{Connection, State};
 use super::frame::Kind;
 use super::messages::{self, HostCall};
 use crate::call::{Portion, RemoteError};

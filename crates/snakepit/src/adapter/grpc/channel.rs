@@ -27,6 +27,7 @@ use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
 use crate::adapter::listener::Listener;
 use crate::custody;
+use crate::logging::quietly;
 use crate::transport::Closed;
 
 /// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
@@ -80,7 +81,7 @@ impl Channel {
         let driver = Driver::start(Arc::clone(&outbox), writer);
         let mut http = Builder::new(driver.clone());
         http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-        let greeted = http.handshake(TokioIo::new(Socket { reader, outbox })).await;
+        let greeted = quietly(http.handshake(TokioIo::new(Socket { reader, outbox }))).await;
         let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
         let closed = Arc::new(Closed::default());
         let channel = Self { requests, driver, secret, limit: max_frame + AROUND, closed };

@@ -36,6 +36,7 @@ use super::{Adapter, Handle, Introduction, Program, Spawner, StartError};
 use crate::Pool;
 use crate::custody::{self, Command};
 use crate::environment::Environment;
+use crate::logging::quietly;
 use crate::transport::StackPipe;
 use calls::Calls;
 use channel::{Channel, Ended};
@@ -239,7 +240,8 @@ async fn say_hello(
     channel: &Channel,
     request: HelloRequest,
 ) -> Result<HelloReply, StartError> {
-    let hello: HelloReply = match channel.limited(LONGEST_HELLO).unary(HELLO, request, None).await {
+    let limited = channel.limited(LONGEST_HELLO);
+    let hello: HelloReply = match quietly(limited.unary(HELLO, request, None)).await {
         Ok(hello) => hello,
         Err(status) if channel::ended(&status) == Ended::WithConnection => {
             let reason = channel.closed().await;

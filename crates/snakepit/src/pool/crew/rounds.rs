@@ -250,7 +250,10 @@ impl SignOfLife {
         if now.at_work != self.at_work {
             return true;
         }
-        tokio::time::sleep(COMES_BACK_WITHIN / 5).await;
+        // The first tick is at once.
+        let mut pause = tokio::time::interval(COMES_BACK_WITHIN / 5);
+        pause.tick().await;
+        pause.tick().await;
         let again = Self::of(berth);
         berth.handle.ask_beat();
         again != now || again.changes(berth).await.is_some()
@@ -259,12 +262,13 @@ impl SignOfLife {
     /// What it is as soon as it is different. Beats are on a page of memory: nobody tells of them.
     async fn changes(&self, berth: &Berth) -> Option<Self> {
         let until = Instant::now() + COMES_BACK_WITHIN;
+        let mut looks = tokio::time::interval(COMES_BACK_WITHIN / 20);
         while Instant::now() < until {
+            looks.tick().await;
             let now = Self::of(berth);
             if now != *self {
                 return Some(now);
             }
-            tokio::time::sleep(COMES_BACK_WITHIN / 20).await;
         }
         None
     }

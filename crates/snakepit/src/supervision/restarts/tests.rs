@@ -1,3 +1,5 @@
+//! Deaths and starts as a pool sees them, over minutes that take no time.
+
 use proptest::prelude::*;
 
 use super::*;
