@@ -6,7 +6,7 @@ use std::path::Path;
 use snakepit::{Pool, Value, args};
 
 use crate::packages::workers;
-use crate::support::{Pit, config, runs, soon, until};
+use crate::support::{Pit, runs, soon, until};
 
 /// A script that finds Python and the SDK, and hands over in the given way.
 fn launcher(dir: &Path, hand_over: &str) -> Pool {
@@ -40,7 +40,8 @@ async fn the_script_of_the_examples_runs_its_worker_in_its_environment() {
     std::fs::write(dir.path().join("worker.py"), worker).expect("a worker");
     // Without the environment it says so, and nothing runs in another one.
     let pool = || Pool::stdio([script.clone().into_os_string()]).workers(1);
-    let refused = snakepit::Snakepit::builder().pool(pool()).custody(config(&dir)).start().await;
+    let refused =
+        snakepit::Snakepit::builder().pool(pool()).custody(crate::support::config(&dir)).start().await;
     let error = refused.expect_err("there is no environment").to_string();
     assert!(error.contains("venv/bin/activate"), "{error}");
     let venv = dir.path().join("venv");
