@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use snakepit_proving::bystander::Bystander;
 use snakepit_proving::cgroup::Cgroup;
@@ -202,7 +203,11 @@ fn version_2() -> Result<Cgroup, String> {
     Cgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
 }
 
-/// A user whom nobody else is: a limit on processes counts all of a user's.
+/// A user whom nobody else is, another one for each cell: a limit on processes counts all of a user's, also the dead of
+/// the cell before that nobody has reaped yet.
 fn own_user() -> u32 {
-    100_000 + std::process::id()
+    static CELLS: AtomicU32 = AtomicU32::new(0);
+    // More than any pid is.
+    const APART: u32 = 5_000_000;
+    100_000 + std::process::id() + CELLS.fetch_add(1, Ordering::Relaxed) * APART
 }
