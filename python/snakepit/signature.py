@@ -69,7 +69,7 @@ class Annotation:
         return " (a list of numbers is no byte string; from Rust, send args!, Blob or serde_bytes in place of Vec<u8> in a struct)"
 
 
-class Typed:
+class Conversion:
     """An annotation with types that are not builtins. No value fits as it is; each is converted."""
 
     __slots__ = ("kind",)
@@ -227,7 +227,7 @@ def _unchecked(function: "Callable[..., Any]") -> "Callable[[Any], Any]":
 
 
 def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
-    """What is known of each parameter: an `Annotation`, or a `Typed`."""
+    """What is known of each parameter: an `Annotation`, or a `Conversion`."""
     written = _written(function)
     found: "Dict[str, Any]" = {}
     others = []
@@ -245,7 +245,7 @@ def _annotations(function: "Any", names: "Tuple[str, ...]") -> "Dict[str, Any]":
         for name in others:
             kind = kind_of(resolved[name]) if name in resolved else None
             if kind is not None:
-                found[name] = Typed(kind)
+                found[name] = Conversion(kind)
     return found
 
 

@@ -92,9 +92,21 @@ impl Drop for Scene {
 fn has_pidfs() -> bool {
     let has = snakepit_custody::probe().pidfs.is_ok();
     if !has {
-        eprintln!("NOT PROVEN HERE: the sample names processes by pidfs, which this kernel has not");
+        snakepit_proving::unproven("the sample names processes by pidfs, which this kernel has not");
     }
     has
+}
+
+/// The sample as these processes would have it.
+fn sample_of(host: &Process, keeper: &Process, workers: &[(u64, Process)]) -> Vec<u8> {
+    let mut bytes = SAMPLE.to_vec();
+    ledger::move_here(&mut bytes);
+    ledger::rename_host(&mut bytes, ledger::Identity::of(host));
+    ledger::rename_keeper(&mut bytes, ledger::Identity::of(keeper));
+    for (key, worker) in workers {
+        ledger::rename_worker(&mut bytes, *key, ledger::Identity::of(worker));
+    }
+    bytes
 }
 
 fn names(run: &Value) -> Vec<&str> {
@@ -127,13 +139,7 @@ fn a_live_run_is_let_be_by_ledger_cleanup_and_start() {
     let mut scene = Scene::new();
     let (host, keeper) = (scene.process(), scene.process());
     let workers = WORKERS.map(|key| (key, scene.process()));
-    let mut bytes = SAMPLE.to_vec();
-    ledger::move_here(&mut bytes);
-    ledger::rename_host(&mut bytes, ledger::Identity::of(&host));
-    ledger::rename_keeper(&mut bytes, ledger::Identity::of(&keeper));
-    for (key, worker) in &workers {
-        ledger::rename_worker(&mut bytes, *key, ledger::Identity::of(worker));
-    }
+    let bytes = sample_of(&host, &keeper, &workers);
     let lock = scene.record(&bytes);
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
         .expect("the lock, as the host holds it");
@@ -166,13 +172,7 @@ fn a_dead_run_is_ended_by_the_next_start() {
     let mut scene = Scene::new();
     let (host, keeper) = (scene.process(), scene.process());
     let workers = WORKERS.map(|key| (key, scene.marked_process()));
-    let mut bytes = SAMPLE.to_vec();
-    ledger::move_here(&mut bytes);
-    ledger::rename_host(&mut bytes, ledger::Identity::of(&host));
-    ledger::rename_keeper(&mut bytes, ledger::Identity::of(&keeper));
-    for (key, worker) in &workers {
-        ledger::rename_worker(&mut bytes, *key, ledger::Identity::of(worker));
-    }
+    let bytes = sample_of(&host, &keeper, &workers);
     scene.record(&bytes);
     host.end();
     keeper.end();

@@ -15,6 +15,7 @@
 
 pub mod adapter;
 mod call;
+mod causes;
 #[cfg(feature = "config")]
 mod config;
 #[cfg(feature = "conformance")]

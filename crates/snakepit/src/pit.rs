@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::adapter::StartError;
 use crate::call::{CallBuilder, CallError, Chain, MapBuilder, Options, StreamBuilder};
+use crate::causes::with_causes;
 use crate::custody::{self, Run, RunId, StopReport, WorkerId};
 use crate::engine::{Engine, Phase};
 use crate::hardware::equipped;
@@ -56,17 +57,6 @@ pub enum EngineError {
         #[source]
         source: StartError,
     },
-}
-
-/// An error and all of its causes: what is printed with `{error}` alone must say why.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// What an engine is made of.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::call::{Call, CallError, CallId, Chain, Link, RemoteError};
+use crate::causes::with_causes;
 use crate::pool;
 use crate::telemetry::{self, Event, Level, TraceContext, is_heard};
 use crate::value::{Encoded, ValueError};
@@ -190,31 +191,21 @@ fn failed<E: fmt::Display + 'static>(error: &E) -> RemoteError {
         return error.clone();
     }
     if let Some(error) = any.downcast_ref::<CallError>() {
-        return with_causes(error);
+        return told(error);
     }
     if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
-        return with_causes(&**error);
+        return told(&**error);
     }
     // In this form anyhow and its like name their causes.
     RemoteError::new("exception", format!("{error:#}"))
 }
 
 /// An error and its causes. That of another worker, in a nested call, is told as it was told to us.
-fn with_causes(error: &(dyn Error + 'static)) -> RemoteError {
+fn told(error: &(dyn Error + 'static)) -> RemoteError {
     if let Some(CallError::Remote(error)) = error.downcast_ref() {
         return RemoteError { kind: "exception".into(), ..(**error).clone() };
     }
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        // Some say it themselves.
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
-    }
-    RemoteError::new("exception", text)
+    RemoteError::new("exception", with_causes(error))
 }
 
 /// A worker waits for an answer, whatever becomes of the tool.

@@ -48,10 +48,10 @@ async fn a_server_that_hangs_in_a_call_that_timed_out_is_replaced() {
 async fn a_server_that_hangs_in_a_stream_that_nobody_reads_is_replaced() {
     let pit = Pit::start(server().cancel_grace(PATIENCE)).await;
     let before = who(&pit).await;
-    let mut stream = pit.stream::<u32>("stream_then_block", args! {}).open().expect("a stream");
+    let path = pit.file("begun");
+    let mut stream = pit.stream::<u32>("stream_then_block", args! { path: &path }).open().expect("a stream");
     assert_eq!(soon("an item", stream.next()).await.expect("an item").expect("an item"), 1);
-    // On a busy machine it may be free for a moment, and answer; then the next call finds it hung.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("it hangs", || !lines(&path).is_empty()).await;
     drop(stream);
     assert_ne!(who(&pit).await, before);
     pit.end().await;

@@ -5,33 +5,12 @@
 use std::io;
 use std::time::Instant;
 
-use crate::identity::{self, Found};
+use crate::identity;
 use crate::ledger::record::Process;
 use crate::look;
 use crate::{Pid, WorkerId};
 
-use super::{DeadRun, Killed, LetBe, LetBeReason};
-
-/// Somebody of a run who lives.
-pub(super) struct Member {
-    /// Which run, by its place in the list.
-    pub(super) run: usize,
-    pub(super) process: Found,
-    pub(super) start: u64,
-    pub(super) worker: Option<WorkerId>,
-}
-
-impl Member {
-    pub(super) fn pid(&self) -> Pid {
-        self.process.pid
-    }
-
-    /// What it is called.
-    pub(super) fn name(&self) -> Killed {
-        let command = crate::machine::command_line(self.pid());
-        Killed { pid: self.pid(), worker: self.worker.clone(), command }
-    }
-}
+use super::{DeadRun, LetBe, LetBeReason, Member};
 
 /// What one look saw.
 #[derive(Default)]

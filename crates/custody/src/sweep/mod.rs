@@ -17,9 +17,10 @@ use rustix::process::Signal;
 
 use crate::barrier::Survivor;
 use crate::cgroup::Cgroup;
+use crate::identity::Found;
 use crate::ledger::Contents;
-use crate::{Config, Pid, RunId, WorkerId};
-use search::{Member, Search};
+use crate::{Config, Pid, RunId, WorkerId, machine};
+use search::Search;
 
 /// How long a sweep may take at the most, for all runs together.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
@@ -43,6 +44,26 @@ pub struct Killed {
     pub worker: Option<WorkerId>,
     /// Its command line.
     pub command: String,
+}
+
+/// Somebody of a run who lives.
+struct Member {
+    /// Which run, by its place in the list.
+    run: usize,
+    process: Found,
+    start: u64,
+    worker: Option<WorkerId>,
+}
+
+impl Member {
+    fn pid(&self) -> Pid {
+        self.process.pid
+    }
+
+    /// What it is called, while it still has a name.
+    fn name(&self) -> Killed {
+        Killed { pid: self.pid(), worker: self.worker.clone(), command: machine::command_line(self.pid()) }
+    }
 }
 
 /// A process that looks as if it were of a dead run, and was not touched.

@@ -15,27 +15,7 @@ use crate::machine::{self, Stat};
 use crate::process_table::ProcessTable;
 use crate::{Pid, WorkerId};
 
-use super::{DeadRun, Killed, LetBe, LetBeReason};
-
-/// Somebody of a run who lives.
-pub(super) struct Member {
-    /// Which run, by its place in the list.
-    pub(super) run: usize,
-    pub(super) process: Found,
-    pub(super) start: u64,
-    pub(super) worker: Option<WorkerId>,
-}
-
-impl Member {
-    pub(super) fn pid(&self) -> Pid {
-        self.process.pid
-    }
-
-    /// What it is called, while it still has a name.
-    pub(super) fn name(&self) -> Killed {
-        Killed { pid: self.pid(), worker: self.worker.clone(), command: machine::command_line(self.pid()) }
-    }
-}
+use super::{DeadRun, LetBe, LetBeReason, Member};
 
 /// What one look saw.
 #[derive(Default)]

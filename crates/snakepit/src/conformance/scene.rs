@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::counting::{Book, Counting};
 use super::{Subject, Way};
+pub(super) use crate::causes::with_causes as chain;
 use crate::custody::Config;
 use crate::{Builder, CallError, EngineError, Pool, PoolRef, Restarts, Snakepit, Value};
 
@@ -267,15 +268,4 @@ pub(super) fn runs_in(home: &Path) -> Vec<String> {
     let Ok(runs) = std::fs::read_dir(home.join("runs")) else { return Vec::new() };
     let names = runs.flatten().map(|run| run.file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.starts_with('.')).collect()
-}
-
-/// An error with its sources.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::record::opened;
 use super::{EvalError, Evaluator, Experiment, Outcome, Record, Sample, Stage};
+use crate::causes::with_causes;
 use crate::loops::failpoint::{Step, reach};
 use crate::value::Args;
 use crate::{CallBuilder, CallError, Snakepit, Value, args};
@@ -64,7 +65,7 @@ impl Trouble {
                 let message = format!("no worker was free for {command} within {PATIENCE:?}");
                 Self::Sample(Outcome::TimedOut { stage, message })
             }
-            error => Self::error(stage, chain(&error)),
+            error => Self::error(stage, with_causes(&error)),
         }
     }
 }
@@ -203,19 +204,6 @@ fn arguments(experiment: &Experiment, sample: &Sample) -> Args {
             Args::new(&all)
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        next = error.source();
-    }
-    text
 }
 
 fn bounded(mut message: String) -> String {

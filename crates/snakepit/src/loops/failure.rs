@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use crate::CallError;
+use crate::causes::with_causes;
 
 /// Why a message could not be handled. Any error becomes one by `?`.
 ///
@@ -40,7 +41,7 @@ impl fmt::Display for Failure {
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { name: name_of(&error), message: with_sources(&error) }
+        Self { name: name_of(&error), message: with_causes(&error) }
     }
 }
 
@@ -75,14 +76,4 @@ fn name_of_call_error(error: &CallError) -> String {
         CallError::Stopped => "Stopped",
     };
     name.to_owned()
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

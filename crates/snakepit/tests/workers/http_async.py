@@ -20,7 +20,8 @@ async def serve(reader, writer):
             if path == "/stream_then_block":
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\nconnection: close\r\n\r\n1\n")
                 await writer.drain()
-                await asyncio.sleep(0.1)
+                with open(args["path"], "a") as file:
+                    file.write("started\n")
                 time.sleep(600)
             body = str(os.getpid()).encode()
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")

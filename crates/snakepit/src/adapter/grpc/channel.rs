@@ -26,6 +26,7 @@ use super::driver::Driver;
 use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
 use crate::adapter::listener::Listener;
+use crate::causes::with_causes;
 use crate::custody;
 use crate::logging::quietly;
 use crate::transport::Closed;
@@ -89,7 +90,7 @@ impl Channel {
         channel.driver.spawn(async move {
             let reason = match connection.await {
                 Ok(()) => "it closed its connection".into(),
-                Err(error) => format!("its connection broke: {}", chain(&error)),
+                Err(error) => format!("its connection broke: {}", with_causes(&error)),
             };
             own.close(&reason);
         });
@@ -215,16 +216,6 @@ pub(super) fn ended(status: &Status) -> Ended {
         source = error.source();
     }
     if from_the_wire { Ended::WithConnection } else { Ended::WithStatus }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        said = format!("{said}: {error}");
-        source = error.source();
-    }
-    said
 }
 
 impl GrpcService<Body> for Channel {

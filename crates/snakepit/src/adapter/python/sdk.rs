@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::causes::with_causes;
 use crate::custody::{DirError, KeepError, Kept, Owner, PrivateDir};
 use crate::telemetry::{Event, emit};
 
@@ -37,7 +38,7 @@ pub fn path(state_dir: &Path) -> io::Result<PathBuf> {
 
 /// Puts the SDK where Python finds it. Gives the file to start.
 pub(super) fn install(state_dir: &Path) -> io::Result<PathBuf> {
-    put_in_place(state_dir).map_err(|error| in_one_sentence(&error))
+    put_in_place(state_dir).map_err(|error| io::Error::other(with_causes(&error)))
 }
 
 fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
@@ -58,18 +59,6 @@ fn put_in_place(state_dir: &Path) -> Result<PathBuf, InstallError> {
         let _ = package.remove(COMPILED);
     }
     Ok(package.path().join("__main__.py"))
-}
-
-/// With all of its causes.
-fn in_one_sentence(error: &InstallError) -> io::Error {
-    let error: &dyn std::error::Error = error;
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    io::Error::other(text)
 }
 
 #[cfg(test)]

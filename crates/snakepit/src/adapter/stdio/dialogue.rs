@@ -37,7 +37,7 @@ pub(super) struct Held {
 }
 
 /// What is written: the line of a call, or one about a call.
-struct Line {
+struct Outgoing {
     call: Option<u64>,
     text: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub(super) struct State {
 
 /// What is to be written.
 struct Writer {
-    lines: mpsc::UnboundedSender<Line>,
+    lines: mpsc::UnboundedSender<Outgoing>,
     /// How many bytes they are, those that were written included.
     queued: u64,
 }
@@ -173,7 +173,7 @@ impl Dialogue {
         if unsent {
             return;
         }
-        to.write(Line { call: Some(id.get()), text: line });
+        to.write(Outgoing { call: Some(id.get()), text: line });
         drop(writer);
         if is_abandoned {
             // Its caller went away before it was here, and could not ask the worker.
@@ -186,7 +186,7 @@ impl Dialogue {
         if self.state().calls.contains_key(&call.get()) {
             let text = format!("{{\"cancel\":{call}}}\n").into_bytes();
             if let Some(writer) = self.writer().as_mut() {
-                writer.write(Line { call: None, text });
+                writer.write(Outgoing { call: None, text });
             }
         }
         // A stream that nobody reads holds up nobody.
@@ -197,9 +197,9 @@ impl Dialogue {
     async fn write_all(
         &self,
         stdin: &Stdin,
-        mut lines: mpsc::UnboundedReceiver<Line>,
+        mut lines: mpsc::UnboundedReceiver<Outgoing>,
     ) -> std::io::Result<()> {
-        while let Some(Line { call, text }) = lines.recv().await {
+        while let Some(Outgoing { call, text }) = lines.recv().await {
             if let Some(call) = call
                 && let Some(held) = self.state().calls.get_mut(&call)
             {
@@ -333,7 +333,7 @@ impl Held {
 }
 
 impl Writer {
-    fn write(&mut self, line: Line) {
+    fn write(&mut self, line: Outgoing) {
         self.queued += line.text.len() as u64;
         // One that cannot be written to is closed by then.
         let _ = self.lines.send(line);
