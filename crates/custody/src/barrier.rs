@@ -1,19 +1,26 @@
 //! The stop barrier: TERM, wait, KILL, wait, and an honest word about who is left.
 //!
 //! Four steps: collect the living; TERM (and CONT) to each group, and a wait up to the grace; KILL to the
-//! rest, as often as configured; a last look, and a report of whoever the kernel will not let go.
+//! rest, as often as configured; a last look, and a report of whoever the kernel will not let go. A survivor is one
+//! who was there before the last KILL and is there after it. Where nobody is, a shim is still ending a storm of forks,
+//! or its word is on its way, and the barrier waits on for a while.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use rustix::process::Signal;
 
 use crate::event::Event;
 use crate::identity::Found;
 use crate::run::Inner;
+use crate::wait::ready_within;
 use crate::wire::{Reach, ToKeeper};
 use crate::worker::Shared;
 use crate::{Pid, WorkerId, identity, machine};
+
+/// How long it waits on for the word that a worker has ended, of whom nobody is seen to outlive KILL.
+const UNTOLD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a stop did.
 #[derive(Clone, Debug, Default)]
@@ -94,12 +101,21 @@ pub(crate) fn stop_workers(
     }
     let mut left = wait_all(workers, began + grace);
     let killed = left.len();
-    for _ in 0..run.config.cleanup_max_retries.max(1) {
+    let retries = run.config.cleanup_max_retries.max(1);
+    let longest = Instant::now() + run.config.retry_interval() * retries + UNTOLD_PATIENCE;
+    for retry in 1.. {
         if left.is_empty() {
             break;
         }
+        // Looking takes time, so it is left to the last KILL that is sure to come.
+        let is_last = retry >= retries;
+        let before: Vec<Pid> = if is_last { left.iter().flat_map(living_pids).collect() } else { Vec::new() };
         kill(run, &left, scope);
         left = wait_all(left, Instant::now() + run.config.retry_interval());
+        let outlived_it = |worker: &Arc<Shared>| living_pids(worker).any(|pid| before.contains(&pid));
+        if is_last && (left.iter().all(outlived_it) || Instant::now() > longest) {
+            break;
+        }
     }
     let mut survivors: Vec<Survivor> = left.iter().flat_map(|worker| survivors_of(worker)).collect();
     survivors.extend(run.unkillable_of(&ids, scope));
@@ -197,8 +213,8 @@ fn wait_all(workers: Vec<Arc<Shared>>, deadline: Instant) -> Vec<Arc<Shared>> {
     workers.into_iter().filter(|worker| worker.wait_until(Some(deadline)).is_none()).collect()
 }
 
-/// The worker's main process, or what is left below its shim.
-fn survivors_of(worker: &Shared) -> Vec<Survivor> {
+/// Who lives of a worker: its main process, and everybody below its shim.
+fn living_of(worker: &Shared) -> Vec<Survivor> {
     let mut pids = Vec::new();
     let mut next = vec![worker.shim];
     while let Some(parent) = next.pop() {
@@ -212,10 +228,24 @@ fn survivors_of(worker: &Shared) -> Vec<Survivor> {
             }
         }
     }
-    if pids.is_empty() {
-        pids.push(worker.pid);
+    let observe = |pid| Survivor::observe(pid, Some(worker.id.clone()));
+    // Whoever has ended is not a survivor, even if a tracer keeps it from being reaped; `?` is gone.
+    let lives = |survivor: &Survivor| !matches!(survivor.state, 'Z' | 'X' | '?');
+    let mut living: Vec<Survivor> = pids.into_iter().map(observe).filter(lives).collect();
+    // Where there is no `/proc`, it is the only one who can be seen.
+    let main_ended = ready_within(&worker.pidfd, PollFlags::IN, Duration::ZERO);
+    if !main_ended && living.iter().all(|survivor| survivor.pid != worker.pid) {
+        living.push(observe(worker.pid));
     }
-    let seen = pids.into_iter().map(|pid| Survivor::observe(pid, Some(worker.id.clone())));
-    // Whoever has ended is not a survivor, even if a tracer keeps it from being reaped.
-    seen.filter(|survivor| !matches!(survivor.state, 'Z' | 'X')).collect()
+    living
+}
+
+fn living_pids(worker: &Arc<Shared>) -> impl Iterator<Item = Pid> + use<> {
+    living_of(worker).into_iter().map(|survivor| survivor.pid)
+}
+
+/// Who lives of it; its main process where nobody is seen, since nobody has said that it ended.
+fn survivors_of(worker: &Shared) -> Vec<Survivor> {
+    let living = living_of(worker);
+    if living.is_empty() { vec![Survivor::observe(worker.pid, Some(worker.id.clone()))] } else { living }
 }

@@ -60,7 +60,8 @@ pub enum Reply {
 }
 
 impl Reply {
-    fn parse(line: &str) -> Self {
+    /// Reads an answer.
+    pub fn parse(line: &str) -> Self {
         let line = line.trim_end();
         if let Some(rest) = line.strip_prefix("no ") {
             let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));

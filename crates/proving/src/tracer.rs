@@ -16,6 +16,22 @@ impl Tracer {
         }
     }
 
+    /// Waits until a signal has stopped it; it stands still from then on.
+    pub fn await_stop(&self) {
+        let mut status = 0;
+        // SAFETY: waits for our tracee, with a valid place for its status.
+        let pid = unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) };
+        assert!(pid == self.0 && libc::WIFSTOPPED(status), "{pid}, status {status:#x}");
+    }
+
+    /// Lets it run on.
+    pub fn detach(self) {
+        let null = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the request takes numbers; no memory of ours is involved.
+        let done = unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, null, null) };
+        assert_eq!(done, 0, "detach: {}", io::Error::last_os_error());
+    }
+
     /// Waits for its end, which hands it over to its parent.
     pub fn let_go(self) {
         let mut status = 0;

@@ -1,14 +1,16 @@
 //! A debugger outside holds a child of a worker: dead, it cannot be reaped before the debugger lets go. The promise:
-//! nothing hangs on it.
+//! nothing hangs on it. Or it holds the keeper for longer than KILL is repeated. The promise: whoever is gone is not
+//! called a survivor.
 
 use std::time::{Duration, Instant};
 
+use snakepit_proving::deadline::let_pass;
 use snakepit_proving::tracer::Tracer;
-use snakepit_proving::{Case, GridTier};
+use snakepit_proving::{Case, Deadline, GridTier, Reply};
 
 const IN_TIME: Duration = Duration::from_secs(8);
 
-super::each_tier!(when_the_worker_is_killed, when_the_run_is_stopped);
+super::each_tier!(when_the_worker_is_killed, when_the_run_is_stopped, when_it_is_the_keeper);
 
 /// In a namespace the kernel itself waits until everybody is reaped.
 fn is_the_kernels(case: &Case) -> bool {
@@ -51,6 +53,26 @@ fn when_the_run_is_stopped(case: &mut Case) {
     host.say("return");
     host.wait();
     held.let_go();
+    case.verdict();
+}
+
+fn when_it_is_the_keeper(case: &mut Case) {
+    let mut host = case.host_with(1, "stand");
+    let held = match Tracer::seize(host.keeper_process().pid()) {
+        Ok(held) => held,
+        Err(error) => return super::unproven(&format!("nobody may be traced here: {error}")),
+    };
+    host.say("stop 100");
+    // The host's CONT.
+    held.await_stop();
+    case.workers_must_be_gone(Deadline::patient());
+    // KILL is repeated ten times, once in a tenth of a second.
+    let_pass(Duration::from_millis(1500));
+    held.detach();
+    let told = Reply::parse(&host.hear().expect("an answer")).expect("stop");
+    assert_eq!(told["survivors"], "", "{told:?}");
+    host.say("return");
+    host.wait();
     case.verdict();
 }
 
