@@ -36,4 +36,4 @@ async function serve({ id, command, args }) {
 createInterface({ input: process.stdin })
   .on("line", (line) => { const message = JSON.parse(line); message.cancel ? underWay.get(message.cancel)?.abort() : serve(message); })
   .on("close", () => process.exit());
-say({ status: "ready", pid: process.pid, language: `Node ${process.version}`, commands: Object.keys(commands) });
+say({ status: "ready", pid: process.pid, language: `Node ${process.version}`, commands: Object.keys(commands), features: ["safe-integers"] });

@@ -11,6 +11,10 @@
 //! | `socket` | the path of a Unix socket, in its place |
 //! | `pid` | who it is, by its own count (`getpid`); may be left out |
 //! | `commands` | the commands that it serves, a list of strings; may be left out |
+//! | `features` | what it declares of itself, a list of strings; may be left out |
+//!
+//! A worker whose numbers are all floats, as in JavaScript, declares `safe-integers`: the host refuses integers of 2^53 and more
+//! with their place, which the worker would take for others.
 //!
 //! Lines before it and after it are logs. A line that is almost it is an error that says what is wrong, for a worker that
 //! believes to be ready waits for calls, and its host for it. The pid must be that of somebody in the custody of the
@@ -61,6 +65,8 @@ pub struct Announcement {
     pub pid: Option<u32>,
     /// The commands that it serves, if it tells.
     pub commands: Vec<String>,
+    /// What it declares of itself.
+    pub features: Vec<String>,
     /// The whole line.
     pub line: Map<String, Json>,
 }
@@ -197,9 +203,8 @@ impl Announcement {
             (_, None, Some(socket)) => Some(Address::Socket(read_socket(socket)?)),
         };
         let pid = line.get("pid").map(read_pid).transpose()?;
-        let commands = line.get("commands").map(Vec::deserialize).transpose();
-        let commands = commands.map_err(|error| format!("its `commands` is no list of strings: {error}"))?;
-        Ok(Self { address, pid, commands: commands.unwrap_or_default(), line })
+        let (commands, features) = (read_words(&line, "commands")?, read_words(&line, "features")?);
+        Ok(Self { address, pid, commands, features, line })
     }
 
     /// What the pool is to know about the worker.
@@ -207,6 +212,7 @@ impl Announcement {
         let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         Introduction {
             commands: self.commands.clone(),
+            features: self.features.clone(),
             language: text("language"),
             sdk: text("sdk"),
             ..Introduction::default()
@@ -237,6 +243,11 @@ fn is_alike(line: &[u8]) -> bool {
         .take(SHOWN)
         .collect();
     text.starts_with("{status:") || text.contains("status:ready")
+}
+
+fn read_words(line: &Map<String, Json>, key: &str) -> Result<Vec<String>, String> {
+    let words = line.get(key).map(Vec::deserialize).transpose();
+    Ok(words.map_err(|error| format!("its `{key}` is no list of strings: {error}"))?.unwrap_or_default())
 }
 
 fn read_port(port: &Json) -> Result<u16, String> {

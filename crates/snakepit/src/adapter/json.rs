@@ -14,16 +14,58 @@ use crate::call::{Call, Input, RemoteError};
 use crate::value::Encoded;
 use crate::value::{Value, ValueError};
 
+/// How far the integers of a worker go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Integers {
+    /// From `i64::MIN` to `u64::MAX`.
+    Of64Bits,
+    /// As far as a float tells them apart: below 2^53.
+    Safe,
+}
+
+impl Integers {
+    /// As the worker has declared it.
+    pub(super) fn of(features: &[String]) -> Self {
+        if features.iter().any(|feature| feature == SAFE_INTEGERS) { Self::Safe } else { Self::Of64Bits }
+    }
+
+    /// The first integer of a worker's answer that would become another number. None where its integers are floats: read as one, it
+    /// is what the worker meant.
+    pub(super) fn first_unreadable(self, text: &[u8]) -> Option<&str> {
+        match self {
+            Self::Of64Bits => long_integer(text),
+            Self::Safe => None,
+        }
+    }
+
+    fn check(self, number: i128) -> Result<(), ValueError> {
+        const SAFE: i128 = (1 << 53) - 1;
+        let (i64s, u64s) = (i128::from(i64::MIN), i128::from(u64::MAX));
+        match self {
+            Self::Of64Bits | Self::Safe if !(i64s..=u64s).contains(&number) => {
+                Err(none("an integer of more than 64 bits"))
+            }
+            Self::Safe if !(-SAFE..=SAFE).contains(&number) => Err(ValueError::unsendable(format!(
+                "the integers of this worker end at 2^53, and {number} is beyond: send it as text"
+            ))),
+            Self::Of64Bits | Self::Safe => Ok(()),
+        }
+    }
+}
+
+/// What a worker declares whose integers are floats.
+const SAFE_INTEGERS: &str = "safe-integers";
+
 /// Writes a value.
-pub(super) fn write(out: &mut Vec<u8>, value: &Value) -> Result<(), ValueError> {
+pub(super) fn write(out: &mut Vec<u8>, value: &Value, integers: Integers) -> Result<(), ValueError> {
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Int(number) => match (i64::try_from(*number), u64::try_from(*number)) {
-            (Err(_), Err(_)) => return Err(none("an integer of more than 64 bits")),
-            _ => drop(write!(out, "{number}")),
-        },
+        Value::Int(number) => {
+            integers.check(*number)?;
+            let _ = write!(out, "{number}");
+        }
         Value::BigInt(_) => return Err(none("an integer of more than 64 bits")),
         Value::Float(number) if number.is_finite() => scalar(out, number)?,
         Value::Float(_) => return Err(none("a number that is not finite")),
@@ -36,7 +78,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Value) -> Result<(), ValueError> 
                 if index > 0 {
                     out.push(b',');
                 }
-                write(out, entry).map_err(|error| error.at_index(index))?;
+                write(out, entry, integers).map_err(|error| error.at_index(index))?;
             }
             out.push(b']');
         }
@@ -49,7 +91,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Value) -> Result<(), ValueError> 
                 let Value::Str(name) = key else { return Err(none("a key that is no text").at_key(key)) };
                 scalar(out, name)?;
                 out.push(b':');
-                write(out, entry).map_err(|error| error.at_key(key))?;
+                write(out, entry, integers).map_err(|error| error.at_key(key))?;
             }
             out.push(b'}');
         }
@@ -67,20 +109,20 @@ fn none(what: &str) -> ValueError {
 }
 
 /// Writes the arguments of a call: an object for those by name, a list for those by position.
-pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call) -> Result<(), ValueError> {
+pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call, integers: Integers) -> Result<(), ValueError> {
     let Input::One(arguments) = call.input() else {
         return Err(ValueError::unsendable("this adapter takes one call at a time"));
     };
     match arguments.to_value()? {
-        named_or_listed @ (Value::Map(_) | Value::List(_)) => write(out, &named_or_listed),
-        one => write(out, &Value::List(vec![one])),
+        named_or_listed @ (Value::Map(_) | Value::List(_)) => write(out, &named_or_listed, integers),
+        one => write(out, &Value::List(vec![one]), integers),
     }
 }
 
 /// A value that a worker sent. An integer that would become another number is refused.
 #[cfg(any(feature = "grpc", feature = "http", test))]
-pub(super) fn read(text: &[u8]) -> Result<Encoded, String> {
-    match long_integer(text) {
+pub(super) fn read(text: &[u8], integers: Integers) -> Result<Encoded, String> {
+    match integers.first_unreadable(text) {
         Some(number) => Err(too_long(number)),
         None => serde_json::from_slice(text).map_err(|error| error.to_string()),
     }
@@ -93,7 +135,7 @@ pub(super) fn too_long(number: &str) -> String {
 }
 
 /// The first integer that has more than 64 bits, in what is JSON or something like it.
-pub(super) fn long_integer(text: &[u8]) -> Option<&str> {
+fn long_integer(text: &[u8]) -> Option<&str> {
     let mut at = 0;
     while at < text.len() {
         match text[at] {
@@ -155,9 +197,28 @@ mod tests {
     use crate::value::{DateTime, Map};
 
     fn written(value: impl Into<Value>) -> Result<String, String> {
+        written_for(Integers::Of64Bits, value)
+    }
+
+    fn written_for(integers: Integers, value: impl Into<Value>) -> Result<String, String> {
         let mut out = Vec::new();
-        write(&mut out, &value.into()).map_err(|error| error.to_string())?;
+        write(&mut out, &value.into(), integers).map_err(|error| error.to_string())?;
         Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn integers_that_a_float_does_not_tell_apart_are_refused_where_the_worker_says_so() {
+        let safe = Integers::of(&["other".into(), "safe-integers".into()]);
+        for number in [(1i64 << 53) - 1, -(1 << 53) + 1, 0, -1] {
+            assert_eq!(written_for(safe, number), Ok(number.to_string()));
+        }
+        for number in [1 << 53, -(1 << 53), i64::MAX, i64::MIN] {
+            let error = written_for(safe, Map::from([("n", number)])).expect_err("an error");
+            assert!(error.starts_with("n: the integers of this worker end at 2^53, and "), "{error}");
+            assert_eq!(written_for(Integers::of(&[]), number), Ok(number.to_string()));
+        }
+        let error = written_for(safe, u128::MAX).expect_err("an error");
+        assert!(error.contains("more than 64 bits"), "{error}");
     }
 
     #[test]
@@ -171,7 +232,10 @@ mod tests {
             text.starts_with(r#"{"z":[null,true,-1,18446744073709551615,"#) && !text.contains('\n'),
             "{text}"
         );
-        assert_eq!(read(text.as_bytes()).expect("a value").to_value().expect("a value"), value);
+        assert_eq!(
+            read(text.as_bytes(), Integers::Of64Bits).expect("a value").to_value().expect("a value"),
+            value
+        );
     }
 
     #[test]
@@ -199,7 +263,8 @@ mod tests {
         for text in
             ["18446744073709551616", "[1,-9223372036854775809]", r#"{"\"a":"x","b":123456789012345678901}"#]
         {
-            assert!(read(text.as_bytes()).is_err_and(|error| error.contains("more than 64 bits")), "{text}");
+            let read = read(text.as_bytes(), Integers::Of64Bits);
+            assert!(read.is_err_and(|error| error.contains("more than 64 bits")), "{text}");
         }
         for text in [
             "18446744073709551615",
@@ -208,8 +273,14 @@ mod tests {
             r#""123456789012345678901""#,
             "1.00000000000000000001",
         ] {
-            assert!(read(text.as_bytes()).is_ok(), "{text}");
+            assert!(read(text.as_bytes(), Integers::Of64Bits).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_float_without_a_point_is_read_where_integers_are_floats() {
+        let read = read(b"[100000000000000000000]", Integers::Safe).expect("a value").to_value();
+        assert_eq!(read.expect("a value"), Value::List(vec![1e20.into()]));
     }
 
     #[test]

@@ -144,6 +144,9 @@ pub struct AtWork {
 pub struct Introduction {
     /// The commands that it serves.
     pub commands: Vec<String>,
+    /// What it declares of itself, as the protocol of its adapter has it.
+    #[serde(skip)]
+    pub features: Vec<String>,
     /// Its language and version.
     pub language: String,
     /// The version of its SDK.

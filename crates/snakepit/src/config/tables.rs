@@ -15,6 +15,8 @@ use super::supervision::{
     BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
 use super::units::{Size, Time};
+#[cfg(feature = "grpc")]
+use crate::GrpcWorker;
 use crate::adapter::Program;
 #[cfg(feature = "http")]
 use crate::adapter::http::{HttpMethod, HttpWorker};
@@ -69,6 +71,8 @@ pub(super) struct PoolKeys {
     adapter: Option<AdapterName>,
     #[serde(default)]
     http: HttpKeys,
+    #[serde(default)]
+    grpc: GrpcKeys,
     pub(super) interpreter: Option<PathBuf>,
     pub(super) python: Option<String>,
     pub(super) requirements: Option<RequirementKeys>,
@@ -290,9 +294,11 @@ fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
         Some(AdapterName::Grpc) if !cfg!(feature = "grpc") => {
             Err("the adapter \"grpc\" is not in this build: turn on the feature `grpc` of the library")
         }
-        Some(AdapterName::Http) => Ok(()),
-        _ if keys.http != HttpKeys::default() => {
+        adapter if adapter != Some(AdapterName::Http) && keys.http != HttpKeys::default() => {
             Err("`http` is for the adapter \"http\": add adapter = \"http\"")
+        }
+        adapter if adapter != Some(AdapterName::Grpc) && keys.grpc != GrpcKeys::default() => {
+            Err("`grpc` is for the adapter \"grpc\": add adapter = \"grpc\"")
         }
         _ => Ok(()),
     }
@@ -303,7 +309,7 @@ impl PoolKeys {
     fn python_pool(&self, worker: PythonWorker) -> Pool {
         match self.adapter {
             #[cfg(feature = "grpc")]
-            Some(AdapterName::Grpc) => Pool::grpc(worker),
+            Some(AdapterName::Grpc) => Pool::grpc(self.grpc.over(GrpcWorker::python(worker))),
             _ => Pool::python(worker),
         }
     }
@@ -312,7 +318,7 @@ impl PoolKeys {
     fn command_pool(&self, program: Program) -> Pool {
         match self.adapter {
             #[cfg(feature = "grpc")]
-            Some(AdapterName::Grpc) => Pool::grpc(crate::GrpcWorker::command(program)),
+            Some(AdapterName::Grpc) => Pool::grpc(self.grpc.over(GrpcWorker::command(program))),
             _ => Pool::command(program),
         }
     }
@@ -338,6 +344,30 @@ impl PoolKeys {
 struct HttpKeys {
     prefix: Option<String>,
     method: Option<HttpMethod>,
+}
+
+/// The keys of `grpc = { … }`.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrpcKeys {
+    over: Option<GrpcOver>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GrpcOver {
+    Unix,
+    Tcp,
+}
+
+#[cfg(feature = "grpc")]
+impl GrpcKeys {
+    fn over(&self, worker: GrpcWorker) -> GrpcWorker {
+        match self.over {
+            Some(GrpcOver::Tcp) => worker.tcp(),
+            Some(GrpcOver::Unix) | None => worker,
+        }
+    }
 }
 
 /// Stands for the type of a build that has the adapter.

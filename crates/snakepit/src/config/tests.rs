@@ -74,8 +74,11 @@ fn what_the_reference_leaves_out_can_be_said() {
     // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
     const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
     const PYTHON: [&str; 5] = ["interpreter", "python", "requirements", "project", "install"];
-    let fixed = ["worker", "adapter", "http"].into_iter().chain(PYTHON).chain(LOAD).collect::<Vec<_>>();
-    for leave_out in [vec!["command", "workers", "concurrency", "http", "interpreter", "project"], fixed] {
+    let fixed =
+        ["worker", "adapter", "http", "grpc"].into_iter().chain(PYTHON).chain(LOAD).collect::<Vec<_>>();
+    for leave_out in
+        [vec!["command", "workers", "concurrency", "http", "grpc", "interpreter", "project"], fixed]
+    {
         let kept = |line: &&str| {
             !leave_out.iter().any(|key| line.trim_start_matches('#').starts_with(&format!("{key} =")))
         };
@@ -180,6 +183,14 @@ fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
         assert!(parse(http).is_ok());
         let said = refusal(&http.replace("PUT", "GET"));
         assert!(said.contains("POST"), "{said}");
+    }
+    if cfg!(feature = "grpc") {
+        let grpc = "[pool.math]\nworker = \"w.py\"\nadapter = \"grpc\"\ngrpc = { over = \"tcp\" }\n";
+        assert!(parse(grpc).is_ok() && parse(&grpc.replace("tcp", "unix")).is_ok());
+        let said = refusal(&grpc.replace("tcp", "udp"));
+        assert!(said.contains("unix") && said.contains("tcp"), "{said}");
+        let said = refusal(&grpc.replace("\"grpc\"", "\"python\""));
+        assert!(said.contains("add adapter = \"grpc\""), "{said}");
     }
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"smoke\"\n");
     assert!(said.contains("stdio"), "{said}");

@@ -31,7 +31,9 @@ impl Subject for MockSubject {
             Feature::Garbage => Capability::Absent("a mock has no protocol"),
             Feature::Commands
             | Feature::Concurrency
+            | Feature::WideIntegers
             | Feature::BigIntegers
+            | Feature::DistinctFloats
             | Feature::NonFiniteFloats
             | Feature::Bytes
             | Feature::DateTimes

@@ -66,8 +66,12 @@ pub enum Feature {
     Metadata,
     /// A worker can use the tools of the host.
     Tools,
+    /// Integers of 64 bits. Those of other workers end at 2^53, as in JavaScript; larger ones must be refused.
+    WideIntegers,
     /// Integers beyond 64 bits.
     BigIntegers,
+    /// Floats are told apart from integers. To other workers 1.0 is 1, as in JavaScript.
+    DistinctFloats,
     /// Floats that are no numbers: NaN and the infinities.
     NonFiniteFloats,
     /// Byte strings.

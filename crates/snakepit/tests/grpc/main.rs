@@ -279,6 +279,21 @@ async fn over_tcp_and_in_a_namespace_of_its_own_it_serves_as_well() {
     pit.end().await;
 }
 
+#[cfg(feature = "config")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_says_whether_it_is_over_tcp_or_over_a_socket() {
+    let (worker, python) = (file("over_grpc.py"), python());
+    for (over, at_sockets) in [("tcp", 0), ("unix", 1)] {
+        let keys = format!("worker = {worker:?}\ninterpreter = {python:?}\nworkers = 1\n");
+        let table = format!("[pool.math]\nadapter = \"grpc\"\ngrpc = {{ over = {over:?} }}\n{keys}");
+        let config = snakepit::Config::parse(&table, "/snakepit.toml").expect("a configuration");
+        let pit = Pit::build(config.builder()).await;
+        let echoed: i64 = pit.call("echo", args! { value: 3 }).await.expect("an echo");
+        assert_eq!((echoed, sockets(pit.home()).len()), (3, at_sockets));
+        pit.end().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_what_the_hook_says() {
     let ill = tempfile::tempdir().expect("a directory");

@@ -85,6 +85,16 @@ async fn a_worker_of_a_stranger_is_called_in_json() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_integers_are_floats_is_sent_none_that_it_would_take_for_another() {
+    let pit = Pit::start(plain("floats")).await;
+    let echoed: Value = pit.call("echo", args! { n: (1i64 << 53) - 1 }).await.expect("an echo");
+    assert_eq!(echoed.get("n"), Some(&Value::from((1i64 << 53) - 1)));
+    let error = chain(&pit.call::<Value>("echo", args! { n: 1i64 << 53 }).await.expect_err("too large"));
+    assert!(error.contains("n: the integers of this worker end at 2^53"), "{error}");
+    pit.end().await;
+}
+
 /// One that has nothing of the SDK but the messages.
 fn plain(how: &str) -> Pool {
     Pool::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)

@@ -33,7 +33,9 @@ def value(answer):
 def hello(request, context):
     if HOW == "refuses":
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"I do not serve protocol {request.protocol}")
-    return messages.HelloReply(protocol=2 if HOW == "newer" else 1, encoding=7 if HOW == "encoding" else JSON)
+    protocol, encoding = 2 if HOW == "newer" else 1, 7 if HOW == "encoding" else JSON
+    features = ["safe-integers"] if HOW == "floats" else []
+    return messages.HelloReply(protocol=protocol, encoding=encoding, features=features)
 
 
 def call(request, context):

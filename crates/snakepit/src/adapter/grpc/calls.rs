@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::messages::{CallReply, Value, call_reply, unreadable};
 use crate::adapter::AtWork;
+use crate::adapter::json::Integers;
 use crate::call::{Call, CallId, Portion, RemoteError};
 use crate::telemetry;
 use crate::transport::{Credit, read_span};
@@ -47,12 +48,18 @@ struct State {
 }
 
 /// See the module.
-#[derive(Default)]
-pub(super) struct Calls(Mutex<State>);
+pub(super) struct Calls {
+    state: Mutex<State>,
+    integers: Integers,
+}
 
 impl Calls {
+    pub(super) fn new(integers: Integers) -> Self {
+        Self { state: Mutex::default(), integers }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a call, and starts its RPC unless nobody wants it any more.
@@ -84,7 +91,9 @@ impl Calls {
         let CallReply { outcome, telemetry, said } = reply;
         self.tell_telemetry(id, telemetry);
         let outcome = match outcome {
-            Some(call_reply::Outcome::Value(value)) => value.read().map_err(|error| unreadable(&error)),
+            Some(call_reply::Outcome::Value(value)) => {
+                value.read(self.integers).map_err(|error| unreadable(&error))
+            }
             Some(call_reply::Outcome::Error(error)) => Err(error.into()),
             None => {
                 Err(RemoteError::new("bad_payload", "the worker's reply has neither a value nor an error"))
@@ -100,7 +109,9 @@ impl Calls {
         self.tell_telemetry(id, telemetry);
         self.expect(id, said);
         let item = match outcome {
-            Some(call_reply::Outcome::Value(value)) => value.read().map_err(|error| unreadable(&error))?,
+            Some(call_reply::Outcome::Value(value)) => {
+                value.read(self.integers).map_err(|error| unreadable(&error))?
+            }
             Some(call_reply::Outcome::Error(error)) => return Err(error.into()),
             None => return Ok(()),
         };
@@ -195,7 +206,9 @@ impl Calls {
 
     fn tell_telemetry(&self, id: u64, told: Vec<Value>) {
         for value in told {
-            let Some(span) = value.read().ok().and_then(|value| read_span(&value)) else { continue };
+            let Some(span) = value.read(self.integers).ok().and_then(|value| read_span(&value)) else {
+                continue;
+            };
             // Told without the lock: whoever listens may do anything.
             let event = self.state().calls.get(&id).and_then(|held| span.told_of(&held.call));
             event.into_iter().for_each(telemetry::emit);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::{Code, Status};
 
-use crate::adapter::json;
+use crate::adapter::json::{self, Integers};
 use crate::call::{Call, CallId, Input, RemoteError};
 use crate::telemetry::TraceContext;
 use crate::value::{Encoded, ValueError};
@@ -29,34 +29,42 @@ pub(super) const PROTOCOL: u32 = 1;
 /// Errors may have so many causes: a worker could nest them without end.
 const MAX_CAUSES: usize = 32;
 
+/// How a worker wants its values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    pub(super) encoding: Encoding,
+    /// How far integers go in JSON.
+    pub(super) integers: Integers,
+}
+
 impl Value {
     /// A value as the worker wants it.
-    pub(super) fn new(value: &Encoded, encoding: Encoding) -> Result<Self, ValueError> {
-        let data = match encoding {
+    pub(super) fn new(value: &Encoded, form: Form) -> Result<Self, ValueError> {
+        let data = match form.encoding {
             Encoding::Msgpack => value.inlined()?,
             Encoding::Json => {
                 let mut text = Vec::new();
-                json::write(&mut text, &value.to_value()?)?;
+                json::write(&mut text, &value.to_value()?, form.integers)?;
                 text.into()
             }
         };
-        Ok(Self { data, encoding: encoding.into() })
+        Ok(Self { data, encoding: form.encoding.into() })
     }
 
     /// A value as it came.
-    pub(super) fn read(self) -> Result<Encoded, ValueError> {
+    pub(super) fn read(self, integers: Integers) -> Result<Encoded, ValueError> {
         match Encoding::try_from(self.encoding) {
             Ok(Encoding::Msgpack) => Encoded::from_payload(self.data, false),
-            Ok(Encoding::Json) => json::read(&self.data).map_err(ValueError::malformed),
+            Ok(Encoding::Json) => json::read(&self.data, integers).map_err(ValueError::malformed),
             Err(_) => Err(ValueError::malformed(format!("its encoding {} is unknown", self.encoding))),
         }
     }
 }
 
 /// The request of a call.
-pub(super) fn request(call: &Call, encoding: Encoding) -> Result<CallRequest, ValueError> {
+pub(super) fn request(call: &Call, form: Form) -> Result<CallRequest, ValueError> {
     let args = match call.input() {
-        Input::One(args) => Value::new(args, encoding)?,
+        Input::One(args) => Value::new(args, form)?,
         Input::Many(_) => return Err(ValueError::unsendable("many calls at a time cannot travel over gRPC")),
     };
     let trace = call.trace();

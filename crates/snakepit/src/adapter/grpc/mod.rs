@@ -29,6 +29,7 @@ use tonic::Code;
 
 use super::announce::{self, Address, Announced, Listens};
 use super::home::Home;
+use super::json::Integers;
 use super::pids::own_number;
 use super::python::{Launch, PythonWorker};
 use super::secret::secret;
@@ -42,7 +43,7 @@ use calls::Calls;
 use channel::{Channel, Ended};
 use handle::GrpcHandle;
 use link::Link;
-use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL};
+use messages::{Encoding, Form, FromWorker, HelloReply, HelloRequest, PROTOCOL};
 
 /// Where a worker finds the pipe for its stacks.
 const STACK_FD: i32 = 3;
@@ -193,8 +194,9 @@ async fn greet(
     let encoding = Encoding::try_from(hello.encoding).map_err(|_| {
         spawner.fault(format!("it wants values in the encoding {}, which is unknown", hello.encoding))
     })?;
-    let calls = Arc::new(Calls::default());
-    let link = has("link").then(|| open_link(spawner, &channel, &calls, encoding));
+    let form = Form { encoding, integers: Integers::of(&hello.features) };
+    let calls = Arc::new(Calls::new(form.integers));
+    let link = has("link").then(|| open_link(spawner, &channel, &calls, form));
     // A signal that the process does not expect would end it, and what we started may be a script around it.
     let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
     let introduction = Introduction {
@@ -217,7 +219,7 @@ async fn greet(
         calls,
         link,
         knows_engine: has("engine"),
-        encoding,
+        form,
         home,
         stacks: (is_itself && hello.stack_signal > 0).then_some((stacks, hello.stack_signal)),
     })
@@ -265,8 +267,8 @@ async fn say_hello(
 }
 
 /// Opens the link. Its end is the end of the worker.
-fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, encoding: Encoding) -> Arc<Link> {
-    let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), encoding);
+fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, form: Form) -> Arc<Link> {
+    let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), form);
     let (heard, driver, channel) = (Arc::clone(&link), channel.driver(), channel.clone());
     driver.spawn(async move {
         let reason = match channel.both_ways::<_, FromWorker>(LINK, said).await {

@@ -6,7 +6,7 @@ use hyper::{HeaderMap, StatusCode, header};
 use serde_json::Value as Json;
 
 use super::pieces::Form;
-use crate::adapter::json;
+use crate::adapter::json::{self, Integers};
 use crate::call::RemoteError;
 use crate::value::{Encoded, Value};
 
@@ -59,7 +59,8 @@ impl Body {
 
 /// A value in JSON.
 pub(super) fn item(text: &[u8]) -> Result<Encoded, RemoteError> {
-    json::read(text).map_err(|error| bad_value(format!("the worker's answer cannot be read: {error}")))
+    json::read(text, Integers::Of64Bits)
+        .map_err(|error| bad_value(format!("the worker's answer cannot be read: {error}")))
 }
 
 pub(super) fn bad_value(message: impl Into<String>) -> RemoteError {

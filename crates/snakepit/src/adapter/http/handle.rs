@@ -19,8 +19,9 @@ use super::client::{Client, Connected, SendError};
 use super::flow::Flow;
 use super::pieces::{Form, Piece, Pieces};
 use crate::adapter::home::Home;
+use crate::adapter::json::{self, Integers};
 use crate::adapter::lost::LostCalls;
-use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, json};
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
@@ -126,7 +127,7 @@ impl HttpHandle {
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ValueError> {
         let mut body = Vec::new();
-        json::write_arguments(&mut body, call)?;
+        json::write_arguments(&mut body, call, Integers::of(&self.introduction.features))?;
         let path = super::route(&self.route.prefix, call.command())?;
         let accepted = match call.stream_credit() {
             Some(_) => "text/event-stream, application/x-ndjson, application/json",

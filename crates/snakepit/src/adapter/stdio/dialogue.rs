@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::reader;
 use super::stdin::Stdin;
+use crate::adapter::json::{self, Integers};
 use crate::adapter::lines::LineReader;
-use crate::adapter::{AtWork, json};
+use crate::adapter::{AtWork, Introduction};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::transport::Closed;
 use crate::value::{Encoded, ValueError};
@@ -80,14 +81,19 @@ pub(super) struct Dialogue {
     concurrency: usize,
     /// Commands of the engine's own that the worker serves.
     own_commands: Vec<String>,
+    integers: Integers,
 }
 
 impl Dialogue {
+    pub(super) fn integers(&self) -> Integers {
+        self.integers
+    }
+
     pub(super) fn open(
         mut lines: LineReader,
         stdin: pipe::Sender,
         concurrency: usize,
-        commands: &[String],
+        introduction: &Introduction,
     ) -> Arc<Self> {
         // Bounded by the calls that the worker holds: a line for each, and two cancels. What is not written is not answered.
         let (writer, to_write) = mpsc::unbounded_channel();
@@ -99,7 +105,8 @@ impl Dialogue {
             changed: Notify::new(),
             closed: Closed::default(),
             concurrency,
-            own_commands: commands.iter().filter(|name| is_own(name)).cloned().collect(),
+            own_commands: introduction.commands.iter().filter(|name| is_own(name)).cloned().collect(),
+            integers: Integers::of(&introduction.features),
         });
         let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
         let writer = tokio::spawn(async move {
@@ -141,7 +148,7 @@ impl Dialogue {
         if let Input::Many(_) = call.input() {
             return call.finish(Err(RemoteError::new("refused", "this worker takes one call at a time")));
         }
-        let line = match request(&call) {
+        let line = match request(&call, self.integers) {
             Ok(line) => line,
             Err(source) => {
                 let command = call.command().to_owned();
@@ -346,11 +353,11 @@ fn is_own(command: &str) -> bool {
 }
 
 /// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.
-fn request(call: &Call) -> Result<Vec<u8>, ValueError> {
+fn request(call: &Call, integers: Integers) -> Result<Vec<u8>, ValueError> {
     let mut out = format!("{{\"id\":{},\"command\":", call.id()).into_bytes();
     json::scalar(&mut out, call.command())?;
     out.extend_from_slice(b",\"args\":");
-    json::write_arguments(&mut out, call)?;
+    json::write_arguments(&mut out, call, integers)?;
     if let Some(remaining) = call.remaining() {
         out.extend_from_slice(format!(",\"timeout_ms\":{}", remaining.as_millis()).as_bytes());
     }

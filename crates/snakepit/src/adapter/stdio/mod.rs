@@ -77,7 +77,7 @@ impl Adapter for StdioAdapter {
                 }
             }
             let introduction = said.introduction();
-            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction.commands);
+            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction);
             Ok(Arc::new(StdioHandle::new(process, dialogue, introduction)) as Arc<dyn Handle>)
         }
         .boxed()

@@ -63,7 +63,7 @@ pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String 
 }
 
 fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<Heard, String> {
-    let wrong = match (json::long_integer(line), serde_json::from_slice::<Message>(line)) {
+    let wrong = match (dialogue.integers().first_unreadable(line), serde_json::from_slice::<Message>(line)) {
         (None, Ok(message)) => return obey(dialogue, message),
         (Some(number), _) => json::too_long(number),
         (None, Err(error)) => error.to_string(),
@@ -151,11 +151,12 @@ fn named_id(line: &[u8]) -> Option<u64> {
 #[cfg(any(fuzzing, test))]
 pub(in crate::adapter) mod fuzzing {
     use super::*;
+    use crate::adapter::json::Integers;
 
     /// Reads what a worker prints, in pieces of this size.
     pub(crate) fn lines(bytes: &[u8], size: usize, limit: usize) {
         crate::adapter::lines::cut_in_pieces(bytes, size, limit, |line| {
-            let _ = (json::long_integer(line), named_id(line));
+            let _ = (Integers::Of64Bits.first_unreadable(line), named_id(line));
             if let Ok(Message { error: Some(error), .. }) = serde_json::from_slice(line) {
                 let _ = read_error(&error);
             }
