@@ -177,6 +177,35 @@ fn a_module_that_is_not_there_shows_pythons_own_words() {
 }
 
 #[test]
+fn a_python_that_cannot_be_had_is_told_with_the_way_out() {
+    let scene = Scene::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("worker.py"), "").expect("a worker");
+    let project = "[project]\nname = \"x\"\nversion = \"0\"\nrequires-python = \">=3.99\"\n";
+    std::fs::write(dir.path().join("pyproject.toml"), project).expect("a project");
+    for (key, said) in [
+        ("python = \"3.98\"", "there is no Python 3.98 here (looked in PATH"),
+        ("interpreter = \"3.98\"", "write python = \"3.98\""),
+        ("python = \"3.1.99\"", "; workers with the SDK need 3.9 or later"),
+        (
+            "project = \"pyproject.toml\"",
+            "name another one, for example `python = \"3.99\"` in snakepit.toml",
+        ),
+    ] {
+        let table = format!("[pool.it]\nworker = \"worker.py\"\n{key}\n");
+        std::fs::write(dir.path().join("snakepit.toml"), table).expect("a configuration");
+        let done = call_in(&scene, dir.path(), &["add"]);
+        assert!(done.assert_status(125).stderr.contains(said), "{}", done.stderr);
+    }
+    let worker = dir.path().join("worker.py");
+    let call = ["-w".as_ref(), worker.as_os_str(), "add".as_ref()];
+    let done = finish(scene.verb("call").args(call).env("VIRTUAL_ENV", "/no/such"));
+    let told = &done.assert_status(125).stderr;
+    assert!(told.contains("VIRTUAL_ENV is /no/such, and there is no bin/python in it"), "{told}");
+    scene.assert_clean();
+}
+
+#[test]
 fn arguments_that_cannot_be_understood_are_refused() {
     let scene = Scene::new();
     let list = scene.state_dir().join("list.json");

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use snakepit::environment::Environment;
 use snakepit::{EngineError, Pool, Snakepit, StartError, Value, args};
 use support::{chain, config, python, raw, runs_in, soon, worker};
 
@@ -143,7 +144,15 @@ async fn what_does_not_exist_is_named() {
     let told = chain(&refused(Pool::python(python("basic.py").interpreter("/no/such/python"))).await);
     assert!(told.contains("/no/such/python does not exist"), "{told}");
     let told = chain(&refused(Pool::python(python("basic.py").interpreter("snakepit-no-python"))).await);
-    assert!(told.contains("snakepit-no-python is not in PATH"), "{told}");
+    assert!(told.contains("snakepit-no-python is not in PATH: install Python 3.9"), "{told}");
+    let told = chain(&refused(Pool::python(python("basic.py").interpreter("3.99"))).await);
+    assert!(told.contains("if it is a version, write python = \"3.99\""), "{told}");
+    for (version, too_old) in [("3.99", false), ("3.1.99", true), ("2.1", true)] {
+        let environment = Environment::new().python(version);
+        let told = chain(&refused(Pool::python(python("basic.py").environment(environment))).await);
+        assert!(told.contains(&format!("there is no Python {version} here")), "{told}");
+        assert_eq!(told.ends_with("; workers with the SDK need 3.9 or later"), too_old, "{told}");
+    }
     let told = chain(&refused(Pool::python("no_such_module_at_all").workers(1)).await);
     assert!(told.contains("no_such_module_at_all"), "{told}");
     let told = chain(&refused(Pool::command(["/no/such/program"]).workers(1)).await);

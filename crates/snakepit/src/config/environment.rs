@@ -81,6 +81,12 @@ impl PoolKeys {
                  `project`",
             );
         }
+        let is_empty = |path: &PathBuf| path.as_os_str().is_empty();
+        if self.python.as_deref() == Some("") || self.interpreter.as_ref().is_some_and(is_empty) {
+            return Err(
+                "its `python` (or `interpreter`) is empty: name a version, a path or a name, or leave it out",
+            );
+        }
         if self.interpreter.is_some() && self.python.is_some() {
             return Err("it has both `interpreter` and `python`: keep `python`, which takes paths as well");
         }

@@ -158,6 +158,10 @@ fn keys_that_do_not_fit_together_are_refused_with_the_way_out() {
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"socket\"\n");
     assert!(said.contains("leave `adapter` out"), "{said}");
     assert!(refusal("[pool.math]\ncommand = []\n").contains("`command` is empty"));
+    for key in ["python", "interpreter"] {
+        let said = refusal(&format!("[pool.math]\nworker = \"w.py\"\n{key} = \"\"\n"));
+        assert!(said.contains("is empty: name a version"), "{said}");
+    }
     let said = refusal("[pool.math]\ncommand = [\"w\"]\nhttp = { prefix = \"/api\" }\n");
     assert!(said.contains("add adapter = \"http\""), "{said}");
 }

@@ -4,10 +4,38 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::python::is_version;
+use super::requires;
 use crate::custody::{DirError, ExitStatus, SpawnError};
 
 /// How many of a tool's last lines an error shows.
 const SHOWN_LINES: usize = 15;
+
+/// What to do about an interpreter's name that nobody has.
+fn not_in_path(name: &str) -> String {
+    if is_version(name) {
+        format!("if it is a version, write python = \"{name}\" in the place of `interpreter`")
+    } else {
+        "install Python 3.9 or later, or name an interpreter".to_owned()
+    }
+}
+
+/// A warning for those who would install it in vain.
+fn too_old(version: &str) -> &'static str {
+    match requires::allows(">=3.9", version) {
+        // `3` is any of them.
+        Some(false) if version != "3" => "; workers with the SDK need 3.9 or later",
+        _ => "",
+    }
+}
+
+/// How to name a Python that a project wants, if it says at least which one.
+fn example(needs: &str) -> String {
+    match requires::lowest(needs) {
+        Some(version) => format!(", for example `python = \"{version}\"` in snakepit.toml"),
+        None => ", by `python = …` in snakepit.toml".to_owned(),
+    }
+}
 
 /// Why there is no environment. Nothing of the attempt is used.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +45,18 @@ pub enum EnvironmentError {
     #[error("the Python interpreter {0} does not exist")]
     NoInterpreter(PathBuf),
     /// An interpreter by its name.
-    #[error("{0} is not in PATH: install Python 3.9 or later, or name an interpreter")]
+    #[error("{0} is not in PATH: {advice}", advice = not_in_path(.0))]
     NotInPath(String),
+    /// The environment that the host runs in.
+    #[error(
+        "VIRTUAL_ENV is {0}, and there is no bin/python in it: activate another environment, unset VIRTUAL_ENV, or name an \
+         interpreter"
+    )]
+    NotActive(PathBuf),
     /// An interpreter by its version.
     #[error(
         "there is no Python {version} here (looked in {looked}): run `uv python install {version}` or \
-         `pyenv install {version}`, or name an interpreter by its path"
+         `pyenv install {version}`, or name an interpreter by its path{}", too_old(.version)
     )]
     NoVersion {
         /// The version.
@@ -67,8 +101,7 @@ pub enum EnvironmentError {
     UnknownProject(PathBuf),
     /// The project is for other Pythons.
     #[error(
-        "{path} needs Python {needs}, and {python} is {version}: name another one, for example `python = \"3.12\"` in \
-         snakepit.toml"
+        "{path} needs Python {needs}, and {python} is {version}: name another one{}", example(.needs)
     )]
     WrongPython {
         /// The project's file.

@@ -77,7 +77,7 @@ impl From<PathBuf> for Python {
     }
 }
 
-fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     parts.len() <= 3
         && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
@@ -150,7 +150,7 @@ pub(crate) async fn find(asked: Option<&Python>, errands: &Errands) -> Result<Pa
         }
         Some(Python::Path(path)) => at(&errands.dir().join(path))?,
         None => match std::env::var_os("VIRTUAL_ENV") {
-            Some(environment) => at_interpreter(PathBuf::from(environment).join("bin/python"))?,
+            Some(environment) => at_active(PathBuf::from(environment))?,
             None => {
                 in_path(Path::new("python3")).ok_or_else(|| EnvironmentError::NotInPath("python3".into()))?
             }
@@ -165,6 +165,11 @@ fn at(path: &Path) -> Result<PathBuf, EnvironmentError> {
     }
     let python = path.join("bin/python");
     if python.exists() { Ok(python) } else { Err(EnvironmentError::NoEnvironment(path.to_owned())) }
+}
+
+fn at_active(environment: PathBuf) -> Result<PathBuf, EnvironmentError> {
+    let python = environment.join("bin/python");
+    if python.exists() { Ok(python) } else { Err(EnvironmentError::NotActive(environment)) }
 }
 
 fn at_interpreter(path: PathBuf) -> Result<PathBuf, EnvironmentError> {

@@ -52,6 +52,16 @@ pub(super) fn allows(specifier: &str, version: &str) -> Option<bool> {
     Some(all)
 }
 
+/// A version that a specifier names as one that fits: the lower bound, or the only one.
+pub(super) fn lowest(specifier: &str) -> Option<&str> {
+    let signs = [">=", "==", "~="];
+    let bounds = specifier
+        .split(',')
+        .filter_map(|clause| signs.iter().find_map(|sign| clause.trim().strip_prefix(sign)));
+    let mut versions = bounds.map(|version| version.trim().trim_end_matches(".*"));
+    versions.find(|version| allows(specifier, version) == Some(true))
+}
+
 /// The numbers of a version of Python; of `3.14.0rc1`, those before the letters.
 fn numbers(version: &str) -> Option<Vec<u64>> {
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
@@ -78,6 +88,21 @@ mod tests {
         assert_eq!(said("version = 1\nrequires-python = '==3.12.*'\n").as_deref(), Some("==3.12.*"));
         assert_eq!(said("[tool.other]\nrequires-python = \">=4\"\n"), None);
         assert_eq!(said("[project]\nname = \"x\"\n"), None);
+    }
+
+    #[test]
+    fn a_version_that_fits_is_named() {
+        for (specifier, expected) in [
+            (">=3.13", Some("3.13")),
+            ("<4, >= 3.12.1", Some("3.12.1")),
+            ("==3.12.*", Some("3.12")),
+            ("~=3.11", Some("3.11")),
+            ("!=3.12,>=3.12", None),
+            ("<3.10", None),
+            ("", None),
+        ] {
+            assert_eq!(lowest(specifier), expected, "{specifier}");
+        }
     }
 
     #[test]
