@@ -95,6 +95,26 @@ async fn one_whose_integers_are_floats_is_sent_none_that_it_would_take_for_anoth
     pit.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_would_cost_far_more_than_its_length_fails_its_call_alone() {
+    let pit = Pit::start(plain("well")).await;
+    let before = peak();
+    let error = chain(&pit.call::<Value>("telemetry", args! {}).await.expect_err("40 MB of empty reports"));
+    assert!(error.contains("more than 10,000 reports of telemetry"), "{error}");
+    let more = peak() - before;
+    assert!(more < 200 << 10, "{more} KiB more for a reply of 40 MB");
+    let echoed: Value = pit.call("echo", args! { n: 1 }).await.expect("an echo");
+    assert_eq!(echoed.get("n"), Some(&Value::from(1)));
+    pit.end().await;
+}
+
+/// The most memory that this process has had, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// One that has nothing of the SDK but the messages.
 fn plain(how: &str) -> Pool {
     Pool::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)

@@ -19,6 +19,7 @@ from snakepit import grpc_messages as messages  # noqa: E402
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else "well"
 JSON = 1
+TWENTY_MILLION = 20_000_000
 
 
 def note(path, line):
@@ -60,6 +61,8 @@ def call(request, context):
     if request.command == "stop_serving":
         server.stop(None)
         return value(None)
+    if request.command == "telemetry":
+        return messages.CallReply(said=TWENTY_MILLION)
     if request.command == "empty":
         return messages.CallReply()
     if request.command == "no_json":
@@ -82,7 +85,11 @@ def stream(request, context):
 
 
 def serialize(reply):
-    return b"\xff\xff\xff" if HOW == "garbage" else reply.SerializeToString()
+    if HOW == "garbage":
+        return b"\xff\xff\xff"
+    if reply.said == TWENTY_MILLION:
+        return b"\x1a\x00" * TWENTY_MILLION
+    return reply.SerializeToString()
 
 
 def unary(function, request, serialize):

@@ -20,6 +20,7 @@ mod gigabyte;
 mod kill;
 mod ledger;
 mod memory;
+mod open;
 mod page;
 mod roles;
 mod spawn;
@@ -92,11 +93,12 @@ fn run(args: &[String]) -> Outcome<ExitCode> {
 
     let bench = Bench { effort, scratch: scratch_dir()? };
     let mut report = Report::begin(page::PAGE);
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("kill", kill::measure),
         ("latency", spawn::latency),
         ("rate", spawn::rate),
         ("gigabyte", gigabyte::measure),
+        ("open", open::measure),
         ("ledger", ledger::measure),
         ("memory", memory::measure),
     ];

@@ -16,6 +16,7 @@ tree with nothing but PDEATHSIG, linked statically, so that its processes are as
 - **spawn to exec**: from the call until it returns, which is when the program runs, for ours as for `posix_spawn`.\n\
 - **spawn + wait**: `/bin/true`, until the worker and all that it may have started are gone; for the floor until \
 `waitpid` returns.\n\
+- **Run::open**: from the call until it returns, by turns in a state directory with one live run and in one with many.\n\
 - **ledger append**: a record as a spawn writes it; the floor is a bare `pwrite` of 512 bytes on the same disk.\n\
 - **Pss**: from `smaps_rollup`, with 100 workers running; the largest counts.",
 };

@@ -20,8 +20,8 @@ use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 
+use super::codec::{Reply, ReplyCodec};
 use super::driver::Driver;
 use super::outbox::{Outbox, Socket};
 use crate::adapter::announce::Address;
@@ -133,10 +133,10 @@ impl Channel {
     ) -> Result<R, Status>
     where
         M: Message + 'static,
-        R: Message + Default + 'static,
+        R: Reply,
     {
         let request = self.request(message, remaining);
-        let codec = ProstCodec::<M, R>::default();
+        let codec = ReplyCodec::<M, R>::default();
         Ok(self.grpc().unary(request, PathAndQuery::from_static(path), codec).await?.into_inner())
     }
 
@@ -149,10 +149,10 @@ impl Channel {
     ) -> Result<Streaming<R>, Status>
     where
         M: Message + 'static,
-        R: Message + Default + 'static,
+        R: Reply,
     {
         let request = self.request(message, remaining);
-        let codec = ProstCodec::<M, R>::default();
+        let codec = ReplyCodec::<M, R>::default();
         let answered = self.grpc().server_streaming(request, PathAndQuery::from_static(path), codec).await;
         answered.map(Response::into_inner)
     }
@@ -165,10 +165,10 @@ impl Channel {
     ) -> Result<Streaming<R>, Status>
     where
         M: Message + 'static,
-        R: Message + Default + 'static,
+        R: Reply,
     {
         let request = self.request(messages, None);
-        let codec = ProstCodec::<M, R>::default();
+        let codec = ReplyCodec::<M, R>::default();
         let answered = self.grpc().streaming(request, PathAndQuery::from_static(path), codec).await;
         answered.map(Response::into_inner)
     }

@@ -14,6 +14,7 @@
 
 mod calls;
 mod channel;
+mod codec;
 mod driver;
 mod handle;
 mod link;
