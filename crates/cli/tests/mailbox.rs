@@ -97,6 +97,18 @@ fn the_body_comes_from_standard_input_byte_for_byte() {
 }
 
 #[test]
+fn what_is_released_was_not_delivered_and_what_is_nacked_was() {
+    let mail = Box::new();
+    mail.ok("send", &["x"]);
+    for (verb, deliveries) in [("release", 1), ("release", 1), ("nack", 1), ("release", 2), ("nack", 2)] {
+        let message = &mail.lines("receive", &[])[0];
+        assert_eq!(message["delivery_count"], deliveries, "before {verb}");
+        mail.ok(verb, &[message["receipt"].as_str().expect("a receipt")]);
+    }
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+}
+
+#[test]
 fn a_refused_receipt_is_status_1_and_says_receipt_expired() {
     let mail = Box::new();
     mail.ok("send", &["x"]);
@@ -105,6 +117,7 @@ fn a_refused_receipt_is_status_1_and_says_receipt_expired() {
     for (verb, rest) in [
         ("ack", vec![&*receipt]),
         ("nack", vec![&*receipt]),
+        ("release", vec![&*receipt]),
         ("extend", vec![&*receipt, "5s"]),
         ("ack", vec!["nonsense"]),
         ("ack", vec!["1.999"]),

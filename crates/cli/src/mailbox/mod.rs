@@ -35,13 +35,18 @@ enum Verb {
         url: String,
         receipt: String,
     },
-    /// Give a message back.
+    /// Give a message back: this delivery counts.
     Nack {
         url: String,
         receipt: String,
         /// How long until it can be received again.
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
         visibility: Duration,
+    },
+    /// Give a message back as if it had not been delivered: nobody has begun it.
+    Release {
+        url: String,
+        receipt: String,
     },
     /// Keep a message for so long from now; it is never made shorter, unless --exactly.
     Extend {
@@ -151,6 +156,13 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
         Verb::Nack { url, receipt, visibility } => {
             failed(open(&url)?.nack(&Receipt::from(&*receipt), visibility).await)
         }
+        Verb::Release { url, receipt } => {
+            let receipt = Receipt::from(&*receipt);
+            match failed(open(&url)?.release(std::slice::from_ref(&receipt)).await)? {
+                0 => failed(Err(MailboxError::ReceiptExpired)),
+                _ => Ok(()),
+            }
+        }
         Verb::Extend { url, receipt, visibility, exactly } => {
             let extension = if exactly { Extension::Exactly } else { Extension::AtLeast };
             failed(open(&url)?.extend(&Receipt::from(&*receipt), visibility, extension).await)
@@ -228,7 +240,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), Failure> {
 async fn give_back(mailbox: &dyn Mailbox, messages: &[Message]) {
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     // If that fails, too, their leases run out.
-    let _ = mailbox.nack_all(&receipts, Duration::ZERO).await;
+    let _ = mailbox.release(&receipts).await;
 }
 
 fn tell_number(what: &str, number: Result<u64, MailboxError>) -> Result<(), Failure> {

@@ -127,6 +127,8 @@ pub enum Way {
     Reply,
     /// It is given back.
     Nack,
+    /// It is given back as if it had not been delivered.
+    Release,
     /// It is given up.
     Bury,
 }
@@ -300,6 +302,11 @@ impl Client {
     /// As [`Mailbox::nack`].
     pub async fn nack(&self, message: &Message, pause: Duration) -> Result<(), MailboxError> {
         self.end(message, Way::Nack, self.mailbox.nack(&receipt_of(message), pause)).await
+    }
+
+    /// As [`Mailbox::release`].
+    pub async fn release(&self, message: &Message) -> Result<(), MailboxError> {
+        self.end(message, Way::Release, message.release()).await
     }
 
     /// As [`Mailbox::bury`].

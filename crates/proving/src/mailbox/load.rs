@@ -152,6 +152,11 @@ impl Consumer {
                 expected(outcome)
             }
             6..9 => expected(client.nack(&message, self.load.lease / 10).await),
+            25..31 => {
+                let outcome = client.release(&message).await;
+                self.old.push(message);
+                expected(outcome)
+            }
             9..15 => {
                 expected(client.extend(&message, lease * 2, Extension::AtLeast).await)?;
                 expected(client.ack(&message).await)
@@ -181,7 +186,8 @@ impl Consumer {
         self.late = late;
         let due: Vec<(Instant, Message)> = due;
         for message in due.into_iter().map(|(_, message)| message).chain(std::mem::take(&mut self.old)) {
-            match self.dice.below(3) {
+            match self.dice.below(4) {
+                3 => expected(self.client.release(&message).await)?,
                 0 => expected(self.client.nack(&message, Duration::ZERO).await)?,
                 1 => expected(self.client.extend(&message, self.load.lease, Extension::AtLeast).await)?,
                 _ => expected(self.client.ack(&message).await)?,

@@ -69,6 +69,7 @@ impl Notes {
             },
             "ack" => end(Way::Ack),
             "nack" => end(Way::Nack),
+            "release" => end(Way::Release),
             "bury" => end(Way::Bury),
             "reply" => {
                 if is_accepted == Some(true) {

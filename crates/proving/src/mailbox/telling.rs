@@ -162,6 +162,9 @@ impl Mailbox for Telling {
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
         Box::pin(Self::all_told("nack", receipts, self.inner.nack_all(receipts, visibility)))
     }
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        Box::pin(Self::all_told("release", receipts, self.inner.release(receipts)))
+    }
     fn extend<'a>(&'a self, receipt: &'a Receipt, time: Duration, extension: Extension) -> Pending<'a, ()> {
         let what = json!({ "op": "extend", "receipt": receipt.to_string(), "lease": nanos(time) });
         Box::pin(Self::told(what, self.inner.extend(receipt, time, extension), nothing))

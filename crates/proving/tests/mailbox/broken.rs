@@ -37,6 +37,9 @@ pub(crate) enum Fault {
     CountsTwice,
     IgnoresTheLimit,
     GivesUpEarly,
+    CountsReleases,
+    LosesReleases,
+    UncountsNacks,
     DeadLettersTwice,
     DropsDeadLetters,
     CopiesInsteadOfMoving,
@@ -313,6 +316,9 @@ impl Mailbox for Broken {
                 Fault::KeepsLeasesAfterNack => {
                     self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await
                 }
+                Fault::UncountsNacks => self.inner.release(&[real]).await.and_then(|released| {
+                    if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
+                }),
                 _ => self.inner.nack(&real, visibility).await,
             };
             self.judged(outcome)
@@ -321,6 +327,21 @@ impl Mailbox for Broken {
 
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
         self.inner.nack_all(receipts, visibility)
+    }
+
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        Box::pin(async move {
+            let mut released = 0;
+            for receipt in receipts {
+                let real = [self.real(receipt)];
+                released += match self.fault {
+                    Fault::CountsReleases => self.inner.nack_all(&real, Duration::ZERO).await?,
+                    Fault::LosesReleases if self.notes().every(3) => self.inner.ack_all(&real).await?,
+                    _ => self.inner.release(&real).await?,
+                };
+            }
+            Ok(released)
+        })
     }
 
     fn extend<'a>(

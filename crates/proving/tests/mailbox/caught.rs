@@ -116,6 +116,9 @@ caught_by_the_checker! {
     q7_catches_attempts_that_are_forgotten: ForgetsAttempts, Q7;
     q7_catches_attempts_that_count_twice: CountsTwice, Q7;
     q7_catches_a_limit_that_is_ignored: IgnoresTheLimit, Q7;
+    q7_catches_releases_that_count: CountsReleases, Q7;
+    q7_catches_nacks_that_do_not_count: UncountsNacks, Q7;
+    q1_catches_releases_that_lose: LosesReleases, Q1;
     q8_catches_two_dead_letters_of_one: DeadLettersTwice, Q8;
     q8_catches_exhausted_messages_without_a_dead_letter: DropsDeadLetters, Q8;
     q8_catches_messages_that_are_given_up_early: GivesUpEarly, Q8;

@@ -24,6 +24,8 @@ fn the_model_catches_what_is_broken_on_purpose() {
         Fault::ExtensionsShorten,
         Fault::AcceptsStaleReceipts,
         Fault::CountsTwice,
+        Fault::CountsReleases,
+        Fault::UncountsNacks,
         Fault::GivesUpEarly,
         Fault::IgnoresPriorities,
         Fault::ForgetsDedupKeys,

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::door::{Door, Outlook};
 use super::failpoint::{Step, reach};
-use super::hand::{Hand, Leavings, Place};
+use super::hand::{Hand, Leavings, Place, Taken};
 use super::handling::{Leases, NO_WORKERS, Shared, handle_all};
-use super::settle::{Outcome, Rules, give_back, tell_lost};
+use super::settle::{self, Outcome, Rules, tell_lost};
 use super::trouble::Trouble;
 use super::{Control, End, LoopError, Orders, RunOptions};
 use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
@@ -282,7 +282,7 @@ impl<'a> Turning<'a> {
             return;
         }
         self.returns.spawn(async move {
-            give_back(&messages, &shared.control, &shared.trouble).await;
+            settle::release(&messages, &shared.control, &shared.trouble).await;
             shared.hand.end_return(&places);
         });
     }
@@ -318,13 +318,17 @@ impl<'a> Turning<'a> {
         self.stop_receiving();
         let patience = Instant::now() + CUT_PATIENCE;
         while let Ok(Some(_)) = timeout_at(patience, self.handlers.join_next()).await {}
-        let messages = self.shared.hand.take_all();
-        if !messages.is_empty() {
+        let Taken { started, not_started } = self.shared.hand.take_all();
+        if !(started.is_empty() && not_started.is_empty()) {
             self.engine.control.note_cut_short();
         }
-        let shared = Arc::clone(&self.shared);
+        let Shared { control, trouble, .. } = &*self.shared;
+        let given_back = async {
+            settle::release(&not_started, control, trouble).await;
+            settle::nack(&started, control, trouble).await;
+        };
         // If the backend does not answer, the leases run out.
-        let _ = timeout(LAST_PATIENCE, give_back(&messages, &shared.control, &shared.trouble)).await;
+        let _ = timeout(LAST_PATIENCE, given_back).await;
     }
 }
 

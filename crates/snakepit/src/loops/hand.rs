@@ -35,6 +35,14 @@ pub(super) struct Started {
     pub(super) holding: Holding,
 }
 
+/// What was in hand.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// A handler has begun these.
+    pub(super) started: Vec<Message>,
+    pub(super) not_started: Vec<Message>,
+}
+
 impl Hand {
     pub(super) fn new(control: Control) -> Self {
         Self { control, cards: Mutex::default() }
@@ -108,13 +116,14 @@ impl Hand {
         }
     }
 
-    pub(super) fn take_all(&self) -> Vec<Message> {
-        let mut cards = self.cards();
-        cards.waiting.clear();
+    pub(super) fn take_all(&self) -> Taken {
+        let cards = &mut *self.cards();
+        let waiting = std::mem::take(&mut cards.waiting).into_iter();
+        let waiting: Vec<Message> = waiting.filter_map(|place| cards.messages.remove(&place)).collect();
         self.control.note_waiting(0);
-        let mut all = std::mem::take(&mut cards.returning);
-        all.append(&mut cards.messages);
-        all.into_values().collect()
+        let returning = std::mem::take(&mut cards.returning).into_values();
+        let started = std::mem::take(&mut cards.messages).into_values().collect();
+        Taken { started, not_started: returning.chain(waiting).collect() }
     }
 }
 
@@ -127,18 +136,22 @@ pub(super) struct Leavings {
 
 impl Drop for Leavings {
     fn drop(&mut self) {
-        let messages = self.hand.take_all();
-        let Some(first) = messages.first() else { return };
+        let Taken { started, not_started } = self.hand.take_all();
+        let Some(first) = started.first().or(not_started.first()) else { return };
         // Past the deadline leases run out, as for a process that was killed: the work may be going on somewhere.
         if self.control.wanted().is_overdue() {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mailbox = Arc::clone(&first.mailbox);
-        let receipts: Vec<Receipt> = messages.into_iter().filter_map(|message| message.receipt).collect();
+        let receipts = |messages: Vec<Message>| -> Vec<Receipt> {
+            messages.into_iter().filter_map(|message| message.receipt).collect()
+        };
+        let (started, not_started) = (receipts(started), receipts(not_started));
         runtime.spawn(async move {
             // If it fails, the leases run out.
-            let _ = mailbox.nack_all(&receipts, Duration::ZERO).await;
+            let _ = mailbox.release(&not_started).await;
+            let _ = mailbox.nack_all(&started, Duration::ZERO).await;
         });
     }
 }

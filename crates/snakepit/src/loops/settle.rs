@@ -8,7 +8,9 @@ use tokio::time::timeout;
 use super::failpoint::{self, reach};
 use super::trouble::Trouble;
 use super::{Control, End, Failure, Orders};
-use crate::mailbox::{AfterFailure, DeadLetterPolicy, DeadReason, MailboxError, Message, Receipt, Send};
+use crate::mailbox::{
+    AfterFailure, DeadLetterPolicy, DeadReason, MailboxError, Message, Pending, Receipt, Send,
+};
 use crate::supervision::jitter::Chance;
 use crate::telemetry::{Event, Level, emit_with};
 
@@ -69,6 +71,7 @@ enum Step {
     Ack,
     Reply(Vec<u8>, Send),
     Again(Duration),
+    Release,
     Bury(DeadReason),
 }
 
@@ -79,7 +82,7 @@ impl Step {
         match self {
             Self::Ack => (At::Ack, At::Acked),
             Self::Reply(..) => (At::Reply, At::Replied),
-            Self::Again(_) => (At::Nack, At::Nacked),
+            Self::Again(_) | Self::Release => (At::Nack, At::Nacked),
             Self::Bury(_) => (At::Bury, At::Buried),
         }
     }
@@ -133,7 +136,7 @@ fn first_step(message: &Message, outcome: Outcome, rules: &Rules) -> Step {
         Outcome::Done(_) => Step::Ack,
         Outcome::Failed(failure) => after_failure(message, &failure, rules, rules.give_up),
         Outcome::Undecodable(error) => Step::Bury(DeadReason::Undecodable { error }),
-        Outcome::NotBegun { .. } => Step::Again(Duration::ZERO),
+        Outcome::NotBegun { .. } => Step::Release,
     }
 }
 
@@ -170,6 +173,7 @@ async fn try_take(message: &Message, step: &Step) -> Result<(), MailboxError> {
             message.mailbox.reply(receipt, body.clone(), options.clone()).await.map(|_| ())
         }
         Step::Again(pause) => message.nack(*pause).await,
+        Step::Release => message.release().await,
         Step::Bury(reason) => message.bury(reason.clone()).await,
     }
 }
@@ -182,13 +186,29 @@ pub(super) fn tell_lost(control: &Control, message: &Message) {
     });
 }
 
-/// Gives messages back, all in one batch, to be received at once. Those whose leases are over are not ours any more.
-pub(super) async fn give_back(messages: &[Message], control: &Control, trouble: &Trouble) {
-    let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
-    let Some(first) = messages.first() else { return };
+/// Gives back messages that nobody has begun, all in one batch, to be received at once: their delivery is not counted. Those whose
+/// leases are over are not ours any more.
+pub(super) async fn release(messages: &[Message], control: &Control, trouble: &Trouble) {
+    let Some(mailbox) = messages.first().map(|message| &message.mailbox) else { return };
+    let receipts = receipts(messages);
+    give_back(|| mailbox.release(&receipts), control, trouble).await;
+}
+
+/// The same for those that somebody has begun, and was cut off from.
+pub(super) async fn nack(messages: &[Message], control: &Control, trouble: &Trouble) {
+    let Some(mailbox) = messages.first().map(|message| &message.mailbox) else { return };
+    let receipts = receipts(messages);
+    give_back(|| mailbox.nack_all(&receipts, Duration::ZERO), control, trouble).await;
+}
+
+fn receipts(messages: &[Message]) -> Vec<Receipt> {
+    messages.iter().filter_map(|message| message.receipt.clone()).collect()
+}
+
+async fn give_back<'a>(ask: impl Fn() -> Pending<'a, usize>, control: &Control, trouble: &Trouble) {
     let mut orders = control.orders();
     reach(failpoint::Step::GiveBack);
-    while let Err(error) = first.mailbox.nack_all(&receipts, Duration::ZERO).await {
+    while let Err(error) = ask().await {
         let pause = trouble.note(&error);
         if !error.is_passing() || !waited(pause, &mut orders).await {
             return;

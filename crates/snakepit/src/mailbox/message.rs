@@ -124,6 +124,14 @@ impl Message {
         self.mailbox.nack(self.right()?, visibility).await
     }
 
+    /// Gives it back as if it had not been delivered: nobody has begun it.
+    pub async fn release(&self) -> Result<(), MailboxError> {
+        match self.mailbox.release(std::slice::from_ref(self.right()?)).await? {
+            0 => Err(MailboxError::ReceiptExpired),
+            _ => Ok(()),
+        }
+    }
+
     /// Lets its lease last for at least `visibility` from now.
     pub async fn extend(&self, visibility: Duration) -> Result<(), MailboxError> {
         self.mailbox.extend(self.right()?, visibility, Extension::AtLeast).await

@@ -7,7 +7,7 @@
 //! ```text
 //! send ─► delayed ─► visible ─► leased ─► acknowledged
 //!                       ▲          │
-//!                       └── nack, lease over      limit reached, too old, buried ─► dead ─► redrive
+//!                       └── nack, release, lease over      limit reached, too old, buried ─► dead ─► redrive
 //! ```
 
 mod error;
@@ -97,6 +97,10 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Gives several back at once. Receipts that have expired are left out; says how many were not.
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration)
     -> Pending<'a, usize>;
+
+    /// Gives back what nobody has begun, to be received again at once, in its old place: as if it had not been delivered, so
+    /// this delivery is not counted. Receipts that have expired are left out; says how many were not.
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize>;
 
     /// Lets the lease last for at least `visibility` from now, or exactly as long.
     fn extend<'a>(

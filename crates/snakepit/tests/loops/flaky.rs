@@ -125,6 +125,13 @@ impl Mailbox for Behind {
         }
         self.0.or_fail(|| self.0.inner.nack_all(receipts, visibility))
     }
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        let before = self.0.batches.fetch_add(1, Ordering::SeqCst);
+        if before < self.0.lost_batches.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        self.0.or_fail(|| self.0.inner.release(receipts))
+    }
     fn extend<'a>(&'a self, receipt: &'a Receipt, time: Duration, extension: Extension) -> Pending<'a, ()> {
         self.0.or_fail(|| self.0.inner.extend(receipt, time, extension))
     }

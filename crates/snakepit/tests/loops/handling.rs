@@ -60,6 +60,29 @@ async fn errors_and_panics_are_retried_and_then_buried_and_the_loop_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn restarts_bury_nothing_that_nobody_has_begun() {
+    for post in Post::both() {
+        post.send_numbers(6).await;
+        // The first is begun each time, and its handler ends in order; the others wait in hand.
+        for _ in 0..8 {
+            let mut gate = Gate::new();
+            let busy = gate.main_loop("busy", &post.requests).prefetch(5);
+            let scope = run(busy, RunOptions::new()).await;
+            gate.begun().await;
+            post.until_count(0, 6, 0).await;
+            let stopping = tokio::spawn(end(scope));
+            gate.let_through(1);
+            soon("it ends", stopping).await.expect("no panic");
+            post.send(json!("more")).await;
+        }
+        post.until_count(6, 0, 0).await;
+        let left = post.take_all().await;
+        let counts: Vec<u32> = left.iter().map(|message| message.delivery_count).collect();
+        assert_eq!(counts, [1; 6], "{}: each is delivered for the first time", post.kind);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_given_up_can_be_answered_with_its_error() {
     let post = Post::memory();
     let scope = run(failing(&post.requests).give_up(GiveUp::Reply), RunOptions::new()).await;

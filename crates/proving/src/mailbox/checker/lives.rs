@@ -76,6 +76,18 @@ impl Use {
     }
 }
 
+impl Lease {
+    /// Whether it may have been given back as if it had not been.
+    pub(super) fn may_be_released(&self) -> bool {
+        self.uses.iter().any(|it| it.possible_end() == Some(Way::Release))
+    }
+
+    /// Whether it surely was, before this.
+    pub(super) fn is_released_before(&self, moment: Moment) -> bool {
+        self.uses.iter().any(|it| it.end() == Some(Way::Release) && it.returned < moment)
+    }
+}
+
 impl Life {
     pub(super) fn uses(&self) -> impl Iterator<Item = &Use> {
         self.leases.iter().flat_map(|lease| &lease.uses)

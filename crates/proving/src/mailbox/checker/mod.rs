@@ -13,7 +13,7 @@ use std::time::Duration;
 use snakepit::mailbox::{DeadReason, MessageId};
 
 use super::history::{Digest, Ending, Event, Moment, Time, Way, What};
-use lives::{Life, Lives};
+use lives::{Lease, Life, Lives};
 
 /// What must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,7 +30,7 @@ pub enum Rule {
     Q5,
     /// Leases of one id never overlap.
     Q6,
-    /// Attempts rise by one, and stop at the limit.
+    /// Attempts rise by one, but for those that are released, and stop at the limit.
     Q7,
     /// One dead letter per exhausted id.
     Q8,
@@ -278,7 +278,9 @@ impl<'a> Case<'a> {
             });
         }
         for (number, times) in &times {
-            report.require(Rule::Q7, *times <= 1 + self.redrives, || {
+            let released = |lease: &&Lease| lease.number == *number && lease.may_be_released();
+            let allowed = 1 + self.redrives + life.leases.iter().filter(released).count();
+            report.require(Rule::Q7, *times <= allowed, || {
                 format!("{id} was delivered {times} times as number {number}")
             });
         }
@@ -290,8 +292,19 @@ impl<'a> Case<'a> {
         });
         if self.redrives == 0 {
             for pair in life.leases.windows(2) {
-                let falls = pair[1].number <= pair[0].number && pair[1].invoked > pair[0].returned;
+                let least = pair[0].number + u32::from(!pair[0].may_be_released());
+                let falls = pair[1].number < least && pair[1].invoked > pair[0].returned;
                 report.require(Rule::Q7, !falls, || format!("the attempts of {id} do not rise"));
+            }
+            for delivery in &life.leases {
+                let counts = |other: &&Lease| {
+                    other.invoked < delivery.returned && !other.is_released_before(delivery.invoked)
+                };
+                // This one is among them.
+                let most = life.leases.iter().filter(counts).count() + self.lives.lost_receives;
+                report.require(Rule::Q7, delivery.number as usize <= most, || {
+                    format!("{id} was delivered as number {}, though only {most} count", delivery.number)
+                });
             }
         }
     }
@@ -299,7 +312,8 @@ impl<'a> Case<'a> {
     /// Q8.
     fn dead_letters(&self, id: MessageId, life: &Life, report: &mut Report) {
         let limit = self.terms.max_deliveries;
-        let mut last = life.leases.iter().filter(|lease| lease.number >= limit).peekable();
+        let is_last = |lease: &&Lease| lease.number >= limit && !lease.may_be_released();
+        let mut last = life.leases.iter().filter(is_last).peekable();
         if last.peek().is_none() || life.may_be_acked() || self.purged > 0 || self.redrives > 0 {
             return;
         }

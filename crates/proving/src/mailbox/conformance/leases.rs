@@ -25,13 +25,14 @@ async fn assert_good_for_nothing(desk: &Desk<'_>, message: &Message) {
     let several = std::slice::from_ref(&receipt);
     assert_eq!(mailbox.ack_all(several).await.expect("acks"), 0);
     assert_eq!(mailbox.nack_all(several, Duration::ZERO).await.expect("nacks"), 0);
+    assert_eq!(mailbox.release(several).await.expect("releases"), 0);
     assert_eq!(desk.count().await, before, "an expired receipt has changed something");
 }
 
 pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
     fixture: &dyn Fixture,
 ) -> Verdict {
-    for attempt in 0..6 {
+    for attempt in 0..7 {
         let desk = Desk::new(fixture).await;
         desk.send_with("a", Send::new().reply_to(desk.mailbox.name())).await;
         let message = desk.receive_one(1).await;
@@ -44,6 +45,7 @@ pub(super) async fn m1_a_lapsed_receipt_is_refused_although_nobody_has_looked(
             2 => assert_expired(&message.extend(desk.units(50)).await),
             3 => assert_expired(&message.bury(DeadReason::Expired).await),
             4 => assert_expired(&message.reply("late").await),
+            5 => assert_expired(&message.release().await),
             _ => assert_eq!(desk.mailbox.ack_all(&[receipt]).await.expect("acks"), 0),
         }
         desk.assert_count([1, 0, 0, 0]).await;

@@ -100,6 +100,7 @@ checks! { $
         a_receive_takes_no_more_than_it_asked_for
         acks_of_several_leave_out_what_expired
         nacks_of_several_leave_out_what_expired
+        releases_of_several_leave_out_what_expired
         an_extended_lease_lasts_longer
         an_extended_lease_ends_too
         an_extension_never_shortens_a_lease
@@ -137,6 +138,9 @@ checks! { $
         an_ack_ends_it
         a_nack_makes_it_visible
         a_nack_with_a_pause_makes_it_visible_later
+        a_release_makes_it_visible_as_if_it_had_not_been_delivered
+        a_release_of_its_last_delivery_does_not_make_it_dead
+        a_release_of_what_was_begun_before_counts_that
         a_lapsed_lease_makes_it_visible
         a_lease_of_no_time_lapses_at_once
         a_bury_makes_it_dead
@@ -181,6 +185,7 @@ checks! { $
         a_send_wakes_a_receiver
         a_reply_wakes_a_receiver
         a_nack_wakes_a_receiver
+        a_release_wakes_a_receiver
         a_redrive_wakes_a_receiver
         the_end_of_a_delay_wakes_a_receiver
         the_end_of_a_pause_wakes_a_receiver

@@ -119,6 +119,21 @@ pub(super) async fn nacks_of_several_leave_out_what_expired(fixture: &dyn Fixtur
     Held
 }
 
+pub(super) async fn releases_of_several_leave_out_what_expired(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for body in ["a", "b", "c"] {
+        desk.send(body).await;
+    }
+    let messages = desk.receive(10, 10).await;
+    let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
+    messages[0].ack().await.expect("an ack");
+    assert_eq!(desk.mailbox.release(&receipts).await.expect("releases"), 2);
+    assert_eq!(desk.mailbox.release(&receipts).await.expect("releases"), 0);
+    assert_eq!(bodies(&desk.receive(10, 10).await), ["b", "c"]);
+    assert_eq!(desk.mailbox.release(&receipts).await.expect("releases"), 0);
+    Held
+}
+
 pub(super) async fn an_extended_lease_lasts_longer(fixture: &dyn Fixture) -> Verdict {
     let desk = Desk::new(fixture).await;
     desk.send("a").await;

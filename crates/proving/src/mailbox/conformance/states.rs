@@ -73,6 +73,50 @@ pub(super) async fn a_nack_with_a_pause_makes_it_visible_later(fixture: &dyn Fix
     Held
 }
 
+pub(super) async fn a_release_makes_it_visible_as_if_it_had_not_been_delivered(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let id = desk.send("a").await;
+    for _ in 0..20 {
+        let message = desk.receive_one(10).await;
+        assert_eq!((message.id, message.delivery_count), (id, 1));
+        message.release().await.expect("a release");
+        desk.assert_count([1, 0, 0, 0]).await;
+        assert_expired(&message.ack().await);
+        assert_expired(&message.release().await);
+    }
+    assert_eq!(desk.mailbox.peek(1).await.expect("a look")[0].delivery_count, 0);
+    Held
+}
+
+pub(super) async fn a_release_of_its_last_delivery_does_not_make_it_dead(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 1).await;
+    desk.send("a").await;
+    desk.receive_one(50).await.release().await.expect("a release");
+    desk.assert_count([1, 0, 0, 0]).await;
+    let last = desk.receive_one(50).await;
+    assert_eq!(last.delivery_count, 1);
+    last.nack(Duration::ZERO).await.expect("a nack");
+    desk.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_release_of_what_was_begun_before_counts_that(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::limited(fixture, 3).await;
+    desk.send("a").await;
+    desk.receive_one(50).await.nack(Duration::ZERO).await.expect("a nack");
+    desk.receive_one(3).await;
+    desk.pass(3).await;
+    for _ in 0..5 {
+        let message = desk.receive_one(50).await;
+        assert_eq!(message.delivery_count, 3);
+        message.release().await.expect("a release");
+    }
+    desk.assert_count([1, 0, 0, 0]).await;
+    Held
+}
+
 pub(super) async fn a_lapsed_lease_makes_it_visible(fixture: &dyn Fixture) -> Verdict {
     let desk = Desk::new(fixture).await;
     let id = desk.send("a").await;

@@ -44,6 +44,16 @@ pub(super) async fn a_nack_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     Held
 }
 
+pub(super) async fn a_release_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    desk.send("a").await;
+    let message = desk.receive_one(100).await;
+    let waiting = desk.waiting(1).await;
+    message.release().await.expect("a release");
+    assert_eq!(bodies(&desk.woken(waiting).await.expect("a message")), ["a"]);
+    Held
+}
+
 pub(super) async fn a_redrive_wakes_a_receiver(fixture: &dyn Fixture) -> Verdict {
     let desk = Desk::new(fixture).await;
     desk.send("a").await;

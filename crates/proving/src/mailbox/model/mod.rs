@@ -119,7 +119,12 @@ impl<'a> Game<'a> {
                     self.mailbox = self.fixture.reopen(self.mailbox.as_ref()).await;
                 }
             }
-            Step::Ack(_) | Step::AckAll(_) | Step::Nack(..) | Step::Extend(..) | Step::Bury(_) => {
+            Step::Ack(_)
+            | Step::AckAll(_)
+            | Step::Nack(..)
+            | Step::Release(_)
+            | Step::Extend(..)
+            | Step::Bury(_) => {
                 self.use_receipt(step).await;
             }
             Step::Peek | Step::Purge | Step::Dead | Step::Redrive(_) | Step::PurgeDead => {
@@ -155,9 +160,11 @@ impl<'a> Game<'a> {
 
     async fn use_receipt(&mut self, step: Step) {
         let number = match &step {
-            Step::Ack(number) | Step::Nack(number, _) | Step::Extend(number, ..) | Step::Bury(number) => {
-                *number
-            }
+            Step::Ack(number)
+            | Step::Nack(number, _)
+            | Step::Release(number)
+            | Step::Extend(number, ..)
+            | Step::Bury(number) => *number,
             Step::AckAll(numbers) => {
                 let chosen: Vec<(usize, Receipt)> =
                     numbers.iter().filter_map(|number| self.receipt(*number)).collect();
@@ -174,6 +181,11 @@ impl<'a> Game<'a> {
             Step::Nack(_, pause) => {
                 let outcome = self.mailbox.nack(&receipt, self.units(pause)).await;
                 (outcome, self.model.end(place, Fate::Back(pause)))
+            }
+            Step::Release(_) => {
+                let released = self.mailbox.release(std::slice::from_ref(&receipt)).await.expect("a release");
+                let outcome = if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) };
+                (outcome, self.model.end(place, Fate::Undone))
             }
             Step::Extend(_, time, extension) => {
                 let outcome = self.mailbox.extend(&receipt, self.units(time), extension).await;

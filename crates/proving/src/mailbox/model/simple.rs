@@ -31,6 +31,8 @@ struct Item {
 pub(super) enum Fate {
     Gone,
     Back(u32),
+    /// Back as if it had not been delivered.
+    Undone,
     Dead(DeadReason),
 }
 
@@ -161,6 +163,10 @@ impl Simple {
         match fate {
             Fate::Gone => self.items[name].place = Place::Gone,
             Fate::Back(pause) => self.come_back(name, pause),
+            Fate::Undone => {
+                self.items[name].deliveries -= 1;
+                self.come_back(name, 0);
+            }
             Fate::Dead(reason) => self.die(name, reason),
         }
         true

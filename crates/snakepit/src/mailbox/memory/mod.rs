@@ -166,6 +166,14 @@ impl MemoryMailbox {
         Ok(nacked)
     }
 
+    fn release_now(&self, receipts: &[Receipt]) -> usize {
+        let released =
+            |store: &mut Store, now| receipts.iter().filter(|it| store.release(it, now).is_ok()).count();
+        let released = self.queue.with(released);
+        telling::nacked(&self.queue.name, released);
+        released
+    }
+
     async fn receive_in_time(&self, options: Receive) -> Result<Vec<Message>, MailboxError> {
         options.check()?;
         // Most often there is something, or the caller does not wait: then nobody has to be told that it does.
@@ -299,6 +307,10 @@ impl Mailbox for MemoryMailbox {
 
     fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
         Box::pin(async move { self.nack_now(receipts, visibility) })
+    }
+
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        Box::pin(async move { Ok(self.release_now(receipts)) })
     }
 
     fn extend<'a>(

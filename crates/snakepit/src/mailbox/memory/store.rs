@@ -309,6 +309,14 @@ impl Store {
         Ok(())
     }
 
+    pub(super) fn release(&mut self, receipt: &Receipt, now: u64) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        if let Some(held) = &mut self.slots[slot as usize] {
+            held.letter.deliveries -= 1;
+        }
+        self.nack(receipt, Duration::ZERO, now)
+    }
+
     pub(super) fn nack(&mut self, receipt: &Receipt, pause: Duration, now: u64) -> Result<(), MailboxError> {
         let slot = self.leased(receipt, now)?;
         self.come_back(slot, pause, now);

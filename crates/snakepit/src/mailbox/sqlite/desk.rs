@@ -133,7 +133,7 @@ impl<'a> Desk<'a> {
             Ask::DeadLetters(most) => Answer::Letters(self.dead_letters(at, *most)?),
             Ask::Redrive(ids) => Answer::Number(self.redrive(at, ids.as_deref())?),
             Ask::PurgeDeadLetters => Answer::Number(self.purge_dead_letters(at)?),
-            Ask::GiveBack(leases) => self.several(leases, |desk, lease| desk.give_back(at, lease))?,
+            Ask::Release(leases) => self.several(leases, |desk, lease| desk.release(at, lease))?,
             Ask::Health => Answer::Done,
         })
     }
@@ -334,8 +334,8 @@ impl<'a> Desk<'a> {
         Ok(true)
     }
 
-    /// Nobody saw the delivery, so it was none; but the number of the lease is used.
-    fn give_back(&mut self, at: Place, lease: Lease) -> Outcome<bool> {
+    /// The delivery was none; but the number of the lease is used.
+    fn release(&mut self, at: Place, lease: Lease) -> Outcome<bool> {
         let Some(deliveries) = self.leased(at, lease)? else { return Ok(false) };
         self.run(
             "UPDATE message SET state = 0, due = NULL, deliveries = ?1 WHERE number = ?2",

@@ -230,6 +230,14 @@ impl Mailbox for SqliteMailbox {
         })
     }
 
+    fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
+        Box::pin(async move {
+            let released = self.number(Ask::Release(Lease::all(receipts))).await? as usize;
+            telling::nacked(&self.queue, released);
+            Ok(released)
+        })
+    }
+
     fn extend<'a>(
         &'a self,
         receipt: &'a Receipt,

@@ -53,8 +53,8 @@ pub(super) enum Ask {
     DeadLetters(usize),
     Redrive(Option<Vec<MessageId>>),
     PurgeDeadLetters,
-    /// Nobody saw these: their delivery was none.
-    GiveBack(Vec<Lease>),
+    /// Nobody has begun these: their delivery was none.
+    Release(Vec<Lease>),
     /// Nothing but a transaction.
     Health,
 }
@@ -77,7 +77,7 @@ impl Ask {
             | Self::DeadLetters(_)
             | Self::Redrive(_)
             | Self::PurgeDeadLetters
-            | Self::GiveBack(_) => true,
+            | Self::Release(_) => true,
         }
     }
 }
@@ -215,7 +215,7 @@ impl Drop for Received {
             .iter()
             .map(|stored| Lease { message: stored.number, lease: stored.lease })
             .collect();
-        inbox.place_now(Order { queue, limit, ask: Ask::GiveBack(leases), answer: None });
+        inbox.place_now(Order { queue, limit, ask: Ask::Release(leases), answer: None });
     }
 }
 
