@@ -71,6 +71,7 @@ async fn restarts_bury_nothing_that_nobody_has_begun() {
             gate.begun().await;
             post.until_count(0, 6, 0).await;
             let stopping = tokio::spawn(end(scope));
+            post.until_count(5, 1, 0).await;
             gate.let_through(1);
             soon("it ends", stopping).await.expect("no panic");
             post.send(json!("more")).await;
