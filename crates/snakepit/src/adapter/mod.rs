@@ -41,7 +41,7 @@ use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
 pub use program::Program;
-pub use spawner::{Spawner, StartError};
+pub use spawner::{Awaited, Spawner, StartError};
 
 use tokio::time::Instant;
 

@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::environment::{GpuKeys, InstallKeys, RequirementKeys, ThreadKeys};
+#[cfg(feature = "http")]
+use super::http::HttpKeys;
 use super::supervision::{
     BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
 use super::units::{Size, Time};
 use crate::adapter::Program;
-#[cfg(feature = "http")]
-use crate::adapter::http::{HttpMethod, HttpWorker};
 use crate::adapter::python::is_file;
 use crate::{Affinity, CancelGrace, LogLevel, Logging, LostSessions, Pool, PythonWorker, custody};
 
@@ -67,8 +67,7 @@ pub(super) struct PoolKeys {
     worker: Option<PathBuf>,
     command: Option<Vec<String>>,
     adapter: Option<AdapterName>,
-    #[serde(default)]
-    http: HttpKeys,
+    http: Option<HttpKeys>,
     pub(super) interpreter: Option<PathBuf>,
     pub(super) python: Option<String>,
     pub(super) requirements: Option<RequirementKeys>,
@@ -291,9 +290,7 @@ fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
             Err("the adapter \"grpc\" is not in this build: turn on the feature `grpc` of the library")
         }
         Some(AdapterName::Http) => Ok(()),
-        _ if keys.http != HttpKeys::default() => {
-            Err("`http` is for the adapter \"http\": add adapter = \"http\"")
-        }
+        _ if keys.http.is_some() => Err("`http` is for the adapter \"http\": add adapter = \"http\""),
         _ => Ok(()),
     }
 }
@@ -321,10 +318,7 @@ impl PoolKeys {
     fn announcing_pool(&self, program: Program) -> Pool {
         match self.adapter {
             #[cfg(feature = "http")]
-            Some(AdapterName::Http) => {
-                let worker = HttpWorker::new(program).method(self.http.method.unwrap_or_default());
-                Pool::http(worker.prefix(self.http.prefix.clone().unwrap_or_default()))
-            }
+            Some(AdapterName::Http) => Pool::http(self.http.clone().unwrap_or_default().worker(program)),
             #[cfg(feature = "stdio")]
             Some(AdapterName::Stdio) => Pool::stdio(program),
             _ => Pool::command(program),
@@ -332,17 +326,9 @@ impl PoolKeys {
     }
 }
 
-/// The keys of `http = { … }`.
-#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HttpKeys {
-    prefix: Option<String>,
-    method: Option<HttpMethod>,
-}
-
-/// Stands for the type of a build that has the adapter.
+/// Stands for the keys of a build that has the adapter.
 #[cfg(not(feature = "http"))]
-type HttpMethod = String;
+type HttpKeys = serde::de::IgnoredAny;
 
 /// A program: a path is relative to the file, a bare name is looked for in `PATH`.
 pub(super) fn from(dir: &Path, program: &Path) -> PathBuf {

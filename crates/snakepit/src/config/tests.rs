@@ -178,7 +178,7 @@ fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
     if cfg!(feature = "http") {
         let http = "[pool.math]\nworker = \"w.py\"\nadapter = \"http\"\nhttp = { prefix = \"/api\", method = \"PUT\" }\n";
         assert!(parse(http).is_ok());
-        let said = refusal(&http.replace("PUT", "GET"));
+        let said = refusal(&http.replace("PUT", "FETCH"));
         assert!(said.contains("POST"), "{said}");
     }
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"smoke\"\n");
