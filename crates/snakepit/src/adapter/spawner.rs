@@ -122,6 +122,9 @@ pub struct Awaited {
 fn never_ready(awaited: Option<&Awaited>, output: &[String]) -> String {
     match awaited {
         None => shown(output),
+        Some(Awaited { missing, way_out }) if output.is_empty() => {
+            format!(": {missing}; it printed nothing\n{way_out}")
+        }
         Some(Awaited { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
     }
 }

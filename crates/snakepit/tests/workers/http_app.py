@@ -13,11 +13,17 @@ import socketserver
 import sys
 import threading
 import urllib.parse
+import zlib
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 TEXT = "aä€😀 "
-# Half a kilobyte that stands for much more.
-BOMB = gzip.compress(gzip.compress(bytes(256 << 20)))
+
+
+def bomb():
+    """About a megabyte that stands for a quarter of a gigabyte."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    zeros = bytes(1 << 20)
+    return b"".join(packer.compress(zeros) for _ in range(256)) + packer.flush()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -97,7 +103,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send(200, gzip.compress(json.dumps(["x"] * 1000).encode()), "application/json", content_encoding="gzip")
 
     def route_bomb(self, query, body):
-        self.send(200, gzip.decompress(BOMB), query or "application/octet-stream", content_encoding="gzip")
+        self.send(200, bomb(), query or "application/octet-stream", content_encoding="gzip")
 
     def route_broken_gzip(self, query, body):
         data = gzip.compress(b"[1, 2, 3]")

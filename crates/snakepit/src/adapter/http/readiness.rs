@@ -64,7 +64,9 @@ impl Readiness {
 
 /// Why a worker does not count as ready.
 enum NotReady {
-    /// It may be later.
+    /// It does not listen yet.
+    Unreachable(io::Error),
+    /// It listens, and may be ready later.
     Yet(String),
     /// Somebody else listens there, or it cannot be told who does.
     Refused(io::Error),
@@ -72,7 +74,7 @@ enum NotReady {
 
 impl From<io::Error> for NotReady {
     fn from(error: io::Error) -> Self {
-        if is_refusal(&error) { Self::Refused(error) } else { Self::Yet(error.to_string()) }
+        if is_refusal(&error) { Self::Refused(error) } else { Self::Unreachable(error) }
     }
 }
 
@@ -88,7 +90,8 @@ pub(super) async fn wait(
         told.shown(),
         told.variable().0
     );
-    spawner.awaits(format!("nobody listens on {}", told.shown()), &way_out);
+    let nobody = format!("nobody listens on {}", told.shown());
+    spawner.awaits(&nobody, &way_out);
     let mut again = tokio::time::interval(LOOK_AGAIN);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_refused = false;
@@ -105,6 +108,13 @@ pub(super) async fn wait(
             Ok(()) => {
                 spawner.awaits_no_more();
                 return Ok(());
+            }
+            Err(NotReady::Unreachable(error)) => {
+                was_refused = false;
+                let is_plain =
+                    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+                let why = if is_plain { nobody.clone() } else { format!("{nobody}: {error}") };
+                spawner.awaits(why, &way_out);
             }
             Err(NotReady::Yet(why)) => {
                 was_refused = false;

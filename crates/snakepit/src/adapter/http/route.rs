@@ -51,7 +51,7 @@ impl From<HttpMethod> for Method {
 
 /// What a request has for a body.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Body {
     /// The arguments that have no other place, as JSON. The default of `POST`, `PUT` and `PATCH`.
@@ -62,11 +62,16 @@ pub enum Body {
     Bytes {
         /// The argument's name.
         argument: String,
-        /// What it is, for the header `content-type`.
+        /// What it is, for the header `content-type`: `application/octet-stream` unless a file says otherwise.
+        #[serde(default = "octet_stream")]
         content_type: String,
     },
     /// None. The default of `GET`, `HEAD`, `DELETE` and `OPTIONS`.
     None,
+}
+
+fn octet_stream() -> String {
+    "application/octet-stream".into()
 }
 
 /// How the events of a `text/event-stream` become the items of a stream.
