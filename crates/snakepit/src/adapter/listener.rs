@@ -137,7 +137,7 @@ pub(super) fn refusal(message: String) -> io::Error {
 /// Whether somebody listens who is not to be spoken to, or of whom that cannot be told.
 #[cfg(feature = "http")]
 pub(super) fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|cause| cause.is::<Refusal>())
+    error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>()).is_some()
 }
 
 /// As nobody who listens.

@@ -52,8 +52,8 @@ const PORT: &str = "SNAKEPIT_PORT";
 const SECRET: &str = "SNAKEPIT_SECRET";
 
 /// What else there is for programs that print no ready line.
-const OTHER_WAY: &str = "\nFor a program that prints no such line, the host can ask: ready = \"port\" or ready = { probe = \"/healthz\" } of \
-     `http`, or HttpWorker::ready, and {socket} or {port} in the program's arguments (docs/adapters.md)";
+const OTHER_WAY: &str = "\nFor a program that prints no such line, add http = { ready = \"port\" } or http = { ready = { probe = \"/healthz\" } }, \
+     and put {socket} or {port} into its arguments; in Rust it is HttpWorker::ready (docs/adapters.md)";
 
 /// A worker that serves HTTP.
 ///
