@@ -61,6 +61,7 @@ impl Listener {
     }
 
     /// Proves that the worker listens on the port.
+    #[cfg(feature = "http")]
     pub(super) async fn prove(self: &Arc<Self>) -> io::Result<()> {
         self.look().await.map(drop)
     }

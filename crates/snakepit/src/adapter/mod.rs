@@ -14,7 +14,7 @@ mod home;
 pub mod http;
 #[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
 #[cfg_attr(
-    not(any(feature = "http", feature = "stdio")),
+    not(any(feature = "http", feature = "stdio", test)),
     expect(dead_code, reason = "the messages of gRPC have values in JSON, but no calls and errors")
 )]
 mod json;
