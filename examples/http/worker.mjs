@@ -18,5 +18,5 @@ const server = http.createServer(async (request, response) => {
 // In a directory that only this user can enter.
 const socket = process.env.SNAKEPIT_SOCKET;
 server.listen(socket, () => {
-  console.log(JSON.stringify({ status: "ready", socket, pid: process.pid, commands: Object.keys(commands) }));
+  console.log(JSON.stringify({ status: "ready", socket, pid: process.pid, commands: Object.keys(commands), features: ["safe-integers"] }));
 });

@@ -55,6 +55,20 @@ pub enum Listens {
     OnSocket,
 }
 
+impl Listens {
+    /// What a worker has to print.
+    fn way_out(self) -> String {
+        let place = match self {
+            Self::Nowhere => "",
+            Self::Somewhere => r#", "port": 54321"#,
+            Self::OnSocket => r#", "socket": "/path""#,
+        };
+        format!(
+            "A worker says that it is ready with one line on its standard output, flushed: {{\"status\": \"ready\"{place}}}"
+        )
+    }
+}
+
 /// What a worker said when it got ready.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -83,11 +97,21 @@ pub struct Announced {
 
 /// Starts a worker and waits until it says that it is ready. What else it prints is captured, as always.
 pub async fn start(spawner: &Spawner, command: Command, listens: Listens) -> Result<Announced, StartError> {
+    start_or(spawner, command, listens, "").await
+}
+
+/// As [`start`], for an adapter that has another way for programs that print no ready line. An error names it.
+pub(super) async fn start_or(
+    spawner: &Spawner,
+    command: Command,
+    listens: Listens,
+    other_way: &str,
+) -> Result<Announced, StartError> {
     let (process, stdout) = spawner.spawn_tapped(command, Stdio::Null).await?;
     let limit = LONGEST.min(spawner.max_frame());
     let mut lines = LineReader::new(stdout, spawner.output(), limit)
         .map_err(|error| spawner.system("a pipe for its output", error))?;
-    let announcement = ready(spawner, &process, &mut lines, listens).await?;
+    let announcement = ready(spawner, &process, &mut lines, listens, other_way).await?;
     lines.leave_to_output();
     Ok(Announced { process, announcement })
 }
@@ -98,7 +122,9 @@ pub(super) async fn ready(
     process: &custody::Worker,
     lines: &mut LineReader,
     listens: Listens,
+    other_way: &str,
 ) -> Result<Announcement, StartError> {
+    spawner.awaits("no ready line came", format!("{}{other_way}", listens.way_out()));
     let mut listening = Listening { lines, is_over: false };
     let announcement = loop {
         let line = match listening.lines.next().await {
@@ -120,6 +146,7 @@ pub(super) async fn ready(
         }
     };
     listening.is_over = true;
+    spawner.awaits_no_more();
     if let Some(number) = announcement.pid {
         let worker = process.clone();
         let looked = tokio::task::spawn_blocking(move || pids::is_in_custody(&worker, number)).await;

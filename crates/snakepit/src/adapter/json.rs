@@ -9,7 +9,9 @@ use std::io::Write as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
-use crate::call::{Call, Input, RemoteError};
+use crate::call::RemoteError;
+#[cfg(feature = "stdio")]
+use crate::call::{Call, Input};
 #[cfg(any(feature = "grpc", feature = "http", test))]
 use crate::value::Encoded;
 use crate::value::{Value, ValueError};
@@ -109,6 +111,7 @@ fn none(what: &str) -> ValueError {
 }
 
 /// Writes the arguments of a call: an object for those by name, a list for those by position.
+#[cfg(feature = "stdio")]
 pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call, integers: Integers) -> Result<(), ValueError> {
     let Input::One(arguments) = call.input() else {
         return Err(ValueError::unsendable("this adapter takes one call at a time"));

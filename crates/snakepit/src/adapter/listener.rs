@@ -61,6 +61,7 @@ impl Listener {
     }
 
     /// Proves that the worker listens on the port.
+    #[cfg(feature = "http")]
     pub(super) async fn prove(self: &Arc<Self>) -> io::Result<()> {
         self.look().await.map(drop)
     }
@@ -86,7 +87,7 @@ impl Listener {
                  names",
                 self.port
             );
-            io::Error::new(error.kind(), message)
+            io::Error::new(error.kind(), Refusal(message))
         };
         let mut entries =
             listening(&std::fs::read_to_string("/proc/self/net/tcp").map_err(unknown)?, self.port);
@@ -111,7 +112,7 @@ impl Listener {
         }
         let held = pids::sockets_of(&self.process);
         if let Some(foreign) = unknown.find(|entry| !held.contains(&entry.inode)) {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "the socket that listens on port {} of {} is not held by a process of this worker (it is of the user with \
                  the number {}): nothing was sent; listen on the Unix socket that SNAKEPIT_SOCKET names",
                 self.port, foreign.address, foreign.uid
@@ -122,6 +123,22 @@ impl Listener {
         known.extend(entries.iter().map(|entry| entry.inode));
         Ok(())
     }
+}
+
+/// Why nothing is sent to whoever listens.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+/// Somebody listens, and is not to be spoken to. To a call that is the same as nobody who listens.
+pub(super) fn refusal(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, Refusal(message))
+}
+
+/// Whether somebody listens who is not to be spoken to, or of whom that cannot be told.
+#[cfg(feature = "http")]
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>()).is_some()
 }
 
 /// As nobody who listens.

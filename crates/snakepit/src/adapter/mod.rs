@@ -14,7 +14,7 @@ mod home;
 pub mod http;
 #[cfg(any(feature = "grpc", feature = "http", feature = "stdio"))]
 #[cfg_attr(
-    not(any(feature = "http", feature = "stdio")),
+    not(any(feature = "http", feature = "stdio", test)),
     expect(dead_code, reason = "the messages of gRPC have values in JSON, but no calls and errors")
 )]
 mod json;
@@ -41,7 +41,7 @@ use futures_util::future::{self, BoxFuture};
 use serde::Deserialize;
 
 pub use program::Program;
-pub use spawner::{Spawner, StartError};
+pub use spawner::{Awaited, Spawner, StartError};
 
 use tokio::time::Instant;
 

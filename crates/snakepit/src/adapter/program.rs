@@ -66,6 +66,22 @@ impl Program {
         stem.map_or_else(|| "command".into(), |stem| OsStr::to_string_lossy(stem).into_owned())
     }
 
+    /// Its arguments, and the values of its variables.
+    #[cfg(feature = "http")]
+    pub(super) fn texts(&self) -> impl Iterator<Item = &OsString> {
+        self.argv.iter().chain(self.env.iter().map(|(_, value)| value))
+    }
+
+    /// The same program, with each of its arguments and the values of its variables changed.
+    #[cfg(feature = "http")]
+    pub(super) fn changed(&self, change: impl Fn(&OsStr) -> OsString) -> Self {
+        Self {
+            argv: self.argv.iter().map(|word| change(word)).collect(),
+            env: self.env.iter().map(|(key, value)| (key.clone(), change(value))).collect(),
+            ..self.clone()
+        }
+    }
+
     /// What is started, if nothing is to be made for it before.
     pub fn command(&self) -> Result<Command, StartError> {
         let (program, args) = self.words()?;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::RemoteError;
@@ -30,12 +30,14 @@ pub enum StartError {
         output: Vec<String>,
     },
     /// It was not ready in time.
-    #[error("worker {worker} was not ready within {after:?} (worker_start_timeout){}", shown(.output))]
+    #[error("worker {worker} was not ready within {after:?} (worker_start_timeout){}", never_ready(.awaited.as_ref(), .output))]
     Timeout {
         /// The worker.
         worker: WorkerId,
         /// The time that it had.
         after: Duration,
+        /// What its adapter waited for until then, if it tells.
+        awaited: Option<Awaited>,
         /// What it printed last.
         output: Vec<String>,
     },
@@ -108,6 +110,25 @@ pub enum StartError {
     },
 }
 
+/// What an adapter waits for while a worker starts. It is told if it does not come in time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Awaited {
+    /// What has not come: `no ready line came`.
+    pub missing: String,
+    /// What a person can do about it.
+    pub way_out: String,
+}
+
+fn never_ready(awaited: Option<&Awaited>, output: &[String]) -> String {
+    match awaited {
+        None => shown(output),
+        Some(Awaited { missing, way_out }) if output.is_empty() => {
+            format!(": {missing}; it printed nothing\n{way_out}")
+        }
+        Some(Awaited { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
+    }
+}
+
 fn shown(output: &[String]) -> String {
     if output.is_empty() { String::new() } else { format!("; its last lines:\n  {}", output.join("\n  ")) }
 }
@@ -156,6 +177,8 @@ pub struct Spawner {
     /// Whether those that the pool is about to start will.
     will_be_at_terminal: bool,
     process: Arc<OnceLock<custody::Worker>>,
+    /// What its adapter waits for.
+    awaited: Arc<Mutex<Option<Awaited>>>,
     /// Gone when nobody waits for the process any more.
     wanted: Arc<()>,
 }
@@ -181,6 +204,7 @@ impl Spawner {
             at_terminal: false,
             will_be_at_terminal: false,
             process: Arc::default(),
+            awaited: Arc::default(),
             wanted: Arc::default(),
         }
     }
@@ -274,6 +298,22 @@ impl Spawner {
     /// What the pool looks at when the start fails or takes too long.
     pub(crate) fn process(&self) -> Arc<OnceLock<custody::Worker>> {
         Arc::clone(&self.process)
+    }
+
+    /// Says what is waited for from now on: it is told if the worker is not ready in time.
+    pub fn awaits(&self, missing: impl Into<String>, way_out: impl Into<String>) {
+        let awaited = Awaited { missing: missing.into(), way_out: way_out.into() };
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
+    }
+
+    /// What was waited for has come.
+    pub fn awaits_no_more(&self) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the pool tells when the start takes too long.
+    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<Awaited>>> {
+        Arc::clone(&self.awaited)
     }
 
     /// Starts the process. Standard input is `/dev/null`; standard output and error are read as log lines.

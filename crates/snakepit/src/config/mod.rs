@@ -4,6 +4,8 @@
 
 mod environment;
 mod error;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;
 mod supervision;

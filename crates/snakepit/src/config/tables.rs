@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::environment::{GpuKeys, InstallKeys, RequirementKeys, ThreadKeys};
+#[cfg(feature = "http")]
+use super::http::HttpKeys;
 use super::supervision::{
     BreakerKeys, QuarantineKeys, RestartKeys, RetryKeys, StuckKeys, TaintKeys, WarmUpKeys, set,
 };
@@ -18,8 +20,6 @@ use super::units::{Size, Time};
 #[cfg(feature = "grpc")]
 use crate::GrpcWorker;
 use crate::adapter::Program;
-#[cfg(feature = "http")]
-use crate::adapter::http::{HttpMethod, HttpWorker};
 use crate::adapter::python::is_file;
 use crate::{Affinity, CancelGrace, LogLevel, Logging, LostSessions, Pool, PythonWorker, custody};
 
@@ -69,10 +69,8 @@ pub(super) struct PoolKeys {
     worker: Option<PathBuf>,
     command: Option<Vec<String>>,
     adapter: Option<AdapterName>,
-    #[serde(default)]
-    http: HttpKeys,
-    #[serde(default)]
-    grpc: GrpcKeys,
+    http: Option<HttpKeys>,
+    grpc: Option<GrpcKeys>,
     pub(super) interpreter: Option<PathBuf>,
     pub(super) python: Option<String>,
     pub(super) requirements: Option<RequirementKeys>,
@@ -294,10 +292,10 @@ fn check_adapter(keys: &PoolKeys) -> Result<(), &'static str> {
         Some(AdapterName::Grpc) if !cfg!(feature = "grpc") => {
             Err("the adapter \"grpc\" is not in this build: turn on the feature `grpc` of the library")
         }
-        adapter if adapter != Some(AdapterName::Http) && keys.http != HttpKeys::default() => {
+        adapter if adapter != Some(AdapterName::Http) && keys.http.is_some() => {
             Err("`http` is for the adapter \"http\": add adapter = \"http\"")
         }
-        adapter if adapter != Some(AdapterName::Grpc) && keys.grpc != GrpcKeys::default() => {
+        adapter if adapter != Some(AdapterName::Grpc) && keys.grpc.is_some() => {
             Err("`grpc` is for the adapter \"grpc\": add adapter = \"grpc\"")
         }
         _ => Ok(()),
@@ -309,7 +307,7 @@ impl PoolKeys {
     fn python_pool(&self, worker: PythonWorker) -> Pool {
         match self.adapter {
             #[cfg(feature = "grpc")]
-            Some(AdapterName::Grpc) => Pool::grpc(self.grpc.over(GrpcWorker::python(worker))),
+            Some(AdapterName::Grpc) => Pool::grpc(self.over(GrpcWorker::python(worker))),
             _ => Pool::python(worker),
         }
     }
@@ -318,8 +316,16 @@ impl PoolKeys {
     fn command_pool(&self, program: Program) -> Pool {
         match self.adapter {
             #[cfg(feature = "grpc")]
-            Some(AdapterName::Grpc) => Pool::grpc(self.grpc.over(GrpcWorker::command(program))),
+            Some(AdapterName::Grpc) => Pool::grpc(self.over(GrpcWorker::command(program))),
             _ => Pool::command(program),
+        }
+    }
+
+    #[cfg(feature = "grpc")]
+    fn over(&self, worker: GrpcWorker) -> GrpcWorker {
+        match &self.grpc {
+            Some(GrpcKeys { over: GrpcOver::Tcp }) => worker.tcp(),
+            Some(GrpcKeys { over: GrpcOver::Unix }) | None => worker,
         }
     }
 
@@ -327,10 +333,7 @@ impl PoolKeys {
     fn announcing_pool(&self, program: Program) -> Pool {
         match self.adapter {
             #[cfg(feature = "http")]
-            Some(AdapterName::Http) => {
-                let worker = HttpWorker::new(program).method(self.http.method.unwrap_or_default());
-                Pool::http(worker.prefix(self.http.prefix.clone().unwrap_or_default()))
-            }
+            Some(AdapterName::Http) => Pool::http(self.http.clone().unwrap_or_default().worker(program)),
             #[cfg(feature = "stdio")]
             Some(AdapterName::Stdio) => Pool::stdio(program),
             _ => Pool::command(program),
@@ -338,19 +341,15 @@ impl PoolKeys {
     }
 }
 
-/// The keys of `http = { … }`.
-#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HttpKeys {
-    prefix: Option<String>,
-    method: Option<HttpMethod>,
-}
-
 /// The keys of `grpc = { … }`.
-#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(
+    not(feature = "grpc"),
+    expect(dead_code, reason = "they are checked, in a build without the adapter, too")
+)]
 struct GrpcKeys {
-    over: Option<GrpcOver>,
+    over: GrpcOver,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -360,19 +359,9 @@ enum GrpcOver {
     Tcp,
 }
 
-#[cfg(feature = "grpc")]
-impl GrpcKeys {
-    fn over(&self, worker: GrpcWorker) -> GrpcWorker {
-        match self.over {
-            Some(GrpcOver::Tcp) => worker.tcp(),
-            Some(GrpcOver::Unix) | None => worker,
-        }
-    }
-}
-
-/// Stands for the type of a build that has the adapter.
+/// Stands for the keys of a build that has the adapter.
 #[cfg(not(feature = "http"))]
-type HttpMethod = String;
+type HttpKeys = serde::de::IgnoredAny;
 
 /// A program: a path is relative to the file, a bare name is looked for in `PATH`.
 pub(super) fn from(dir: &Path, program: &Path) -> PathBuf {

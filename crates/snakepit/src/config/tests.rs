@@ -185,7 +185,7 @@ fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
     if cfg!(feature = "http") {
         let http = "[pool.math]\nworker = \"w.py\"\nadapter = \"http\"\nhttp = { prefix = \"/api\", method = \"PUT\" }\n";
         assert!(parse(http).is_ok());
-        let said = refusal(&http.replace("PUT", "GET"));
+        let said = refusal(&http.replace("PUT", "FETCH"));
         assert!(said.contains("POST"), "{said}");
     }
     if cfg!(feature = "grpc") {
@@ -198,6 +198,49 @@ fn an_adapter_is_named_and_one_that_is_not_in_the_build_says_so() {
     }
     let said = refusal("[pool.math]\nworker = \"w.py\"\nadapter = \"smoke\"\n");
     assert!(said.contains("stdio"), "{said}");
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn routes_and_readiness_are_read_and_what_is_wrong_is_told_with_its_place() {
+    let read = |keys: &str| {
+        parse(&format!("[pool.a]\ncommand = [\"w\"]\nadapter = \"http\"\n[pool.a.http]\n{keys}\n"))
+    };
+    for keys in [
+        "ready = \"line\"",
+        "ready = \"port\"\nport = 8000",
+        "ready = { probe = \"/healthz\" }",
+        "routes.get = { method = \"GET\", path = \"/items/{id}\", query = [\"limit\"], headers = { authorization = \"Bearer {token}\" } }",
+        "routes.put = { method = \"PUT\", path = \"/f\", body = { bytes = { argument = \"data\", content_type = \"image/png\" } } }",
+        "routes.put = { method = \"PUT\", path = \"/f\", body = { bytes = { argument = \"data\" } } }",
+        "routes.form = { method = \"POST\", path = \"/\", body = \"form\" }",
+        "routes.poke = { method = \"POST\", path = \"/\", body = \"none\", events = \"full\" }",
+        "routes.\"a.b\" = { method = \"DELETE\", path = \"/\", body = \"json\", events = \"text\" }",
+    ] {
+        assert!(read(keys).is_ok(), "{keys}: {:?}", read(keys).err());
+    }
+    for (keys, said) in [
+        ("port = 8000", "add ready = \"port\""),
+        ("ready = \"port\"\nport = 0", "pool.a.http.port"),
+        ("ready = \"soon\"", "`line`"),
+        ("ready = { probe = \"healthz\" }", "is no path: write it as"),
+        ("routes.get = { path = \"/\" }", "pool.a.http.routes.get: missing field `method`"),
+        ("routes.get = { method = \"FETCH\", path = \"/\" }", "`DELETE`"),
+        ("routes.get = { method = \"GET\", path = \"/\", qurey = [] }", "did you mean `query`?"),
+        (
+            "routes.get = { method = \"GET\", path = \"items\" }",
+            "pool.a.http.routes.get: its path \"items\" must begin with `/`",
+        ),
+        (
+            "routes.get = { method = \"GET\", path = \"/\", headers = { snakepit-secret = \"x\" } }",
+            "is set by the adapter",
+        ),
+        ("routes.get = { method = \"GET\", path = \"/\", body = \"xml\" }", "`json`"),
+    ] {
+        let refused = read(keys).expect_err(keys);
+        assert!(refused.starts_with("/conf/snakepit.toml:"), "{refused}");
+        assert!(refused.contains(said), "{refused}");
+    }
 }
 
 #[test]

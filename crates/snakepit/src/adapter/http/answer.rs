@@ -1,18 +1,21 @@
 //! What a worker answers: a value, an error, or a stream.
 
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use hyper::{HeaderMap, StatusCode, header};
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
-use super::pieces::Form;
+use super::payload::{BodyError, Payload};
+use super::pieces::{Event, Form, Piece};
+use super::request::Reading;
 use crate::adapter::json::{self, Integers};
 use crate::call::RemoteError;
-use crate::value::{Encoded, Value};
+use crate::value::{Encoded, Map, Value};
 
 /// How a body is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Body {
+    /// There is none.
+    Nothing,
     Json,
     Text,
     Bytes,
@@ -20,46 +23,98 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// By its content type; without one, it is JSON.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, RemoteError> {
-        let Some(said) = headers.get(header::CONTENT_TYPE) else { return Ok(Self::Json) };
-        let said = said.to_str().unwrap_or_default();
-        let kind = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match kind.as_str() {
-            "text/event-stream" => Ok(Self::Stream(Form::Events)),
+    /// By its status and its content type; without a type, it is JSON.
+    pub(super) fn of(status: StatusCode, headers: &HeaderMap, reading: Reading) -> Self {
+        if reading.is_head || status == StatusCode::NO_CONTENT {
+            return Self::Nothing;
+        }
+        let Some(said) = headers.get(header::CONTENT_TYPE) else { return Self::Json };
+        let said = said.to_str().unwrap_or_default().to_ascii_lowercase();
+        let mut parts = said.split(';').map(str::trim);
+        match parts.next().unwrap_or_default() {
+            "text/event-stream" => Self::Stream(Form::Events(reading.events)),
             "application/x-ndjson"
             | "application/ndjson"
             | "application/jsonl"
-            | "application/x-jsonlines" => Ok(Self::Stream(Form::Lines)),
-            "application/octet-stream" => Ok(Self::Bytes),
-            kind if kind == "application/json" || kind.ends_with("+json") => Ok(Self::Json),
-            kind if kind.starts_with("text/") => Ok(Self::Text),
-            kind => {
-                let ways = "application/json, text/plain, application/octet-stream, text/event-stream or application/x-ndjson";
-                Err(bad_value(format!("the worker answered with {kind:?}, and not with {ways}")))
-            }
+            | "application/x-jsonlines" => Self::Stream(Form::Lines),
+            kind if kind == "application/json" || kind.ends_with("+json") => Self::Json,
+            kind if kind.starts_with("text/") && parts.all(is_unicode) => Self::Text,
+            _ => Self::Bytes,
+        }
+    }
+
+    /// How it comes to a caller who asked for a stream; none if it has one value.
+    pub(super) fn as_stream(self) -> Option<Form> {
+        match self {
+            Self::Nothing | Self::Json => None,
+            Self::Text => Some(Form::Text),
+            Self::Bytes => Some(Form::Bytes),
+            Self::Stream(form) => Some(form),
         }
     }
 
     /// A value, from the whole of it.
-    pub(super) fn value(self, body: Vec<u8>) -> Result<Encoded, RemoteError> {
-        let encoded = |value: Value| Encoded::encode(&value).map_err(|error| bad_value(error.to_string()));
+    pub(super) fn value(self, body: Vec<u8>, integers: Integers) -> Result<Encoded, RemoteError> {
         match self {
+            Self::Nothing => Ok(Encoded::nil()),
             Self::Json if body.is_empty() => Ok(Encoded::nil()),
-            Self::Json => item(&body),
-            Self::Bytes => encoded(Value::Bytes(body.into())),
-            Self::Text => match String::from_utf8(body) {
-                Ok(text) => encoded(Value::Str(text)),
-                Err(error) => Err(bad_value(format!("the worker's answer is not UTF-8: {error}"))),
-            },
+            Self::Json => read_json(&body, integers),
+            Self::Bytes => encoded(&Value::Bytes(body.into())),
+            Self::Text => text(body),
             Self::Stream(_) => Err(bad_value("the worker answered with a stream: the call must ask for one")),
         }
     }
 }
 
+/// Whether a parameter of a content type leaves a text what it should be. Another charset's bytes are nobody's business here.
+fn is_unicode(parameter: &str) -> bool {
+    match parameter.strip_prefix("charset=") {
+        Some(charset) => matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii"),
+        None => true,
+    }
+}
+
+/// What a part of a stream is to the caller; none for the mark at its end.
+pub(super) fn item(piece: Piece, integers: Integers) -> Result<Option<Encoded>, RemoteError> {
+    let item = match piece {
+        Piece::End => return Ok(None),
+        Piece::Error(said) => return Err(event_error(&said)),
+        Piece::Json(json) => read_json(&json, integers),
+        Piece::Data(data) if serde_json::from_slice::<IgnoredAny>(&data).is_ok() => {
+            read_json(&data, integers)
+        }
+        Piece::Data(data) => encoded(&lossy(&data)),
+        Piece::Text(data) => text(data.into()),
+        Piece::Bytes(bytes) => encoded(&Value::Bytes(bytes)),
+        Piece::Event(Event { kind, id, data }) => {
+            let kind = if kind.is_empty() { "message".into() } else { lossy(&kind) };
+            let id = id.map_or(Value::Nil, |id| lossy(&id));
+            let data = lossy(&data.unwrap_or_default());
+            encoded(&Map::from([("event", kind), ("id", id), ("data", data)]).into())
+        }
+    };
+    item.map(Some)
+}
+
+/// Events are UTF-8; the standard has a mark for what is not.
+fn lossy(text: &[u8]) -> Value {
+    Value::Str(String::from_utf8_lossy(text).into_owned())
+}
+
+fn text(body: Vec<u8>) -> Result<Encoded, RemoteError> {
+    match String::from_utf8(body) {
+        Ok(text) => encoded(&Value::Str(text)),
+        Err(error) => Err(bad_value(format!("the worker's answer is not UTF-8: {error}"))),
+    }
+}
+
+fn encoded(value: &Value) -> Result<Encoded, RemoteError> {
+    Encoded::encode(value).map_err(|error| bad_value(error.to_string()))
+}
+
 /// A value in JSON.
-pub(super) fn item(text: &[u8]) -> Result<Encoded, RemoteError> {
-    json::read(text, Integers::Of64Bits)
+fn read_json(text: &[u8], integers: Integers) -> Result<Encoded, RemoteError> {
+    json::read(text, integers)
         .map_err(|error| bad_value(format!("the worker's answer cannot be read: {error}")))
 }
 
@@ -67,31 +122,22 @@ pub(super) fn bad_value(message: impl Into<String>) -> RemoteError {
     RemoteError::new("bad_value", message)
 }
 
-/// Why a body could not be read.
-pub(super) enum BodyError {
-    Broken(hyper::Error),
-    TooLong,
-}
-
 /// All of a body, up to a limit.
-pub(super) async fn collect(mut body: Incoming, limit: usize) -> Result<Vec<u8>, BodyError> {
+pub(super) async fn collect(mut body: Payload, limit: usize) -> Result<Vec<u8>, BodyError> {
     let mut all = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(BodyError::Broken)?;
-        let Some(data) = frame.data_ref() else { continue };
+    while let Some(data) = body.next().await? {
         if all.len() + data.len() > limit {
             return Err(BodyError::TooLong);
         }
-        all.extend_from_slice(data);
+        all.extend_from_slice(&data);
     }
     Ok(all)
 }
 
 /// The beginning of a body, up to a limit; whether it is the whole of it.
-pub(super) async fn beginning(mut body: Incoming, limit: usize) -> Result<(Vec<u8>, bool), hyper::Error> {
+pub(super) async fn beginning(mut body: Payload, limit: usize) -> Result<(Vec<u8>, bool), BodyError> {
     let mut all = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let Some(data) = frame?.into_data().ok() else { continue };
+    while let Some(data) = body.next().await? {
         let room = limit - all.len();
         all.extend_from_slice(&data[..data.len().min(room)]);
         if data.len() > room {
@@ -121,7 +167,7 @@ fn said(body: &[u8], nothing: impl FnOnce() -> String) -> RemoteError {
 }
 
 /// An event of the type `error`, by which a stream ends whose status was a good one.
-pub(super) fn event_error(data: &[u8]) -> RemoteError {
+fn event_error(data: &[u8]) -> RemoteError {
     said(data, || "the worker ended its stream with an error, and did not say which".into())
 }
 

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::stream::Stream;
-use crate::adapter::listener::Listener;
+use crate::adapter::listener::{Listener, refusal};
 
 /// Servers close connections that idle, most of them after five seconds or more. One that is closed at the moment of a
 /// request leaves it unknown whether that was heard, so no connection is used that has idled for long.
@@ -149,7 +149,8 @@ impl Client {
         greet(self.open().await?).await
     }
 
-    async fn open(&self) -> io::Result<Stream> {
+    /// A connection on which nothing was sent yet.
+    pub(super) async fn open(&self) -> io::Result<Stream> {
         match &self.place {
             Place::Socket(path, users) => {
                 let stream = connect_unix(path).await?;
@@ -170,7 +171,7 @@ fn check_peer(stream: &UnixStream, users: &[u32]) -> io::Result<()> {
     }
     let message =
         format!("the user with the number {listens} listens there, and not the worker's: nothing was sent");
-    Err(io::Error::new(io::ErrorKind::ConnectionRefused, message))
+    Err(refusal(message))
 }
 
 #[cfg(not(target_os = "linux"))]

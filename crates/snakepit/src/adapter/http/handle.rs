@@ -7,26 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::answer::{self, Body, BodyError};
+use super::answer::{self, Body};
 use super::client::{Client, Connected, SendError};
 use super::flow::Flow;
-use super::pieces::{Form, Piece, Pieces};
-use crate::adapter::home::Home;
-use crate::adapter::json::{self, Integers};
+use super::payload::{BodyError, Payload};
+use super::pieces::{Form, Pieces};
+use super::place::Kept;
+use super::request::{Prepared, Requests};
+use crate::adapter::json::Integers;
 use crate::adapter::lost::LostCalls;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
 use crate::transport::Closed;
-use crate::value::{Encoded, ValueError};
+use crate::value::Encoded;
 
 /// A connection that breaks is most often the first sign of a death: so long is waited for the death itself.
 const DEATH_PATIENCE: Duration = Duration::from_millis(200);
@@ -34,23 +35,17 @@ const DEATH_PATIENCE: Duration = Duration::from_millis(200);
 /// So much is read of an answer that is an error.
 const LONGEST_ERROR: usize = 256 * 1024;
 
-/// Where commands are.
-pub(super) struct Route {
-    pub(super) method: Method,
-    pub(super) prefix: String,
-    pub(super) secret: String,
-}
-
 /// See the module.
 pub(super) struct HttpHandle {
     process: custody::Worker,
-    /// The directory of its socket.
-    home: Option<Home>,
+    /// What it listens on.
+    kept: Kept,
     client: Arc<Client>,
     /// How often it has shown that it takes connections.
     beats: Arc<AtomicU64>,
-    route: Route,
+    requests: Requests,
     max_body: usize,
+    integers: Integers,
     introduction: Introduction,
     /// Where calls get their tasks, whoever hands them over.
     runtime: tokio::runtime::Handle,
@@ -99,19 +94,20 @@ type Outcome = Result<Result<Encoded, RemoteError>, Lost>;
 
 impl HttpHandle {
     pub(super) fn new(
-        (process, home): (custody::Worker, Option<Home>),
+        (process, kept): (custody::Worker, Kept),
         client: Client,
-        route: Route,
+        requests: Requests,
         max_body: usize,
         introduction: Introduction,
     ) -> Self {
         Self {
             process,
-            home,
+            kept,
             client: Arc::new(client),
             beats: Arc::default(),
-            route,
+            requests,
             max_body,
+            integers: Integers::of(&introduction.features),
             introduction,
             runtime: tokio::runtime::Handle::current(),
             running: Mutex::default(),
@@ -125,44 +121,8 @@ impl HttpHandle {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ValueError> {
-        let mut body = Vec::new();
-        json::write_arguments(&mut body, call, Integers::of(&self.introduction.features))?;
-        let path = super::route(&self.route.prefix, call.command())?;
-        let accepted = match call.stream_credit() {
-            Some(_) => "text/event-stream, application/x-ndjson, application/json",
-            None => "application/json",
-        };
-        let mut request = Request::builder()
-            .method(&self.route.method)
-            .uri(path)
-            .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, accepted)
-            .header("snakepit-secret", &self.route.secret)
-            .header("snakepit-call", call.id().get());
-        if let Some(remaining) = call.remaining() {
-            request = request.header("snakepit-timeout-ms", remaining.as_millis().to_string());
-        }
-        if let Some(session) = call.session() {
-            request = request.header("snakepit-session", as_it_is(session)?);
-        }
-        for (key, value) in call.metadata() {
-            request = request.header(format!("snakepit-metadata-{key}"), as_it_is(value)?);
-        }
-        if let Some(trace) = call.trace() {
-            request = request.header("traceparent", trace.traceparent());
-            if let Some(state) = trace.tracestate() {
-                request = request.header("tracestate", state);
-            }
-        }
-        let request = request.body(Full::new(body.into()));
-        request.map_err(|error| {
-            ValueError::unsendable(format!("command, session or metadata have no form in HTTP: {error}"))
-        })
-    }
-
-    async fn ask(&self, request: Request<Full<Bytes>>, call: &Call, flow: &Flow) -> Outcome {
+    async fn ask(&self, prepared: Prepared, call: &Call, flow: &Flow) -> Outcome {
+        let Prepared { request, reading } = prepared;
         let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
@@ -173,20 +133,16 @@ impl HttpHandle {
                 format!("the worker answered with {status}, which is neither a result nor an error");
             return Ok(Err(answer::bad_value(message)));
         }
-        let body = match Body::of(response.headers()) {
-            Ok(_) if status == StatusCode::NO_CONTENT => Body::Json,
-            Ok(body) => body,
-            Err(error) => return Ok(Err(error)),
-        };
+        let body = Body::of(status, response.headers(), reading);
         match (body, call.stream_credit()) {
-            (Body::Stream(form), Some(credit)) => {
-                self.stream(response, connected, form, (call, credit), flow).await
-            }
             // Not read first: it may have no end.
-            (Body::Stream(_), None) => Ok(body.value(Vec::new())),
+            (Body::Stream(_), None) => Ok(body.value(Vec::new(), self.integers)),
             (body, asked) => {
+                if let (Some(form), Some(credit)) = (body.as_stream(), asked) {
+                    return self.stream(response, connected, form, (call, credit), flow).await;
+                }
                 let said = self.collect(response, connected).await?;
-                let value = said.and_then(|said| body.value(said));
+                let value = said.and_then(|said| body.value(said, self.integers));
                 if let (Some(_), Ok(value)) = (asked, &value) {
                     // A command that does not stream has one value.
                     call.send_item(value.clone());
@@ -202,13 +158,27 @@ impl HttpHandle {
         response: Response<Incoming>,
         connected: Connected,
     ) -> Result<Result<Vec<u8>, RemoteError>, Lost> {
-        match answer::collect(response.into_body(), self.max_body).await {
+        let body = match Payload::of(response) {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error)),
+        };
+        match answer::collect(body, self.max_body).await {
             Ok(body) => {
                 self.client.give_back(connected);
                 Ok(Ok(body))
             }
-            Err(BodyError::TooLong) => Ok(Err(self.too_long())),
-            Err(BodyError::Broken(error)) => Err(Lost::Broken(error.to_string())),
+            Err(error) => self.unread(error).map(Err),
+        }
+    }
+
+    /// What became of an answer that cannot be read.
+    fn unread(&self, error: BodyError) -> Result<RemoteError, Lost> {
+        match error {
+            BodyError::Broken(error) => Err(Lost::Broken(error.to_string())),
+            BodyError::TooLong => Ok(self.too_long()),
+            BodyError::Undecodable(error) => Ok(answer::bad_value(format!(
+                "the worker's answer is not the gzip that it says it is: {error}"
+            ))),
         }
     }
 
@@ -219,8 +189,13 @@ impl HttpHandle {
         response: Response<Incoming>,
         connected: Connected,
     ) -> Result<RemoteError, Lost> {
-        let read = answer::beginning(response.into_body(), self.max_body.min(LONGEST_ERROR)).await;
-        let (said, is_whole) = read.map_err(|error| Lost::Broken(error.to_string()))?;
+        // One that cannot be decoded has its status still.
+        let Ok(body) = Payload::of(response) else { return Ok(answer::error(status, b"")) };
+        let (said, is_whole) = match answer::beginning(body, self.max_body.min(LONGEST_ERROR)).await {
+            Ok(read) => read,
+            Err(BodyError::Broken(error)) => return Err(Lost::Broken(error.to_string())),
+            Err(BodyError::TooLong | BodyError::Undecodable(_)) => (Vec::new(), false),
+        };
         if is_whole {
             self.client.give_back(connected);
         }
@@ -241,22 +216,22 @@ impl HttpHandle {
     ) -> Outcome {
         // One that is in the middle of a stream hears of its end by its next piece.
         drop(flow.carrier().take());
-        let mut body = response.into_body();
-        let mut pieces = Pieces::new(form);
+        let mut body = match Payload::of(response) {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut pieces = Pieces::new(form, self.max_body);
         loop {
-            let frame = body.frame().await.transpose().map_err(|error| Lost::Broken(error.to_string()))?;
-            let is_over = frame.is_none();
-            if let Some(data) = frame.as_ref().and_then(|frame| frame.data_ref()) {
-                pieces.feed(data);
-            }
+            let data = match body.next().await {
+                Ok(data) => data,
+                Err(error) => return self.unread(error).map(Err),
+            };
+            let is_over = data.is_none();
+            pieces.feed(&data.unwrap_or_default());
             while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
-                let item = match piece {
-                    Piece::Item(item) => answer::item(&item),
-                    Piece::Error(said) => Err(answer::event_error(&said)),
-                    Piece::End => return Ok(Ok(Encoded::nil())),
-                };
-                match item {
-                    Ok(item) => flow.pass(call, credit, item).await,
+                match answer::item(piece, self.integers) {
+                    Ok(Some(item)) => flow.pass(call, credit, item).await,
+                    Ok(None) => return Ok(Ok(Encoded::nil())),
                     Err(error) => return Ok(Err(error)),
                 }
             }
@@ -331,16 +306,6 @@ impl HttpHandle {
     }
 }
 
-/// The value of a header, which would come without the spaces around it.
-fn as_it_is(value: &str) -> Result<&str, ValueError> {
-    if value.trim_matches([' ', '\t']) == value {
-        Ok(value)
-    } else {
-        let message = format!("session or metadata have no form in HTTP with spaces around them: {value:?}");
-        Err(ValueError::unsendable(message))
-    }
-}
-
 impl Handle for HttpHandle {
     fn process(&self) -> Option<&custody::Worker> {
         Some(&self.process)
@@ -359,8 +324,8 @@ impl Handle for HttpHandle {
         if let Input::Many(_) = call.input() {
             return call.finish(Err(RemoteError::new("refused", "this worker takes one call at a time")));
         }
-        let request = match self.request(&call) {
-            Ok(request) => request,
+        let prepared = match self.requests.prepare(&call, self.integers) {
+            Ok(prepared) => prepared,
             Err(source) => {
                 let command = call.command().to_owned();
                 return call.fail(CallError::Arguments { command, source });
@@ -383,7 +348,7 @@ impl Handle for HttpHandle {
         drop(running);
         let task = self.runtime.spawn(async move {
             let mut asked: Pin<Box<dyn Future<Output = Outcome> + Send + '_>> =
-                Box::pin(worker.ask(request, &call, &its_flow));
+                Box::pin(worker.ask(prepared, &call, &its_flow));
             let answered = tokio::select! {
                 biased;
                 () = its_flow.cancelled.notified() => None,
@@ -481,9 +446,7 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
-        if let Some(home) = &self.0.home {
-            home.remove();
-        }
+        self.0.kept.remove();
         // First: whoever is noted among the running ones afterwards sees that it is over.
         self.0.lost.end();
         let running = std::mem::take(&mut *self.0.running());

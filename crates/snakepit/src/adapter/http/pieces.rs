@@ -1,45 +1,73 @@
-//! Streams cut into items: events of `text/event-stream`, as the HTML standard has them, or lines of `application/x-ndjson`.
+//! Streams cut into items: events of `text/event-stream`, as the HTML standard has them, lines of `application/x-ndjson`, and
+//! texts and bytes as they come.
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::route::Events;
 
 /// How a stream is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    Events,
+    Events(Events),
     Lines,
+    Text,
+    Bytes,
 }
 
 /// A part of a stream.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Piece {
     /// An item, as JSON.
-    Item(Vec<u8>),
+    Json(Vec<u8>),
+    /// The data of an event, which may be JSON.
+    Data(Vec<u8>),
+    /// A text, in UTF-8 if it is what it should be.
+    Text(Bytes),
+    Bytes(Bytes),
+    /// An event with all that it has.
+    Event(Event),
     /// An event of the type `error`, with what it says.
     Error(Vec<u8>),
     /// The mark that some servers put at the end.
     End,
 }
 
+/// An event of `text/event-stream`, of which a part may have come.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Event {
+    pub(super) kind: Vec<u8>,
+    pub(super) id: Option<Vec<u8>>,
+    pub(super) data: Option<Vec<u8>>,
+}
+
 /// Puts items together from what comes. Bounded by whoever feeds it: see [`Pieces::waiting`].
 #[derive(Debug)]
 pub(super) struct Pieces {
     form: Form,
+    /// The longest piece of a text or of bytes.
+    longest: usize,
     buffer: BytesMut,
     /// How much of the buffer is known to hold no end of a line.
     searched: usize,
     /// The last line ended with CR, and the LF that may follow belongs to it.
     after_cr: bool,
     /// What the lines of the event have said so far.
-    data: Option<Vec<u8>>,
-    is_error: bool,
+    event: Event,
 }
 
 /// What some put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Pieces {
-    pub(super) fn new(form: Form) -> Self {
-        Self { form, buffer: BytesMut::new(), searched: 0, after_cr: false, data: None, is_error: false }
+    pub(super) fn new(form: Form, longest: usize) -> Self {
+        Self {
+            form,
+            longest: longest.max(4),
+            buffer: BytesMut::new(),
+            searched: 0,
+            after_cr: false,
+            event: Event::default(),
+        }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
@@ -48,17 +76,24 @@ impl Pieces {
 
     /// How many bytes wait for the rest of their item.
     pub(super) fn waiting(&self) -> usize {
-        self.buffer.len() + self.data.as_ref().map_or(0, Vec::len)
+        let Event { kind, id, data } = &self.event;
+        let of = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+        self.buffer.len() + kind.len() + of(id) + of(data)
     }
 
     /// The next one that is complete.
     pub(super) fn next(&mut self) -> Option<Piece> {
+        match self.form {
+            Form::Bytes => return self.taken(self.buffer.len()).map(Piece::Bytes),
+            Form::Text => return self.taken(whole_characters(&self.buffer)).map(Piece::Text),
+            Form::Lines | Form::Events(_) => {}
+        }
         while let Some(line) = self.line() {
             let piece = match self.form {
-                Form::Lines => Some(line.trim_ascii())
+                Form::Events(events) => self.field(&line, events),
+                Form::Lines | Form::Text | Form::Bytes => Some(line.trim_ascii())
                     .filter(|line| !line.is_empty())
-                    .map(|line| Piece::Item(line.to_vec())),
-                Form::Events => self.field(&line),
+                    .map(|line| Piece::Json(line.to_vec())),
             };
             if piece.is_some() {
                 return piece;
@@ -69,9 +104,24 @@ impl Pieces {
 
     /// What is left when the stream is over: the last line may have no end. An event without its end does not count.
     pub(super) fn rest(&mut self) -> Option<Piece> {
-        let rest = std::mem::take(&mut self.buffer);
+        let rest = std::mem::take(&mut self.buffer).freeze();
         self.searched = 0;
-        (self.form == Form::Lines && !rest.trim_ascii().is_empty()).then(|| Piece::Item(rest.to_vec()))
+        match self.form {
+            Form::Events(_) => None,
+            Form::Lines => (!rest.trim_ascii().is_empty()).then(|| Piece::Json(rest.to_vec())),
+            // A character that is cut off.
+            Form::Text => (!rest.is_empty()).then_some(Piece::Text(rest)),
+            Form::Bytes => (!rest.is_empty()).then_some(Piece::Bytes(rest)),
+        }
+    }
+
+    /// So much of the buffer, or as much as one piece may have.
+    fn taken(&mut self, length: usize) -> Option<Bytes> {
+        let mut length = length.min(self.longest);
+        if self.form == Form::Text {
+            length = whole_characters(&self.buffer[..length]);
+        }
+        (length > 0).then(|| self.buffer.split_to(length).freeze())
     }
 
     fn line(&mut self) -> Option<BytesMut> {
@@ -81,7 +131,8 @@ impl Pieces {
                 self.buffer.advance(1);
             }
         }
-        let ends = |&byte: &u8| byte == b'\n' || byte == b'\r' && self.form == Form::Events;
+        let is_event = matches!(self.form, Form::Events(_));
+        let ends = |&byte: &u8| byte == b'\n' || byte == b'\r' && is_event;
         let Some(end) = self.buffer[self.searched..].iter().position(ends) else {
             self.searched = self.buffer.len();
             return None;
@@ -94,17 +145,9 @@ impl Pieces {
     }
 
     /// A line of an event; an empty one ends it.
-    fn field(&mut self, line: &[u8]) -> Option<Piece> {
+    fn field(&mut self, line: &[u8], events: Events) -> Option<Piece> {
         if line.is_empty() {
-            let is_error = std::mem::take(&mut self.is_error);
-            let data = self.data.take().unwrap_or_default();
-            return match (is_error, data.as_slice()) {
-                (true, _) => Some(Piece::Error(data)),
-                // One without data is a sign of life, or of a type of its own.
-                (false, b"") => None,
-                (false, b"[DONE]") => Some(Piece::End),
-                (false, _) => Some(Piece::Item(data)),
-            };
+            return finished(std::mem::take(&mut self.event), events);
         }
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
@@ -112,24 +155,59 @@ impl Pieces {
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
-            b"data" => match &mut self.data {
+            b"data" => match &mut self.event.data {
                 Some(data) => {
                     data.push(b'\n');
                     data.extend_from_slice(value);
                 }
                 none => *none = Some(value.to_vec()),
             },
-            b"event" => self.is_error = value == b"error",
-            // A comment, an id, or what is not known.
+            b"event" => self.event.kind = value.to_vec(),
+            b"id" => self.event.id = Some(value.to_vec()),
+            // A comment, or what is not known.
             _ => {}
         }
         None
     }
 }
 
+/// What a whole event comes to.
+fn finished(event: Event, events: Events) -> Option<Piece> {
+    let has_data = event.data.as_ref().is_some_and(|data| !data.is_empty());
+    if events == Events::Full {
+        return has_data.then_some(Piece::Event(event));
+    }
+    let data = event.data.unwrap_or_default();
+    match (event.kind.as_slice(), data.as_slice()) {
+        (b"error", _) => Some(Piece::Error(data)),
+        // One without data is a sign of life, or of a type of its own.
+        (_, b"") => None,
+        (_, b"[DONE]") => Some(Piece::End),
+        _ if events == Events::Text => Some(Piece::Text(data.into())),
+        _ => Some(Piece::Data(data)),
+    }
+}
+
+/// How many of these bytes are no part of a character of which the rest is missing.
+fn whole_characters(bytes: &[u8]) -> usize {
+    // A character has four bytes at the most: its first one is among the last four, or the text is none.
+    let first = bytes.iter().rev().take(4).position(|byte| byte & 0b1100_0000 != 0b1000_0000);
+    let Some(behind) = first else { return bytes.len() };
+    let at = bytes.len() - 1 - behind;
+    let length = match bytes[at] {
+        0b1100_0000..=0b1101_1111 => 2,
+        0b1110_0000..=0b1110_1111 => 3,
+        0b1111_0000..=0b1111_0111 => 4,
+        _ => 1,
+    };
+    if at + length > bytes.len() { at } else { bytes.len() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const VALUES: Form = Form::Events(Events::Values);
 
     fn cut(form: Form, text: &str) -> Vec<String> {
         [1, 7, text.len()]
@@ -143,7 +221,7 @@ mod tests {
     }
 
     fn cut_by(form: Form, text: &str, size: usize) -> Vec<String> {
-        let mut pieces = Pieces::new(form);
+        let mut pieces = Pieces::new(form, 1000);
         let mut found = Vec::new();
         for bytes in text.as_bytes().chunks(size) {
             pieces.feed(bytes);
@@ -152,9 +230,14 @@ mod tests {
             }
         }
         found.extend(pieces.rest());
+        let text = |data: Vec<u8>| String::from_utf8(data).expect("text");
         let shown = |piece| match piece {
-            Piece::Item(data) => String::from_utf8(data).expect("text"),
-            Piece::Error(data) => format!("error {}", String::from_utf8(data).expect("text")),
+            Piece::Json(data) | Piece::Data(data) => text(data),
+            Piece::Text(data) | Piece::Bytes(data) => text(data.to_vec()),
+            Piece::Error(data) => format!("error {}", text(data)),
+            Piece::Event(Event { kind, id, data }) => {
+                format!("{}/{}/{}", text(kind), id.map_or("-".into(), text), text(data.unwrap_or_default()))
+            }
             Piece::End => "end".into(),
         };
         found.into_iter().map(shown).collect()
@@ -163,18 +246,58 @@ mod tests {
     #[test]
     fn events_are_put_together_from_their_lines() {
         let text = ": hello\r\n\r\ndata: 1\r\n\r\nid: 7\ndata: [1,\ndata:2]\n\nevent: error\ndata: no\n\nevent: x\n\ndata: [DONE]\n\ndata: cut";
-        assert_eq!(cut(Form::Events, text), ["1", "[1,\n2]", "error no", "end"]);
+        assert_eq!(cut(VALUES, text), ["1", "[1,\n2]", "error no", "end"]);
     }
 
     #[test]
     fn events_end_their_lines_in_any_way_and_those_without_data_are_none() {
-        assert_eq!(cut(Form::Events, "\u{feff}data: 1\r\rdata: 2\r\n\r\n\rdata: 3\n\r"), ["1", "2", "3"]);
-        assert_eq!(cut(Form::Events, "data\n\ndata:\n\nevent: ping\ndata: \n\ndata: 1\n\n"), ["1"]);
-        assert_eq!(cut(Form::Events, "event: error\n\ndata: 1\n\n"), ["error ", "1"]);
+        assert_eq!(cut(VALUES, "\u{feff}data: 1\r\rdata: 2\r\n\r\n\rdata: 3\n\r"), ["1", "2", "3"]);
+        assert_eq!(cut(VALUES, "data\n\ndata:\n\nevent: ping\ndata: \n\ndata: 1\n\n"), ["1"]);
+        assert_eq!(cut(VALUES, "event: error\n\ndata: 1\n\n"), ["error ", "1"]);
     }
 
     #[test]
     fn lines_are_items() {
         assert_eq!(cut(Form::Lines, "1\n\n{\"a\":2}\r\n3"), ["1", "{\"a\":2}", "3"]);
+    }
+
+    #[test]
+    fn events_come_whole_if_that_is_asked_for() {
+        let text =
+            "event: tick\nid: 7\ndata: [DONE]\n\nevent: error\ndata: no\n\nid\ndata: 1\n\nevent: ping\n\n";
+        assert_eq!(cut(Form::Events(Events::Full), text), ["tick/7/[DONE]", "error/-/no", "//1"]);
+        assert_eq!(cut(Form::Events(Events::Text), "data: 1\n\ndata:  two\n\n"), ["1", " two"]);
+    }
+
+    #[test]
+    fn texts_are_never_cut_within_a_character() {
+        let text = "aä€😀".repeat(20);
+        for size in 1..9 {
+            let mut pieces = Pieces::new(Form::Text, 5);
+            let mut found = Vec::new();
+            for bytes in text.as_bytes().chunks(size) {
+                pieces.feed(bytes);
+                while let Some(Piece::Text(piece)) = pieces.next() {
+                    assert!(piece.len() <= 5);
+                    found.push(String::from_utf8(piece.to_vec()).expect("whole characters"));
+                }
+            }
+            assert_eq!((found.concat(), pieces.rest()), (text.clone(), None));
+        }
+        let mut pieces = Pieces::new(Form::Text, 100);
+        pieces.feed(&"a€".as_bytes()[..3]);
+        assert_eq!(pieces.next(), Some(Piece::Text("a".into())));
+        assert_eq!(pieces.next(), None);
+        assert!(pieces.rest().is_some(), "what is cut off is not lost");
+    }
+
+    #[test]
+    fn bytes_come_in_pieces_of_a_bounded_size() {
+        let mut pieces = Pieces::new(Form::Bytes, 4);
+        pieces.feed(&[0; 10]);
+        let sizes: Vec<usize> = std::iter::from_fn(|| pieces.next())
+            .map(|piece| if let Piece::Bytes(bytes) = piece { bytes.len() } else { 0 })
+            .collect();
+        assert_eq!((sizes, pieces.rest()), (vec![4, 4, 2], None));
     }
 }

@@ -245,16 +245,8 @@ impl Launch {
 
     /// What is started.
     pub(super) fn start(&self) -> Result<Command, StartError> {
-        let unprepared = || StartError::Missing("the pool was not prepared".into());
         match self {
-            Launch::Command { program, .. } if program.environment.is_none() => program.command(),
-            Launch::Command { program, found } => {
-                let found = found.get().ok_or_else(unprepared)?;
-                let (name, args) = program.words()?;
-                let command = Command::new(found.program(name)).args(args);
-                let command = placed(command, &found.variables(), None);
-                Ok(placed(command, &program.env, program.dir.as_deref()))
-            }
+            Launch::Command { program, found } => start_program(program, found),
             Launch::Python { worker, found } => {
                 let found = found.get().ok_or_else(unprepared)?;
                 let command = Command::new(&found.interpreter.path).arg(&found.entry).arg(worker.argument());
@@ -263,6 +255,33 @@ impl Launch {
             }
         }
     }
+
+    /// What is started, with each word of a program's arguments and variables changed.
+    #[cfg(feature = "http")]
+    pub(super) fn start_with(
+        &self,
+        change: impl Fn(&std::ffi::OsStr) -> OsString,
+    ) -> Result<Command, StartError> {
+        match self {
+            Launch::Command { program, found } => start_program(&program.changed(change), found),
+            Launch::Python { .. } => self.start(),
+        }
+    }
+}
+
+fn unprepared() -> StartError {
+    StartError::Missing("the pool was not prepared".into())
+}
+
+/// A program, in the environment that was made for it if it asked for one.
+fn start_program(program: &Program, found: &OnceLock<Interpreter>) -> Result<Command, StartError> {
+    if program.environment.is_none() {
+        return program.command();
+    }
+    let found = found.get().ok_or_else(unprepared)?;
+    let (name, args) = program.words()?;
+    let command = placed(Command::new(found.program(name)).args(args), &found.variables(), None);
+    Ok(placed(command, &program.env, program.dir.as_deref()))
 }
 
 impl PythonWorker {

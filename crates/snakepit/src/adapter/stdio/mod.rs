@@ -67,7 +67,7 @@ impl Adapter for StdioAdapter {
             let command = self.launch.start()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
             let (process, stdout) = spawner.spawn_tapped(command, stdin.into()).await?;
             let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
-            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere).await?;
+            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
             match said.line.get("protocol") {
                 None => {}
                 Some(version) if version.as_u64() == Some(PROTOCOL) => {}

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -88,7 +88,7 @@ impl Birth {
         let spawner = Spawner::new(self.run.clone(), id.clone(), pool, limits, Arc::clone(&output));
         let spawner = spawner.at(self.slot, self.device.clone(), config.variables(self.device.as_deref()));
         let spawner = if config.debug { spawner.with_terminal() } else { spawner };
-        let process = spawner.process();
+        let (process, awaited) = (spawner.process(), spawner.awaited());
         let timeout = config.start_timeout;
         // What it has started is ended below, also if it panics.
         let start = async { config.adapter.start_worker(spawner).await };
@@ -111,7 +111,11 @@ impl Birth {
                 }
             }
             Ok(Err(error)) => error,
-            Err(_) => StartError::Timeout { worker: id, after: timeout, output: output.last_lines() },
+            Err(_) => {
+                output.catch_up();
+                let awaited = awaited.lock().unwrap_or_else(PoisonError::into_inner).take();
+                StartError::Timeout { worker: id, after: timeout, awaited, output: output.last_lines() }
+            }
         };
         if let Some(process) = process.get().cloned() {
             let _ = process.kill();

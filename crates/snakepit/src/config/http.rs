@@ -1,0 +1,89 @@
+//! The keys of `http = { … }`: routes, and how a worker of the adapter `http` is found.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+
+use serde::Deserialize;
+
+use crate::adapter::Program;
+use crate::adapter::http::{Body, Events, HttpMethod, HttpWorker, Readiness, Route};
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    prefix: Option<String>,
+    method: Option<HttpMethod>,
+    ready: Option<Readiness>,
+    port: Option<NonZeroU16>,
+    #[serde(default)]
+    routes: BTreeMap<String, RouteTable>,
+}
+
+/// Keys that fit together.
+#[derive(Clone, Default, Deserialize)]
+#[serde(try_from = "Keys")]
+pub(super) struct HttpKeys(Keys);
+
+impl TryFrom<Keys> for HttpKeys {
+    type Error = String;
+
+    fn try_from(keys: Keys) -> Result<Self, String> {
+        let readiness = keys.ready.clone().unwrap_or_default();
+        readiness.check()?;
+        if keys.port.is_some() && readiness == Readiness::Line {
+            return Err("`port` is for a worker that prints no ready line: add ready = \"port\", or ready = { probe = \"/healthz\" }"
+                .into());
+        }
+        Ok(Self(keys))
+    }
+}
+
+impl HttpKeys {
+    pub(super) fn worker(&self, program: Program) -> HttpWorker {
+        let Keys { prefix, method, ready, port, routes } = self.0.clone();
+        let worker = HttpWorker::new(program)
+            .prefix(prefix.unwrap_or_default())
+            .method(method.unwrap_or_default())
+            .ready(ready.unwrap_or_default());
+        let worker = match port {
+            Some(port) => worker.port(port.get()),
+            None => worker,
+        };
+        routes.into_iter().fold(worker, |worker, (command, RouteTable(route))| worker.route(command, route))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteKeys {
+    method: HttpMethod,
+    path: String,
+    query: Option<Vec<String>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<Body>,
+    #[serde(default)]
+    events: Events,
+}
+
+/// A route that can be.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "RouteKeys")]
+struct RouteTable(Route);
+
+impl TryFrom<RouteKeys> for RouteTable {
+    type Error = String;
+
+    fn try_from(keys: RouteKeys) -> Result<Self, String> {
+        let mut route = Route::new(keys.method, keys.path).events(keys.events);
+        if let Some(query) = keys.query {
+            route = route.query(query);
+        }
+        if let Some(body) = keys.body {
+            route = route.body(body);
+        }
+        let route = keys.headers.into_iter().fold(route, |route, (name, value)| route.header(name, value));
+        route.check()?;
+        Ok(Self(route))
+    }
+}
