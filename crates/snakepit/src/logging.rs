@@ -17,6 +17,8 @@ use tracing::Level;
 
 /// Where lines that workers print are told.
 pub(crate) const OUTPUT: &str = "snakepit::output";
+/// Where the states of progress bars are told that workers print, before the last one, which is a line.
+pub(crate) const PROGRESS: &str = "snakepit::progress";
 
 /// Up to which level an engine speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -111,7 +111,7 @@ impl Birth {
                 }
             }
             Ok(Err(error)) => error,
-            Err(_) => StartError::Timeout { worker: id, after: timeout, output: output.last_lines() },
+            Err(_) => StartError::Timeout { worker: id, after: timeout, output: output.shown() },
         };
         if let Some(process) = process.get().cloned() {
             let _ = process.kill();
@@ -165,7 +165,7 @@ impl Birth {
             Err(error) => error.to_string(),
         };
         let (worker, command) = (id.clone(), command.clone());
-        Err(StartError::WarmUp { worker, command, reason, output: output.last_lines() })
+        Err(StartError::WarmUp { worker, command, reason, output: output.shown() })
     }
 
     async fn check_health(
