@@ -99,7 +99,8 @@ impl Logging {
     }
 
     /// Whether each line that a worker prints is forwarded, at info and with the target `snakepit::output`, whatever
-    /// the level of the rest. If not, the last lines are told at warning when a call fails or is late.
+    /// the level of the rest; the states of a progress bar before its last one at debug, with the target
+    /// `snakepit::progress`. If not, the lines of a call are told at warning when it fails or is late.
     pub fn log_python_output(mut self, forward: bool) -> Self {
         self.log_python_output = Some(forward);
         self

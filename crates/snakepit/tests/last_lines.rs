@@ -120,3 +120,30 @@ async fn the_reason_of_a_panic_is_shown_however_long_its_backtrace_is() {
     }
     pit.end().await;
 }
+
+/// Workers without our SDK, which end as programs in Go do.
+#[cfg(all(feature = "stdio", feature = "http"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_adapter_it_is_the_reason_of_a_panic_is_shown() {
+    use snakepit::Pool;
+    use snakepit::adapter::Program;
+    use snakepit::adapter::http::HttpWorker;
+    let file = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(name);
+        path.to_string_lossy().into_owned()
+    };
+    let server = Program::new(["python3".into(), file("http_server.py"), "port".into()]);
+    for pool in [
+        Pool::stdio(["python3".into(), file("lines.py")]).workers(1),
+        Pool::http(HttpWorker::new(server)).workers(1),
+    ] {
+        let pit = Pit::start(pool).await;
+        let call = pit.call::<Value>("panic", args! {});
+        let error = soon("the panic", call).await.expect_err("dead");
+        let autopsy = error.autopsy().unwrap_or_else(|| panic!("{error}"));
+        assert_eq!(autopsy.output[0], "panic: runtime error: index out of range [5]", "{error}");
+        assert_eq!(autopsy.output.last().map(String::as_str), Some("goroutine 499 [running]:"), "{error}");
+        assert_eq!(autopsy.output.len(), 81, "{error}");
+        pit.end().await;
+    }
+}

@@ -33,6 +33,8 @@ struct State {
     bars: Vec<Bar>,
     /// How many lines of these are on the terminal.
     drawn: usize,
+    /// The answer is there: what shows progress is drawn no more.
+    is_over: bool,
 }
 
 struct Bar {
@@ -59,8 +61,8 @@ impl Screen {
 
     /// Shows how far the call is, where a person can see it.
     pub(crate) fn progress(&self, progress: &Progress) {
-        if self.is_terminal {
-            let mut state = self.state();
+        let mut state = self.state();
+        if self.is_terminal && !state.is_over {
             state.progress = Some(shown(progress, width()));
             say::control(&state.redraw(""));
         }
@@ -69,6 +71,9 @@ impl Screen {
     /// Shows what a worker draws in one line, again and again.
     pub(crate) fn bar(&self, worker: &str, text: &str) {
         let mut state = self.state();
+        if self.is_terminal && state.is_over {
+            return;
+        }
         if self.is_terminal {
             state.bar(worker).text = one_line(&format!("[{worker}] {text}"), width());
             say::control(&state.redraw(""));
@@ -92,6 +97,12 @@ impl Screen {
             return;
         }
         say::control(&state.redraw(&format!("{}\n", harmless(&format!("[{worker}] {text}")))));
+    }
+
+    /// Makes room for the end, for good.
+    pub(crate) fn finish(&self) {
+        self.state().is_over = true;
+        self.clear();
     }
 
     /// Makes room for something else.

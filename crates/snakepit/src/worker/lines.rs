@@ -175,13 +175,16 @@ impl Lines {
         for _ in 0..rows.min(ROWS) {
             let Some(above) = self.above.pop() else { break };
             let mut row = std::mem::replace(&mut self.row, above);
-            self.left = row.progress().or_else(|| self.left.take());
+            if !row.shown {
+                self.left = row.progress();
+            }
             self.below.push(row);
         }
     }
 
     fn end_row(&mut self, emit: &mut impl FnMut(String)) {
         self.row.emit(emit);
+        self.left = None;
         if !self.row.overwritten && self.below.is_empty() {
             self.above.clear();
             self.row.clear();
@@ -274,5 +277,14 @@ mod tests {
         assert_eq!(lines, ["outer 0/2", "outer 1/2", "outer 2/2", "after"]);
         let all = ["outer 0/2", "inner 0/3", "inner 1/3", "inner 3/3", "outer 1/2", "inner 2/3"];
         assert_eq!(progress, all);
+        let (lines, progress) = watched(&[
+            b"\router 1/1",
+            &[inner(b"\rinner 3/3"), inner(b"\r         "), b"\router 1/1\n".to_vec()].concat(),
+        ]);
+        assert_eq!(
+            (lines.len(), progress.len()),
+            (2, 1),
+            "{lines:?}, {progress:?}: the inner one took itself away"
+        );
     }
 }
