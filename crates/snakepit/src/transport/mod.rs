@@ -30,7 +30,9 @@ pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
 #[cfg(feature = "grpc")]
 pub(crate) use spans::read as read_span;
-pub(crate) use stacks::{StackPipe, StackSignals, take_crash};
+#[cfg(feature = "grpc")]
+pub(crate) use stacks::StackSignals;
+pub(crate) use stacks::{StackPipe, take_crash};
 #[cfg(feature = "grpc")]
 pub(crate) use tools::{Credit, Run as ToolRun, Tools as ToolRuns};
 
