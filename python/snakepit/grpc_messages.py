@@ -24,6 +24,7 @@ SNAKEPIT: "Dict[str, Fields]" = {
     "HelloReply": (
         "uint32 protocol = 1", "string sdk = 2", "string language = 3", "repeated string commands = 4",
         "repeated string features = 5", "Encoding encoding = 6", "int32 stack_signal = 7",
+        "int32 tasks_signal = 8",
     ),
     "Value": ("bytes data = 1", "Encoding encoding = 2"),
     "CallRequest": (

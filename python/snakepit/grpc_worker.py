@@ -145,6 +145,7 @@ class Server:
             commands=sorted(self.calls.life.registry.commands),
             features=["link", "engine"],
             stack_signal=self.calls.life.signals.get("stack", 0),
+            tasks_signal=self.calls.life.signals.get("tasks", 0),
         )
 
     def link(self, requests: "Any", context: "Any") -> "Any":

@@ -37,6 +37,9 @@ class Life:
         self.features: "list[str]" = []
         self.signals: "Dict[str, int]" = {}
         self.run_hook: "Callable[..., Any]" = _call
+        # What is known of tasks: those of calls, with their numbers and names, and the call that has begun another one.
+        self.calls_with_tasks: "Callable[[], list[Any]]" = list
+        self.call_of_task: "Callable[[Any], Optional[int]]" = _nothing
         self._stopped = False
         connection.gone = self.gone
         self._engine: "Dict[str, Command]" = {

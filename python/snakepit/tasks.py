@@ -44,6 +44,8 @@ class Tasks:
         # What the variables of contexts are for a call that begins.
         self.base = copy_context()
         concurrent.connection.gone = self._gone
+        concurrent.life.calls_with_tasks = self._of_calls
+        concurrent.life.call_of_task = self._call_of
 
     def run(self) -> None:
         """Until the host drains this worker, or is gone."""
@@ -109,6 +111,19 @@ class Tasks:
             return
         self.sends = False
         self.concurrent.connection.flush()
+
+    # --- for whoever asks where tasks stand; at any moment of this thread ---
+
+    def _of_calls(self) -> "List[Any]":
+        tasks = [running.task for running in list(self.concurrent.calls.values()) if running.task is not None]
+        return [(each.task, each.running.call, each.running.name) for each in tasks if each.task is not None]
+
+    def _call_of(self, task: "Any") -> "Optional[int]":
+        """The call in whose context a task was begun. Before Python 3.12 a task does not tell its context."""
+        if not hasattr(task, "get_context"):
+            return None
+        running = task.get_context().get(current_call)
+        return None if running is None else running.call
 
     def launch(self, running: "Running") -> None:
         """Called in any thread."""

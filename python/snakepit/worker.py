@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     import _signal  # what signal is made of, without its enums
 
-STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET = 10, 11
+STACK_SIGNAL_OFFSET, CANCEL_SIGNAL_OFFSET, TASKS_SIGNAL_OFFSET = 10, 11, 12
 
 
 def main(arguments: "List[str]") -> None:
@@ -172,6 +172,31 @@ def show_stacks(life: Life) -> None:
         os.set_inheritable(stacks, False)
         faulthandler.register(_signal.SIGRTMIN + STACK_SIGNAL_OFFSET, file=stacks, all_threads=True)
         life.signals["stack"] = _signal.SIGRTMIN + STACK_SIGNAL_OFFSET
+        # A handler in Python, which runs between two instructions of the main thread: a task that awaits is found no other
+        # way. If that thread is blocked, the stacks of the threads say where.
+        _signal.signal(_signal.SIGRTMIN + TASKS_SIGNAL_OFFSET, TaskTeller(life, stacks).on_signal)
+        life.signals["tasks"] = _signal.SIGRTMIN + TASKS_SIGNAL_OFFSET
+
+
+class TaskTeller:
+    """Tells the host where tasks stand, at a signal, which may come again while it does so."""
+
+    def __init__(self, life: Life, stacks: int) -> None:
+        self.life = life
+        self.stacks = stacks
+        self.is_asked = self.is_telling = False
+
+    def on_signal(self, number: int, frame: "Any") -> None:
+        self.is_asked = True
+        while self.is_asked and not self.is_telling:
+            self.is_telling, self.is_asked = True, False
+            try:
+                from .task_stacks import write_tasks
+
+                write_tasks(self.stacks, self.life.calls_with_tasks(), self.life.call_of_task, frame)
+            except BaseException:  # whatever fails here must not fail in the code that the signal has interrupted
+                pass
+            self.is_telling = False
 
 
 def _ready(connection: Connection, codec: Codec, life: Life) -> None:

@@ -83,7 +83,7 @@ def a_worker_says_what_it_is():
         assert ready["pid"] == worker.process.pid
         assert "echo" in ready["commands"] and ready["commands"] == sorted(ready["commands"])
         assert ready["features"] == ["slate", "beat"]
-        assert set(ready["signals"]) == {"stack", "cancel"}
+        assert set(ready["signals"]) == {"stack", "cancel", "tasks"}
         assert ready["language"] == "python " + ".".join(map(str, sys.version_info[:3]))
     with Worker(SOURCE, slate=True) as worker:
         assert worker.ready()["features"] == ["slate"]

@@ -17,6 +17,8 @@ use tracing::Level;
 
 /// Where lines that workers print are told.
 pub(crate) const OUTPUT: &str = "snakepit::output";
+/// Where the states of progress bars are told that workers print, before the last one, which is a line.
+pub(crate) const PROGRESS: &str = "snakepit::progress";
 
 /// Up to which level an engine speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -97,7 +99,8 @@ impl Logging {
     }
 
     /// Whether each line that a worker prints is forwarded, at info and with the target `snakepit::output`, whatever
-    /// the level of the rest. If not, the last lines are told at warning when a call fails or is late.
+    /// the level of the rest; the states of a progress bar before its last one at debug, with the target
+    /// `snakepit::progress`. If not, the lines of a call are told at warning when it fails or is late.
     pub fn log_python_output(mut self, forward: bool) -> Self {
         self.log_python_output = Some(forward);
         self

@@ -54,13 +54,16 @@ async fn the_stack_is_shown_with_several_calls_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_worker_printed_comes_along() {
+async fn what_the_worker_printed_before_comes_along_if_there_is_nothing_else() {
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(SHORT)).await;
     let _: Value = soon("the words", pit.call("says", args! { text: "last words" })).await.expect("said");
+    let pool = &pit.pools()[0];
+    let id = pool.status().workers[0].id.clone();
+    support::until("they are read", || pool.output(&id).is_some_and(|(kept, _)| !kept.is_empty())).await;
     let call = pit.call::<Value>("sleep", args! { seconds: 60.0 }).timeout(Duration::from_millis(100));
     let error = soon("the call", call).await.expect_err("no time");
     let CallError::Timeout { output, .. } = &error else { panic!("{error}") };
-    assert_eq!(output, &["last words"]);
+    assert_eq!(output, &["(nothing was printed in this call; before it:)", "last words"]);
     pit.end().await;
 }
 

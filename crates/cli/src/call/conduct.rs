@@ -165,7 +165,11 @@ impl Conductor<'_> {
 
     async fn print(&mut self, value: &Value, printer: &Printer) -> Result<(), Early> {
         let bytes = self.form.render(value).map_err(Early::Form)?;
-        self.screen.clear();
+        if self.args.stream {
+            self.screen.clear();
+        } else {
+            self.screen.finish();
+        }
         tokio::select! {
             happening = self.outside.next() => Err(Early::Outside(happening)),
             taken = printer.print(bytes) => if taken { Ok(()) } else { Err(Early::Unprintable) },

@@ -10,6 +10,8 @@ use super::screen::Screen;
 
 /// Where the library tells of lines.
 const OUTPUT: &str = "snakepit::output";
+/// Where it tells of progress bars before their last state, which is a line.
+const PROGRESS: &str = "snakepit::progress";
 
 /// Shows them from now on.
 pub(crate) fn show(screen: &Screen) {
@@ -21,13 +23,17 @@ struct Lines(Screen);
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && metadata.target() == OUTPUT
+        metadata.is_event() && [OUTPUT, PROGRESS].contains(&metadata.target())
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        self.0.line(&format!("[{}] {}", line.worker, line.text));
+        if event.metadata().target() == PROGRESS {
+            self.0.bar(&line.worker, &line.text);
+        } else {
+            self.0.line_of(&line.worker, &line.text);
+        }
     }
 
     // There are no spans among what is enabled.

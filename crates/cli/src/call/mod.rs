@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Print strict JSON, one value per line. An error is told on stderr as a line of JSON, too.
     #[arg(long)]
     json: bool,
-    /// Show on stderr what the worker prints and logs.
+    /// Show on stderr what the worker prints and logs. Its progress bars are drawn there; in a file they are a line every second.
     #[arg(short = 'v', long)]
     logs: bool,
     /// Give the worker this terminal and all the time it wants, so that `breakpoint()` works and its output is shown.
@@ -158,7 +158,7 @@ fn attempt(args: &Args) -> Result<u8, Failure> {
 
 /// Tells what went wrong, at once: what follows may take a moment.
 fn tell(args: &Args, screen: &Screen, trouble: &Trouble<'_>) -> End {
-    screen.clear();
+    screen.finish();
     let (status, mut text) = (trouble.status(), trouble.text());
     if args.json {
         text.push_str(&trouble::json(status, &trouble.json()));

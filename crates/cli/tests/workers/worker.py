@@ -135,3 +135,21 @@ def escapes():
 @snakepit.command
 def escaped_value():
     return "\x1b[2J\x9b31m"
+
+
+@snakepit.command
+def train(file: str):
+    """Draws as tqdm does: a bar, and another one below it. The file says when it may go on."""
+    def draw(text, below=0):
+        for part in ("\n" * below, f"\r{text}", "\x1b[A" * below):
+            sys.stderr.write(part)
+            sys.stderr.flush()
+
+    with open(file) as gate:
+        for step in range(3):
+            draw(f"epoch: {step * 50:3}%|{'█' * step}{' ' * (2 - step)}| {step}/2")
+            if step < 2:
+                draw(f"batch: {step * 10:3}%|", below=1)
+            gate.readline()
+    sys.stderr.write("\n")
+    print("trained")

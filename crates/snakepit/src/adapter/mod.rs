@@ -92,6 +92,11 @@ pub trait Handle: Send + Sync + 'static {
         Box::pin(future::ready(None))
     }
 
+    /// Where its code is that does this call, then its threads. One that cannot tell calls apart tells everything.
+    fn stacks_of(&self, _call: CallId) -> BoxFuture<'_, Option<String>> {
+        self.stacks()
+    }
+
     /// Takes the stack of its crash out of the last lines that it printed, if it wrote one there.
     fn take_crash_stack(&self, _printed: &mut Vec<String>) -> Option<String> {
         None

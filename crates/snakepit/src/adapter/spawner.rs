@@ -275,7 +275,7 @@ impl Spawner {
 
     /// The worker's last lines.
     pub fn last_lines(&self) -> Vec<String> {
-        self.output.last_lines()
+        self.output.shown()
     }
 
     /// The directory that the engine keeps its files in.

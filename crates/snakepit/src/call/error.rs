@@ -47,9 +47,10 @@ pub enum CallError {
         command: String,
         /// The time that it had.
         after: Duration,
-        /// Where the worker's threads were, if it could tell.
+        /// Where the worker was, if it could tell: the coroutine of this call, if it is one, and then its threads.
         stack: Option<String>,
-        /// What the worker printed last.
+        /// What the worker printed in this call: the first lines, the last ones, and those that say why something failed,
+        /// with a line that counts what is left out. If it printed nothing, what came before, and a line that says so.
         output: Vec<String>,
         /// Why the pool is degraded, if it is.
         degraded: Option<Arc<str>>,

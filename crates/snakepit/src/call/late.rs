@@ -41,13 +41,13 @@ impl TimeIsUp {
         let stack = match &berth {
             _ if self.ticket.has_ended() => None,
             Some(berth) if berth.is_halted() => Some(STOPPED.into()),
-            Some(berth) => berth.handle.stacks().await,
+            Some(berth) => berth.handle.stacks_of(self.ticket.sent_as(self.call)).await,
             None => None,
         };
         let output = berth.map_or_else(Vec::new, |berth| {
             berth.output.catch_up();
             berth.output.tell(self.ticket.printed(), self.call, &self.command, "timed out");
-            berth.output.last_lines()
+            berth.printed_in(&self.ticket)
         });
         let degraded = self.pool.degraded();
         CallError::Timeout { command: self.command.clone(), after: self.after, stack, output, degraded }

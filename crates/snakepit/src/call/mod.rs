@@ -211,7 +211,16 @@ impl Call {
     /// Answers it. For a stream, `Ok` is the stream's end and its value is not sent.
     pub fn finish(self, outcome: Result<Encoded, RemoteError>) {
         if let Some(slot) = &self.slot {
-            slot.berth().pool.clear(&self.command, &self.input);
+            let berth = slot.berth();
+            berth.pool.clear(&self.command, &self.input);
+            if outcome.is_err() {
+                // What it printed about its failure is not to be taken for the next call's.
+                berth.output.catch_up();
+            }
+            // Of calls that wait at the worker, the next one begins. One that a tool has made ends inside of another.
+            if berth.concurrency == 1 && self.chain().is_none() {
+                berth.output.begin_call();
+            }
         }
         let end = match outcome {
             Ok(value) => End::Value(value),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 use super::batch::Aboard;
-use super::{CallError, Portion};
+use super::{CallError, CallId, Portion};
 use crate::pool::QueueKey;
 use crate::telemetry::{Level, is_heard};
 use crate::value::Encoded;
@@ -108,6 +108,14 @@ impl Ticket {
             Place::With(berth) => Some(berth),
             Place::Aboard(aboard) => Some(Arc::clone(&aboard.berth)),
             Place::Queued(_) => None,
+        }
+    }
+
+    /// The number under which its worker knows it: together with others, it has theirs.
+    pub(crate) fn sent_as(&self, own: CallId) -> CallId {
+        match self.place() {
+            Some(Place::Aboard(aboard)) => aboard.van,
+            Some(Place::With(_) | Place::Queued(_)) | None => own,
         }
     }
 

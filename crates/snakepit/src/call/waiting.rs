@@ -415,7 +415,7 @@ impl Waiting {
 
     /// The error of a call whose worker is gone.
     pub(super) async fn lost(&self, berth: &Berth) -> CallError {
-        let error = lost(&self.pool, self.id, &self.command.name, berth).await;
+        let error = lost(&self.pool, self.id, &self.command.name, berth, &self.ticket).await;
         berth.output.tell(self.ticket.printed(), self.id, &self.command.name, "lost");
         error
     }
@@ -436,12 +436,13 @@ pub(crate) fn after(began: Instant, time: Duration) -> Instant {
     began + time.min(LATE)
 }
 
-async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth) -> CallError {
+async fn lost(pool: &pool::Shared, call: CallId, command: &str, berth: &Berth, ticket: &Ticket) -> CallError {
     let autopsy = tokio::time::timeout(AUTOPSY_PATIENCE, berth.autopsy()).await.ok().flatten();
-    let autopsy = match autopsy {
+    let mut autopsy = match autopsy {
         Some(autopsy) => Box::new((*autopsy).clone()),
         None => Box::new(berth.first_look()),
     };
+    berth.show_lines_of(ticket, &mut autopsy);
     CallError::WorkerDied {
         call,
         command: command.to_owned(),

@@ -180,6 +180,10 @@ impl Handle for Counted {
         self.inner.stacks()
     }
 
+    fn stacks_of(&self, call: CallId) -> BoxFuture<'_, Option<String>> {
+        self.inner.stacks_of(call)
+    }
+
     fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {
         self.inner.take_crash_stack(printed)
     }

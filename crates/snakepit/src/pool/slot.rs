@@ -21,6 +21,9 @@ pub(crate) struct Slot {
 impl Slot {
     pub(super) fn new(berth: Arc<Berth>, load: Load) -> Self {
         let beside = berth.takes();
+        if beside == 1 {
+            berth.output.begin_call();
+        }
         berth.pool.in_hand.fetch_add(1, Ordering::SeqCst);
         let taken = berth.limit.is_some().then(|| Box::new((Instant::now(), beside)));
         Self { berth, load, taken }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::Kind;
 use super::outbox::Outbox;
+use super::stacks::StackSignals;
 use crate::adapter::Introduction;
 use crate::call::{Call, Input, Portion};
 use crate::telemetry::TraceContext;
@@ -40,6 +41,14 @@ pub(crate) struct ReadyMessage {
 pub(crate) struct Signals {
     pub(crate) stack: Option<i32>,
     pub(crate) cancel: Option<i32>,
+    pub(crate) tasks: Option<i32>,
+}
+
+impl Signals {
+    /// Those at which it tells where it is.
+    pub(crate) fn of_stacks(self) -> Option<StackSignals> {
+        Some(StackSignals { threads: self.stack?, tasks: self.tasks })
+    }
 }
 
 /// The options of a `HOST_CALL`.

@@ -17,6 +17,7 @@ mod reader;
 mod slate;
 mod spans;
 mod stacks;
+mod task_stacks;
 mod tools;
 
 pub(crate) use beat::BeatPipe;
@@ -29,6 +30,8 @@ pub(crate) use messages::{Hello, ReadyMessage, Signals};
 pub(crate) use slate::Slate;
 #[cfg(feature = "grpc")]
 pub(crate) use spans::read as read_span;
+#[cfg(feature = "grpc")]
+pub(crate) use stacks::StackSignals;
 pub(crate) use stacks::{StackPipe, take_crash};
 #[cfg(feature = "grpc")]
 pub(crate) use tools::{Credit, Run as ToolRun, Tools as ToolRuns};

@@ -1,4 +1,5 @@
-//! Asks a worker where its threads are, even while its interpreter is busy: a signal, and a pipe for the answer.
+//! Asks a worker where its threads are, even while its interpreter is busy: a signal, and a pipe for the answer. Then where
+//! its tasks are, which only code of the worker can tell: [`super::task_stacks`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,8 +7,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
+use super::task_stacks;
+use crate::call::CallId;
 use crate::custody;
 
 /// How long a worker may take to answer: a handler in C runs at once, unless the process is stopped or swapped out.
@@ -16,6 +19,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const SIGNAL_AGAIN: Duration = Duration::from_millis(25);
 /// The most text that is read.
 const LIMIT: usize = 256 * 1024;
+
+/// The signals at which a worker tells where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackSignals {
+    pub(crate) threads: i32,
+    /// None if it cannot tell where its tasks are.
+    pub(crate) tasks: Option<i32>,
+}
 
 /// The host's end of the pipe.
 #[derive(Debug)]
@@ -30,12 +41,29 @@ impl StackPipe {
         Ok((Self(Mutex::new(reader)), writer))
     }
 
-    /// The stacks of all threads, as text.
-    pub(crate) async fn ask(&self, worker: &custody::Worker, signal: i32) -> Option<String> {
-        tokio::time::timeout(PATIENCE, self.ask_patiently(worker, signal)).await.ok().flatten()
+    /// The stacks of the tasks, of one call if it is named, and then of all threads, as text.
+    pub(crate) async fn ask(
+        &self,
+        worker: &custody::Worker,
+        signals: StackSignals,
+        call: Option<CallId>,
+    ) -> Option<String> {
+        let asked = tokio::time::timeout(PATIENCE, self.ask_threads(worker, signals.threads)).await;
+        let (mut reader, threads) = asked.ok().flatten()?;
+        let tasks = match signals.tasks {
+            Some(signal) if task_stacks::runs_tasks(&threads) => {
+                task_stacks::ask(&mut reader, worker, signal, call).await
+            }
+            Some(_) | None => None,
+        };
+        Some(tasks.map_or_else(|| threads.clone(), |tasks| format!("{tasks}\n{threads}")))
     }
 
-    async fn ask_patiently(&self, worker: &custody::Worker, signal: i32) -> Option<String> {
+    async fn ask_threads(
+        &self,
+        worker: &custody::Worker,
+        signal: i32,
+    ) -> Option<(MutexGuard<'_, pipe::Receiver>, String)> {
         let mut reader = self.0.lock().await;
         // What an earlier, impatient question left behind.
         let mut scrap = [0; 4096];
@@ -53,7 +81,8 @@ impl StackPipe {
                 Ok(None) => return None,
                 Ok(Some(end)) => {
                     text.truncate(end);
-                    return Some(readable(String::from_utf8_lossy(&text).lines()));
+                    task_stacks::take_out(&mut text);
+                    return Some((reader, readable(String::from_utf8_lossy(&text).lines())));
                 }
             }
         }

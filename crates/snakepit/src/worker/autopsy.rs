@@ -29,7 +29,7 @@ pub struct Autopsy {
     pub age: Duration,
     /// How many calls it had been given.
     pub calls: u64,
-    /// What it printed last.
+    /// What it printed in the call that it died in, as [`CallError::Timeout`](crate::CallError::Timeout) has it.
     pub output: Vec<String>,
     /// Where its code was, if it could still be asked or told by itself: of a Python worker the stacks of its threads, the
     /// one that crashed first.

@@ -4,6 +4,8 @@
 
 mod autopsy;
 mod cancel;
+mod kept;
+mod lines;
 mod output;
 mod suspects;
 mod tend;
@@ -21,10 +23,12 @@ use tokio::time::Instant;
 
 pub use autopsy::Autopsy;
 pub(crate) use cancel::abandon;
+#[cfg(feature = "announce")]
+pub(crate) use lines::Lines;
+#[cfg(feature = "announce")]
+pub(crate) use output::OpenStream;
 pub(crate) use output::Output;
 pub use output::OutputLine;
-#[cfg(feature = "announce")]
-pub(crate) use output::{Lines, OpenStream};
 pub(crate) use tend::{Ending, GOODBYE, Times, process_ended, tend};
 pub use vitals::Verdict;
 #[cfg(feature = "announce")]
@@ -336,18 +340,12 @@ impl Berth {
     pub(crate) fn first_look(&self) -> Autopsy {
         let process = self.handle.process();
         let exit = process.and_then(custody::Worker::try_wait);
-        let signal = match exit.map(|exit| exit.status) {
-            Some(ExitStatus::Signal(signal)) => Signal::from_named_raw(signal),
-            Some(ExitStatus::Code(_) | ExitStatus::Lost | ExitStatus::ShimKilled) | None => None,
-        };
+        let signal = signal_of(exit);
         let oom = match (exit, signal) {
             (None, _) | (_, Some(Signal::KILL)) => Verdict::Unknown,
             (Some(_), _) => Verdict::No,
         };
-        let crashed = signal.is_some_and(|signal| CRASHES.contains(&signal));
-        let (output, stack) = self
-            .output
-            .last_lines_without(|printed| if crashed { self.handle.take_crash_stack(printed) } else { None });
+        let (output, stack) = self.printed_since(self.output.begun(), signal);
         let most = exit.map_or(0, |exit| exit.max_rss_kib * 1024);
         let rss = if most > 0 { most } else { self.seen_rss.load(Ordering::Relaxed) };
         Autopsy {
@@ -361,6 +359,31 @@ impl Berth {
             calls: self.calls_given(),
             output,
             stack,
+        }
+    }
+
+    /// What an error shows of the lines after so many, and the stack of the crash that its signal tells of.
+    fn printed_since(&self, since: u64, signal: Option<Signal>) -> (Vec<String>, Option<String>) {
+        let crashed = signal.is_some_and(|signal| CRASHES.contains(&signal));
+        let take =
+            |printed: &mut Vec<String>| if crashed { self.handle.take_crash_stack(printed) } else { None };
+        let (mut shown, stack) = self.output.shown_without(since, take);
+        if self.concurrency > 1 && !shown.is_empty() {
+            shown.insert(0, format!("(of all calls since, up to {} at a time:)", self.concurrency));
+        }
+        (shown, stack)
+    }
+
+    /// What an error shows of the lines that it printed while it was at a call.
+    pub(crate) fn printed_in(&self, call: &Ticket) -> Vec<String> {
+        let begun = if self.concurrency == 1 { self.output.begun() } else { 0 };
+        self.printed_since(begun.max(call.printed()), None).0
+    }
+
+    /// An autopsy tells what was printed since the worker was idle. One call of several may have begun later.
+    pub(crate) fn show_lines_of(&self, call: &Ticket, autopsy: &mut Autopsy) {
+        if self.concurrency > 1 {
+            autopsy.output = self.printed_since(call.printed(), signal_of(autopsy.exit)).0;
         }
     }
 
@@ -378,6 +401,14 @@ impl Berth {
         let mut autopsy = self.autopsy.subscribe();
         let known = autopsy.wait_for(Option::is_some).await.ok()?;
         known.clone()
+    }
+}
+
+/// The signal that a process ended of.
+fn signal_of(exit: Option<custody::Exit>) -> Option<Signal> {
+    match exit.map(|exit| exit.status) {
+        Some(ExitStatus::Signal(signal)) => Signal::from_named_raw(signal),
+        Some(ExitStatus::Code(_) | ExitStatus::Lost | ExitStatus::ShimKilled) | None => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a worker prints: captured line by line, bounded, harmless to a terminal, and quiet unless somebody asks.
 //!
-//! A flood is drained, not stored: the last lines are kept, the others counted.
+//! A flood is drained, not stored: the last lines are kept, the others counted. [`super::lines`] cuts them, and
+//! [`super::kept`] keeps them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tracing::Level;
 
+use super::kept::Kept;
+use super::lines::Lines;
 use crate::call::CallId;
 use crate::custody::WorkerId;
-use crate::harmless;
-use crate::logging::{Logging, OUTPUT};
+use crate::logging::{Logging, OUTPUT, PROGRESS};
 
-/// The most lines that are kept of one worker.
-const KEPT_LINES: usize = 200;
-/// The most bytes that are kept of one worker.
-const KEPT_BYTES: usize = 64 * 1024;
-/// The most bytes of one line that are kept.
-const LINE_LIMIT: usize = 8 * 1024;
-/// How many of the last lines an error shows.
-const SHOWN_LINES: usize = 20;
 /// The most that is read at a time.
 const READ: usize = 16 * 1024;
 /// How often somebody who wants to know what was printed reads: what a full pipe holds, and no more of a flood.
@@ -40,15 +33,6 @@ pub struct OutputLine {
     pub text: String,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    lines: VecDeque<OutputLine>,
-    bytes: usize,
-    dropped: u64,
-    /// How many lines there were when somebody was last told of them.
-    told: u64,
-}
-
 /// The output of one worker.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -57,6 +41,8 @@ pub(crate) struct Output {
     kept: Mutex<Kept>,
     /// How many lines there were so far.
     printed: AtomicU64,
+    /// How many there were when the call began that the worker is at.
+    begun: AtomicU64,
     /// What is still read.
     streams: Mutex<Vec<Arc<Stream>>>,
     /// How many streams are still read.
@@ -84,6 +70,7 @@ impl Output {
             logging,
             kept: Mutex::default(),
             printed: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             streams: Mutex::default(),
             open: watch::Sender::new(0),
         })
@@ -125,7 +112,7 @@ impl Output {
         let mut reading = locked(&stream.reading);
         let Reading { lines, buffer } = &mut *reading;
         let read = read(buffer)?;
-        lines.feed(&buffer[..read], |text| self.line(stream.name, text));
+        self.take_in(stream.name, lines, &buffer[..read]);
         Ok(read)
     }
 
@@ -162,7 +149,16 @@ impl Output {
     /// Keeps what stands in a stream that somebody else reads, in whatever pieces.
     #[cfg(feature = "announce")]
     pub(crate) fn feed(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
+        self.take_in(stream, lines, bytes);
+    }
+
+    fn take_in(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
         lines.feed(bytes, |text| self.line(stream, text));
+        if self.logging.forwards_output()
+            && let Some(text) = lines.progress()
+        {
+            tracing::debug!(target: PROGRESS, worker = %self.worker, stream, text, "worker progress");
+        }
     }
 
     /// Keeps a text that did not come through a pipe.
@@ -177,19 +173,22 @@ impl Output {
             tracing::info!(target: OUTPUT, worker = %self.worker, stream, text, "worker output");
         }
         self.printed.fetch_add(1, Ordering::Relaxed);
-        let mut kept = self.kept();
-        kept.bytes += text.len();
-        kept.lines.push_back(OutputLine { stream, text });
-        while kept.lines.len() > KEPT_LINES || kept.bytes > KEPT_BYTES {
-            let Some(line) = kept.lines.pop_front() else { break };
-            kept.bytes -= line.text.len();
-            kept.dropped += 1;
-        }
+        self.kept().push(OutputLine { stream, text }, self.begun());
     }
 
     /// How many lines there were so far. What is printed but not read yet does not count.
     pub(crate) fn printed(&self) -> u64 {
         self.printed.load(Ordering::Relaxed)
+    }
+
+    /// The worker begins a call: what comes from now on belongs to it.
+    pub(crate) fn begin_call(&self) {
+        self.begun.store(self.printed(), Ordering::Relaxed);
+    }
+
+    /// How many lines there were when the call began that the worker is at; if it does several at a time, the first of them.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// A call came to a bad end: what was printed since so many lines is told, once, unless each line is.
@@ -201,45 +200,38 @@ impl Output {
             return;
         }
         self.catch_up();
-        let lines = self.untold(since).join("\n");
+        let lines = self.kept().untold(since).join("\n");
         if !lines.is_empty() {
             let (worker, call) = (&self.worker, call.get());
             tracing::warn!(target: OUTPUT, %worker, call, command, outcome, lines, "what a worker printed in a call");
         }
     }
 
-    /// The last lines after so many that nobody was told of, and a line that counts the others.
-    fn untold(&self, since: u64) -> Vec<String> {
-        let mut kept = self.kept();
-        let all = kept.dropped + kept.lines.len() as u64;
-        let new = all.saturating_sub(since.max(kept.told));
-        kept.told = all;
-        let shown = new.min(SHOWN_LINES as u64).min(kept.lines.len() as u64);
-        let first = kept.lines.len() - shown as usize;
-        let more = (new > shown).then(|| format!("({} lines before these)", new - shown));
-        more.into_iter().chain(kept.lines.range(first..).map(|line| line.text.clone())).collect()
-    }
-
-    /// What is kept, and how many lines are not.
+    /// The last lines, and how many there were before them.
     pub(crate) fn lines(&self) -> (Vec<OutputLine>, u64) {
-        let kept = self.kept();
-        (kept.lines.iter().cloned().collect(), kept.dropped)
+        self.kept().lines()
     }
 
-    /// The last lines, for an error.
-    pub(crate) fn last_lines(&self) -> Vec<String> {
-        self.last_lines_without(|_| ()).0
+    /// What an error shows of all that was printed.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        self.shown_since(0)
     }
 
-    /// The same, after something was taken out of all that is kept.
-    pub(crate) fn last_lines_without<T>(&self, take: impl FnOnce(&mut Vec<String>) -> T) -> (Vec<String>, T) {
-        let (kept, dropped) = self.lines();
-        let mut texts: Vec<String> = kept.into_iter().map(|line| line.text).collect();
-        let taken = take(&mut texts);
-        let shown = texts.split_off(texts.len().saturating_sub(SHOWN_LINES));
-        let hidden = dropped + texts.len() as u64;
-        let more = (hidden > 0).then(|| format!("({hidden} lines before these)"));
-        (more.into_iter().chain(shown).collect(), taken)
+    /// What an error shows of a call that began after so many lines.
+    pub(crate) fn shown_since(&self, since: u64) -> Vec<String> {
+        self.shown_without(since, |_| ()).0
+    }
+
+    /// The same, after something was taken out of the last lines.
+    pub(crate) fn shown_without<T>(
+        &self,
+        since: u64,
+        take: impl FnOnce(&mut Vec<String>) -> T,
+    ) -> (Vec<String>, T) {
+        let streams = locked(&self.streams).clone();
+        let unfinished = streams.iter().filter_map(|stream| locked(&stream.reading).lines.unfinished());
+        let unfinished = unfinished.collect();
+        self.kept().shown(since, unfinished, take)
     }
 }
 
@@ -259,82 +251,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Cuts bytes into lines.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    line: Vec<u8>,
-    cut: usize,
-}
-
-impl Lines {
-    fn feed(&mut self, mut bytes: &[u8], mut emit: impl FnMut(String)) {
-        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
-            self.append(&bytes[..end]);
-            self.finish(&mut emit);
-            bytes = &bytes[end + 1..];
-        }
-        self.append(bytes);
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        let room = LINE_LIMIT - self.line.len();
-        let (kept, cut) = bytes.split_at(bytes.len().min(room));
-        self.line.extend_from_slice(kept);
-        self.cut += cut.len();
-    }
-
-    fn finish(&mut self, mut emit: impl FnMut(String)) {
-        if self.line.is_empty() && self.cut == 0 {
-            return;
-        }
-        let line = String::from_utf8_lossy(&self.line);
-        let mut text = harmless(line.strip_suffix('\r').unwrap_or(&line)).into_owned();
-        if self.cut > 0 {
-            text = format!("{text}… ({} bytes more)", self.cut);
-        }
-        self.line.clear();
-        self.cut = 0;
-        emit(text);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::kept::{FIRST_LINES, KEPT_LINES, LAST_LINES};
     use super::*;
-
-    fn cut(chunks: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::default();
-        let mut seen = Vec::new();
-        for chunk in chunks {
-            lines.feed(chunk, |text| seen.push(text));
-        }
-        lines.finish(|text| seen.push(text));
-        seen
-    }
 
     fn quiet() -> Arc<Output> {
         Output::new(WorkerId::new("w1").expect("an id"), Logging::default())
-    }
-
-    #[test]
-    fn lines_are_put_together_from_pieces() {
-        assert_eq!(cut(&[b"one\ntw", b"o\n", b"three"]), ["one", "two", "three"]);
-    }
-
-    #[test]
-    fn an_endless_line_is_cut_and_counted() {
-        let long = vec![b'x'; LINE_LIMIT + 7];
-        let seen = cut(&[&long, b"\nnext\n"]);
-        assert_eq!(seen.len(), 2);
-        assert!(seen[0].ends_with("x… (7 bytes more)"), "{}", &seen[0][LINE_LIMIT - 3..]);
-        assert_eq!(seen[1], "next");
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
-        assert_eq!(cut(&[b"\x1b[31mred\x1b[0m\tok\r\n"]), ["\\u{1b}[31mred\\u{1b}[0m\tok"]);
-        assert_eq!(cut(&["a\u{202e}b".as_bytes()]), ["a\\u{202e}b"]);
-        assert_eq!(cut(&[b"\xff\xfe"]), ["\u{fffd}\u{fffd}"]);
     }
 
     #[test]
@@ -346,7 +269,7 @@ mod tests {
         let (lines, dropped) = output.lines();
         assert_eq!((lines.len(), dropped), (KEPT_LINES, 1000 - KEPT_LINES as u64));
         assert_eq!(lines.last().map(|line| line.text.as_str()), Some("line 999"));
-        assert_eq!(output.last_lines().first().map(String::as_str), Some("(980 lines before these)"));
+        assert_eq!(output.shown()[FIRST_LINES], "… 920 lines left out …");
     }
 
     #[test]
@@ -355,13 +278,14 @@ mod tests {
         let print = |lines: std::ops::Range<u32>| lines.for_each(|n| output.line("stdout", n.to_string()));
         print(0..3);
         let since = output.printed();
-        assert!(output.untold(since).is_empty());
+        assert!(output.kept().untold(since).is_empty());
         print(3..5);
-        assert_eq!(output.untold(since), ["3", "4"]);
-        assert!(output.untold(since).is_empty());
+        assert_eq!(output.kept().untold(since), ["3", "4"]);
+        assert!(output.kept().untold(since).is_empty());
         print(5..1000);
-        let told = output.untold(since);
-        assert_eq!((told.len(), told[0].as_str()), (1 + SHOWN_LINES, "(975 lines before these)"));
+        let told = output.kept().untold(since);
+        // Five of the first lines were told before.
+        assert_eq!(told.len(), FIRST_LINES - 5 + 1 + LAST_LINES);
         assert_eq!(told.last().map(String::as_str), Some("999"));
     }
 }

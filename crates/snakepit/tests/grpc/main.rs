@@ -169,6 +169,17 @@ async fn the_deadline_is_known_to_the_worker_and_ends_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_coroutine_that_is_late_shows_what_it_awaits() {
+    let pit = Pit::start(pool()).await;
+    let call = pit.call::<Value>("waits_deep_down", args! {}).timeout(Duration::from_millis(500));
+    let error = soon("the end of its time", call).await.expect_err("too late");
+    let CallError::Timeout { stack: Some(stack), .. } = &error else { panic!("{error}") };
+    assert!(stack.starts_with("Task of call ") && stack.contains(": waits_deep_down "), "{stack}");
+    assert!(stack.contains("in innermost\n"), "{stack}");
+    pit.end_now().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tools_of_the_host_answer_fail_stream_and_call_back() {
     let builder = Snakepit::builder()
         .pool(pool())

@@ -1,6 +1,7 @@
 """Commands that are coroutines, beside those that are not."""
 
 import asyncio
+import itertools
 import os
 import signal
 import time
@@ -115,3 +116,35 @@ async def hold_up(path: str, seconds: float):
     """Keeps the event loop from doing anything else, for a while."""
     mark(path, "held up")
     time.sleep(seconds)
+
+
+async def innermost(path):
+    mark(path, "waits")
+    await asyncio.Event().wait()
+
+
+async def numbers(path):
+    yield 1
+    await innermost(path)
+
+
+@snakepit.command
+async def waits_deep_down(path: str):
+    async for _ in numbers(path):
+        pass
+
+
+@snakepit.command(batch=8, window="50ms")
+async def waits_together(paths):
+    await innermost(paths[0])
+
+
+@snakepit.command
+def runs_a_loop(path: str):
+    asyncio.run(innermost(path))
+
+
+@snakepit.command
+async def holds_the_interpreter():
+    """In a loop in C, which looks at no signals."""
+    sum(itertools.repeat(1, 1 << 40))

@@ -160,6 +160,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         print("about to crash", file=sys.stderr, flush=True)
         os.kill(os.getpid(), 11)
 
+    def command_panic(self, args):
+        print("panic: runtime error: index out of range [5]", file=sys.stderr)
+        for number in range(500):
+            print(f"goroutine {number} [running]:", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(2)
+
     def command_deafen(self, args):
         self.send(200, "deaf")
         self.close_connection = True

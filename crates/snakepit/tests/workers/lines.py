@@ -46,6 +46,12 @@ def serve(call):
     elif command == "crash":
         print("about to crash", file=sys.stderr, flush=True)
         os.kill(os.getpid(), 11)
+    elif command == "panic":
+        print("panic: runtime error: index out of range [5]", file=sys.stderr)
+        for number in range(500):
+            print(f"goroutine {number} [running]:", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(2)
     elif command == "leave":
         print("I am leaving", flush=True)
         os._exit(args.get("status", 0))

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import traceback
 
 import snakepit
 
@@ -50,6 +51,46 @@ def sleep(text: str):
 def die(text: str):
     say(text)
     os._exit(7)
+
+
+@snakepit.command
+def fail_with_a_traceback(text: str):
+    """As a program does that logs what it raises."""
+    try:
+        raise KeyError(text)
+    except KeyError:
+        traceback.print_exc()
+        raise
+
+
+@snakepit.command
+def print_and_sleep(lines: int, path: str):
+    for number in range(lines):
+        print(f"line {number}")
+    with open(path, "w") as file:
+        file.write("printed\n")
+    time.sleep(60)
+
+
+@snakepit.command
+def draw_and_sleep(path: str):
+    """A progress bar that does not come to its end."""
+    for number in range(50):
+        print(f"\r{number} %", end="", file=sys.stderr, flush=True)
+    with open(path, "w") as file:
+        file.write("drawn\n")
+    time.sleep(60)
+
+
+@snakepit.command
+def panic(reason: list, frames: int):
+    """Ends as programs of other languages do, with a long backtrace."""
+    for line in reason:
+        print(line, file=sys.stderr)
+    for number in range(frames):
+        print(f"  {number}: in some function\n      at some/place.rs:{number}", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(101)
 
 
 @snakepit.command

@@ -40,6 +40,17 @@ async def later(value):
     return value
 
 
+async def innermost():
+    import asyncio
+
+    await asyncio.Event().wait()
+
+
+@snakepit.command
+async def waits_deep_down():
+    await innermost()
+
+
 @snakepit.command
 def fail(text: str):
     try:

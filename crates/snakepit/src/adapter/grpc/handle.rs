@@ -17,7 +17,7 @@ use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError};
 use crate::custody;
 use crate::pool::AUTOPSY_PATIENCE;
-use crate::transport::{Credit, StackPipe, take_crash};
+use crate::transport::{Credit, StackPipe, StackSignals, take_crash};
 use crate::value::Encoded;
 
 const CALL: &str = "/snakepit.v1.Worker/Call";
@@ -45,7 +45,7 @@ pub(super) struct GrpcHandle {
     pub(super) form: Form,
     pub(super) home: Option<Home>,
     /// The pipe, and the signal that brings stacks; none if the worker has none, or is not the process that was started.
-    pub(super) stacks: Option<(StackPipe, i32)>,
+    pub(super) stacks: Option<(StackPipe, StackSignals)>,
 }
 
 impl GrpcHandle {
@@ -223,8 +223,16 @@ impl Handle for GrpcHandle {
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
         async {
-            let (pipe, signal) = self.stacks.as_ref()?;
-            pipe.ask(&self.process, *signal).await
+            let (pipe, signals) = self.stacks.as_ref()?;
+            pipe.ask(&self.process, *signals, None).await
+        }
+        .boxed()
+    }
+
+    fn stacks_of(&self, call: CallId) -> BoxFuture<'_, Option<String>> {
+        async move {
+            let (pipe, signals) = self.stacks.as_ref()?;
+            pipe.ask(&self.process, *signals, Some(call)).await
         }
         .boxed()
     }

@@ -39,7 +39,7 @@ use crate::Pool;
 use crate::custody::{self, Command};
 use crate::environment::Environment;
 use crate::logging::quietly;
-use crate::transport::StackPipe;
+use crate::transport::{StackPipe, StackSignals};
 use calls::Calls;
 use channel::{Channel, Ended};
 use handle::GrpcHandle;
@@ -222,8 +222,14 @@ async fn greet(
         knows_engine: has("engine"),
         form,
         home,
-        stacks: (is_itself && hello.stack_signal > 0).then_some((stacks, hello.stack_signal)),
+        stacks: stack_signals(&hello).filter(|_| is_itself).map(|signals| (stacks, signals)),
     })
+}
+
+/// The signals at which a worker tells where it is, if it does.
+fn stack_signals(hello: &HelloReply) -> Option<StackSignals> {
+    let said = |signal: i32| (signal > 0).then_some(signal);
+    Some(StackSignals { threads: said(hello.stack_signal)?, tasks: said(hello.tasks_signal) })
 }
 
 fn greeting(spawner: &Spawner) -> HelloRequest {

@@ -74,7 +74,11 @@ impl Handle for SocketHandle {
     }
 
     fn stacks(&self) -> BoxFuture<'_, Option<String>> {
-        async { self.stacks.ask(&self.process, self.signals.stack?).await }.boxed()
+        async { self.stacks.ask(&self.process, self.signals.of_stacks()?, None).await }.boxed()
+    }
+
+    fn stacks_of(&self, call: CallId) -> BoxFuture<'_, Option<String>> {
+        async move { self.stacks.ask(&self.process, self.signals.of_stacks()?, Some(call)).await }.boxed()
     }
 
     fn take_crash_stack(&self, printed: &mut Vec<String>) -> Option<String> {

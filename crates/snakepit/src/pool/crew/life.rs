@@ -114,7 +114,7 @@ impl Birth {
             Err(_) => {
                 output.catch_up();
                 let awaited = awaited.lock().unwrap_or_else(PoisonError::into_inner).take();
-                StartError::Timeout { worker: id, after: timeout, awaited, output: output.last_lines() }
+                StartError::Timeout { worker: id, after: timeout, awaited, output: output.shown() }
             }
         };
         if let Some(process) = process.get().cloned() {
@@ -169,7 +169,7 @@ impl Birth {
             Err(error) => error.to_string(),
         };
         let (worker, command) = (id.clone(), command.clone());
-        Err(StartError::WarmUp { worker, command, reason, output: output.last_lines() })
+        Err(StartError::WarmUp { worker, command, reason, output: output.shown() })
     }
 
     async fn check_health(
