@@ -177,6 +177,8 @@ impl Lines {
             let mut row = std::mem::replace(&mut self.row, above);
             if !row.shown {
                 self.left = row.progress();
+                // What stands above is older.
+                self.row.shown = true;
             }
             self.below.push(row);
         }
@@ -277,6 +279,11 @@ mod tests {
         assert_eq!(lines, ["outer 0/2", "outer 1/2", "outer 2/2", "after"]);
         let all = ["outer 0/2", "inner 0/3", "inner 1/3", "inner 3/3", "outer 1/2", "inner 2/3"];
         assert_eq!(progress, all);
+        let together = [b"\router 0/2".to_vec(), inner(b"\rinner 0/3")].concat();
+        assert_eq!(
+            watched(&[&together]),
+            (vec!["outer 0/2".into(), "inner 0/3".into()], vec!["inner 0/3".into()])
+        );
         let (lines, progress) = watched(&[
             b"\router 1/1",
             &[inner(b"\rinner 3/3"), inner(b"\r         "), b"\router 1/1\n".to_vec()].concat(),
