@@ -124,7 +124,7 @@ pub(crate) const REAPED_AT_ONCE: usize = 1000;
 
 /// How long the first death is awaited before anybody is looked for, in milliseconds: mostly those whom the caller has
 /// killed already were everybody.
-const FIRST_DEATH_MS: i32 = 100;
+pub(crate) const FIRST_DEATH_MS: i32 = 100;
 /// How long a death is awaited before the next round, in milliseconds.
 pub(crate) const NEXT_DEATH_MS: i32 = 50;
 

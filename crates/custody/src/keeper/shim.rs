@@ -8,7 +8,7 @@ use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::cgroup::WorkerCgroup;
-use crate::children::{self, Busy, Escalation, NEXT_DEATH_MS};
+use crate::children::{self, Busy, Escalation, FIRST_DEATH_MS, NEXT_DEATH_MS};
 use crate::failpoint::hit;
 use crate::identity::has_ended;
 use crate::launch::{Ground, InheritedSignals, OOM_SCORE_ADJ, wait_and_launch};
@@ -287,21 +287,25 @@ impl Shim<'_> {
                 self.end_children(note)
             }
             WireTier::Group => {
+                // It may have left its group. It is not reaped, so that both numbers are its own.
+                let _ = sys::send_signal(-self.worker, sys::SIGKILL);
                 let _ = sys::send_signal(self.worker, sys::SIGKILL);
                 self.end_group(note)
             }
         };
         let left = !given_up.is_empty();
-        if has_ended(&self.lifelines.host) {
-            // Nobody is left to be told; a stopped keeper shall go on and clear the run.
+        let removed = if has_ended(&self.lifelines.host) {
+            // Nobody is left to be told; a stopped keeper shall go on and clear the run. It removes the cgroups, too: shims that
+            // do it at the same time wait for each other.
             let _ = sys::pidfd_signal(self.lifelines.keeper.as_raw_fd(), sys::SIGCONT);
+            self.cgroup.is_none()
         } else {
             for pid in given_up {
                 self.say(&ShimSays::Unkillable { pid });
             }
             self.say(&ShimSays::Ended(end));
-        }
-        let removed = self.cgroup.as_ref().is_none_or(WorkerCgroup::remove);
+            self.cgroup.as_ref().is_none_or(WorkerCgroup::remove)
+        };
         sys::exit(match (left, removed) {
             (true, _) => PROCESSES_LEFT,
             (false, false) => CGROUP_LEFT,
@@ -313,16 +317,23 @@ impl Shim<'_> {
     fn end_group(&self, mut note: impl FnMut(&sys::Waited)) -> Vec<i32> {
         let mut escalation = Escalation::new();
         let mut busy = Busy::new();
+        let mut is_reaped = false;
+        if sys::peek_child().is_none() {
+            self.await_death(FIRST_DEATH_MS);
+        }
         loop {
             sys::drain(&self.child_signals);
             let mut left = false;
             for whom in [-self.worker, self.worker] {
+                // Most often it is of its group still, and reaped with it.
+                if is_reaped && whom == self.worker {
+                    break;
+                }
                 while let Ok(waited) = sys::wait_child(whom, sys::WNOHANG) {
                     left |= waited.is_none();
-                    match waited {
-                        Some(waited) => note(&waited),
-                        None => break,
-                    }
+                    let Some(waited) = waited else { break };
+                    is_reaped |= waited.pid == self.worker;
+                    note(&waited);
                 }
             }
             if !left {
@@ -333,10 +344,14 @@ impl Shim<'_> {
             if round.is_last {
                 return round.given_up;
             }
-            let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
-            let _ = sys::poll_any(&mut deaths, NEXT_DEATH_MS);
+            self.await_death(NEXT_DEATH_MS);
             busy.tell(|| self.say(&ShimSays::Busy));
         }
+    }
+
+    fn await_death(&self, timeout_ms: i32) {
+        let mut deaths = [PollFd { fd: self.child_signals.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
+        let _ = sys::poll_any(&mut deaths, timeout_ms);
     }
 
     fn say(&self, message: &ShimSays) {
