@@ -218,7 +218,7 @@ impl Keeper {
             self.due.remove(&serial);
             self.shim_ended(serial, waited.status);
         }
-        if !self.cgroups_left.is_empty() && self.course != Course::Orphaned {
+        if !self.cgroups_left.is_empty() {
             self.remove_cgroups_left();
         }
         if !self.bereaved.is_empty() && self.no_orphan_left() {
