@@ -5,6 +5,7 @@
 mod support;
 
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -157,7 +158,25 @@ fn the_start_of_the_worker_counts_for_the_timeout() {
     let done =
         finish(scene.verb("call").args(["--timeout", "500ms", "-w"]).arg(worker("sleepy.py")).arg("add"));
     done.assert_status(124);
-    assert!(done.stderr.contains("its worker was not ready within 500ms"), "{}", done.stderr);
+    assert!(done.stderr.contains("add was not called: "), "{}", done.stderr);
+    assert!(done.stderr.contains("was not ready within 500ms"), "{}", done.stderr);
+    assert!(done.stderr.contains("--timeout counts from the start of the worker on"), "{}", done.stderr);
+    scene.assert_clean();
+}
+
+#[test]
+fn a_program_that_prints_no_ready_line_in_time_shows_what_it_printed() {
+    let scene = Scene::new();
+    let program = scene.state_dir().join("server.sh");
+    std::fs::write(&program, "#!/bin/sh\necho Uvicorn running on port 8000\nexec sleep 1000\n")
+        .expect("a program");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let call = ["--timeout", "500ms", "--adapter", "http", "-w"];
+    let done = finish(scene.verb("call").args(call).arg(&program).arg("add"));
+    done.assert_status(124);
+    for said in ["no ready line came", "Uvicorn running on port 8000", "--timeout counts from"] {
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
     scene.assert_clean();
 }
 

@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::poll_fn;
 use nix::sys::signal::Signal;
 use snakepit::value::Map;
-use snakepit::{CallError, CallStream, Logging, Snakepit, Value};
+use snakepit::{CallError, CallStream, EngineError, Logging, Snakepit, StartError, Value};
 use tokio::time::Instant;
 
 use super::form::Form;
@@ -33,6 +33,9 @@ pub(super) enum End {
 
 /// What is under way ends by itself, by its own deadline or by the stages of its cancel: this only bounds a mistake.
 const STOP_GRACE: Duration = Duration::from_mins(1);
+
+/// How much longer than `--timeout` the start may take to tell why: what the worker has printed says more than the clock.
+const START_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct Conductor<'a> {
     pub(super) args: &'a Args,
@@ -59,15 +62,22 @@ impl Conductor<'_> {
         let Target { pool, custody } = &self.target;
         // Only `-v` looks at what the library says.
         let logging = Logging::default().log_python_output(self.args.logs);
-        let builder = Snakepit::builder().custody(custody.clone()).logging(logging).pool(pool.clone());
+        let pool = match self.args.timeout {
+            Some(timeout) => pool.clone().worker_start_timeout_at_most(timeout),
+            None => pool.clone(),
+        };
+        let builder = Snakepit::builder().custody(custody.clone()).logging(logging).pool(pool);
         let start = pin!(builder.start());
         // Whoever gives up here drops what was begun, and the end of the runtime waits for it.
         let started = tokio::select! {
             happening = self.outside.next() => return Err(happening.into()),
-            started = within(deadline, start) => started,
+            started = within(deadline.map(|deadline| deadline + START_GRACE), start) => started,
         };
         let trouble = match &started {
             Some(Ok(pit)) => return Ok(pit.clone()),
+            Some(Err(error)) if is_late(error) && self.args.timeout.is_some() => {
+                Trouble::LateWorker { command: &self.args.command, error }
+            }
             Some(Err(error)) => Trouble::Start(error),
             None => Trouble::StartTimeout {
                 command: &self.args.command,
@@ -247,4 +257,9 @@ async fn next(stream: &mut CallStream<Value>, screen: &Screen) -> Option<Result<
         item
     })
     .await
+}
+
+/// Whether a worker was not ready in time.
+fn is_late(error: &EngineError) -> bool {
+    matches!(error, EngineError::Start { source: StartError::Timeout { .. }, .. })
 }

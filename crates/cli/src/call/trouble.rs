@@ -18,6 +18,8 @@ pub(super) enum Trouble<'a> {
     Start(&'a EngineError),
     /// The time was over before the worker was ready.
     StartTimeout { command: &'a str, after: Duration },
+    /// The worker was not ready before the time was over, and this is what is known of it.
+    LateWorker { command: &'a str, error: &'a EngineError },
     /// The result cannot be said in JSON.
     Form { command: &'a str, error: &'a serde_json::Error },
     /// The result cannot be printed.
@@ -29,6 +31,7 @@ impl Trouble<'_> {
         match self {
             Self::Call { error: CallError::Timeout { .. } | CallError::QueueTimeout { .. }, .. }
             | Self::StartTimeout { .. }
+            | Self::LateWorker { .. }
             | Self::Start(EngineError::Start { source: StartError::Timeout { .. }, .. }) => TIMED_OUT,
             Self::Start(EngineError::Start { source, .. }) if !is_ours(source) => FAILED,
             Self::Start(_) | Self::Print(_) => say::OURS,
@@ -68,6 +71,10 @@ impl Trouble<'_> {
                 chain(*error)
             ),
             Self::Start(error) => format!("snakepit: {}\n", chain(*error)),
+            Self::LateWorker { command, error } => format!(
+                "snakepit: {command} was not called: {}\n  --timeout counts from the start of the worker on\n",
+                chain(*error)
+            ),
             Self::StartTimeout { command, after } => format!(
                 "snakepit: {command} was not called: its worker was not ready within {after:?}\n  \
                  --timeout counts from the start of the worker on; `-v` shows what the worker prints\n"
@@ -88,7 +95,7 @@ impl Trouble<'_> {
             Self::Call { error: CallError::WorkerDied { .. }, .. } => "worker_died",
             _ if self.status() == TIMED_OUT => "timeout",
             Self::Call { .. } => "call",
-            Self::Start(_) | Self::StartTimeout { .. } => "start",
+            Self::Start(_) | Self::StartTimeout { .. } | Self::LateWorker { .. } => "start",
             Self::Form { .. } | Self::Print(_) => "output",
         };
         let text = self.text();

@@ -219,6 +219,12 @@ impl Pool {
         self
     }
 
+    /// Shortens that, if it is longer: for a host that waits no longer itself, and gets an error that shows what the worker printed.
+    pub fn worker_start_timeout_at_most(mut self, timeout: Duration) -> Self {
+        self.start_timeout = self.start_timeout.min(timeout);
+        self
+    }
+
     /// How many workers are started at the same time; four times the number of cores unless it is set.
     pub fn start_batch(mut self, batch: usize) -> Self {
         self.start_batch = batch.max(1);
