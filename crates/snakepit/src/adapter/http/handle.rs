@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -278,7 +279,9 @@ impl HttpHandle {
             Ok(outcome) => return call.finish_after(since.elapsed(), outcome),
             Err(lost) => lost,
         };
-        let is_dead = tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await.is_ok();
+        let exited = tokio::time::timeout(DEATH_PATIENCE, self.process.exited()).await;
+        // On a busy machine the word of its end may come later than the end.
+        let is_dead = exited.is_ok() || has_ended(&self.process);
         match lost {
             Lost::Unreachable(_) | Lost::NoConnection(_) | Lost::Unsent(_) if is_dead => {
                 self.lost.keep_unsent(call);
@@ -452,4 +455,11 @@ impl Drop for EndTasks<'_> {
         let running = std::mem::take(&mut *self.0.running());
         running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
     }
+}
+
+/// Whether the main process of a worker has ended, whoever has heard of it.
+fn has_ended(process: &custody::Worker) -> bool {
+    let pidfd = process.pidfd();
+    let mut polled = [PollFd::new(&pidfd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
