@@ -75,8 +75,10 @@ for _name in ("gathers", "blocks"):
     SYNC = SYNC.replace(f"@snakepit.command\n    async def {_name}", f"async def {_name}")
 
 
-def tasks_of(running, wanted=""):
-    """What the worker tells, without the stacks of threads. It may just be on its way to where it will stand."""
+def tasks_of(running, wanted="", at_rest=0):
+    """What the worker tells, without the stacks of threads, once it has what is wanted and so many tasks stand in `wait`: one may
+    just be on its way there, and further in than that.
+    """
     end = time.monotonic() + LIMIT
     while True:
         # One that comes just before the main thread begins to wait is seen only with the next one.
@@ -87,7 +89,7 @@ def tasks_of(running, wanted=""):
             while b"\x03" not in text and select.select([running.stack], [], [], 0.05)[0]:
                 text += os.read(running.stack, 65536)
         told = text[text.index(b"\x02") + 1 : text.index(b"\x03")].decode()
-        if wanted in told:
+        if wanted in told and sum(frames[:1] == ["wait"] for frames in places(told).values()) >= at_rest:
             return told
         assert time.monotonic() < end, told
         # Between two questions it gets on.
@@ -120,7 +122,7 @@ def places(text):
 def each_coroutine_that_is_awaited_is_told(how, between):
     running, (call,) = started(SOURCE, ("waits", {"how": how}))
     with running:
-        text = tasks_of(running, "in wait\n")
+        text = tasks_of(running, at_rest=1)
         assert places(text) == {f"Task of call {call}: waits": ["wait", "innermost", *between, "waits"]}, text
         assert 'worker.py", line 5 in innermost' in text
 
@@ -137,7 +139,7 @@ def each_call_has_its_own():
 def the_tasks_that_a_call_waits_for_are_told_too():
     running, (call,) = started(SOURCE, ("gathers", {}))
     with running:
-        text = tasks_of(running, "in wait\n")
+        text = tasks_of(running, at_rest=2)
         found = places(text)
         assert found.pop(f"Task of call {call}: gathers") == ["gathers"], text
         assert list(found.values()) == [["wait", "innermost", "middle"]] * 2, text
@@ -160,7 +162,7 @@ def a_call_that_blocks_the_loop_is_told_where_it_is():
 def the_loops_of_sync_commands_are_told_without_a_call(command, concurrency):
     running, _ = started(SYNC, (command, {}), concurrency=concurrency)
     with running:
-        text = tasks_of(running, "in wait\n")
+        text = tasks_of(running, at_rest=1)
         assert ["wait", "innermost", "middle"] in places(text).values(), text
 
 
@@ -200,7 +202,7 @@ def a_thousand_frames_are_told_as_far_as_they_fit():
     """
     running, (call,) = started(many, ("many", {}))
     with running:
-        text = tasks_of(running, "in wait\n")
+        text = tasks_of(running, at_rest=1)
         assert text.startswith(f"Task of call {call}: many") and "  ...\n" in text
         assert len(text) <= 32 * 1024
 
@@ -209,5 +211,5 @@ def an_event_loop_of_others_does_not_matter():
     pytest.importorskip("uvloop")
     running, (call,) = started("import uvloop; uvloop.install()\n" + SOURCE.replace("\n    ", "\n"), ("waits", {}))
     with running:
-        text = tasks_of(running, "in wait\n")
+        text = tasks_of(running, at_rest=1)
         assert places(text) == {f"Task of call {call}: waits": ["wait", "innermost", "middle", "waits"]}, text
