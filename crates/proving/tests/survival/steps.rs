@@ -156,7 +156,7 @@ fn a_function_that_heeds_the_stop_returns_by_itself() {
 /// A clean drain after a signal ends with status 0, whatever the mode: the calls that come after it are refused, which is
 /// no failure of the script.
 #[test]
-fn a_function_that_fails_after_the_first_signal_ends_the_process_with_status_0() {
+fn a_function_whose_calls_are_refused_after_the_first_signal_was_cancelled_and_ends_with_status_0() {
     for exit in ["none", "stop", "halt"] {
         let mode = format!("exit={exit}");
         let embedder = ready(&["script", "function=refused", "hook", &mode]);

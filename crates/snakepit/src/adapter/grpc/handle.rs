@@ -11,7 +11,7 @@ use super::HELLO;
 use super::calls::{Calls, cancelled};
 use super::channel::{self, Channel, Ended};
 use super::link::Link;
-use super::messages::{self, CallReply, CallRequest, Form, HelloReply, HelloRequest, health};
+use super::messages::{self, CallReply, CallRequest, HelloReply, HelloRequest, ValueFormat, health};
 use crate::adapter::home::Home;
 use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason};
 use crate::call::{Call, CallError, CallId, Portion, RemoteError};
@@ -42,7 +42,7 @@ pub(super) struct GrpcHandle {
     pub(super) link: Option<Arc<Link>>,
     /// Whether it knows the engine's own commands.
     pub(super) knows_engine: bool,
-    pub(super) form: Form,
+    pub(super) format: ValueFormat,
     pub(super) home: Option<Home>,
     /// The pipe, and the signal that brings stacks; none if the worker has none, or is not the process that was started.
     pub(super) stacks: Option<(StackPipe, StackSignals)>,
@@ -55,7 +55,7 @@ impl GrpcHandle {
             let asks = call.command() == "snakepit.health";
             return Ok(if asks { Rpc::Health } else { Rpc::Nothing });
         }
-        let request = messages::request(call, self.form)
+        let request = messages::request(call, self.format)
             .map_err(|source| CallError::Arguments { command: call.command().to_owned(), source })?;
         Ok(match call.stream_credit() {
             None => Rpc::Call(request),

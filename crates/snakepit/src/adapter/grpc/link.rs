@@ -11,7 +11,7 @@ use tonic::Streaming;
 
 use super::calls::Calls;
 use super::messages::{
-    self, Cancel, End, Error, Form, FromHost, FromWorker, ToolAnswer, ToolCall, Value, from_host,
+    self, Cancel, End, Error, FromHost, FromWorker, ToolAnswer, ToolCall, Value, ValueFormat, from_host,
     from_worker, tool_answer,
 };
 use crate::call::{Portion, RemoteError};
@@ -36,7 +36,7 @@ pub(super) struct Link {
     calls: Arc<Calls>,
     output: Arc<Output>,
     max_frame: usize,
-    form: Form,
+    format: ValueFormat,
     /// None once the host has hung up.
     says: Mutex<Option<mpsc::UnboundedSender<Said>>>,
     room: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl Link {
         calls: Arc<Calls>,
         output: Arc<Output>,
         max_frame: usize,
-        form: Form,
+        format: ValueFormat,
     ) -> (Arc<Self>, impl Stream<Item = FromHost> + Send + 'static) {
         // Bounded by the room that all answers take, and by two cancels for each call that the worker holds.
         let (says, mut said) = mpsc::unbounded_channel::<Said>();
@@ -57,7 +57,7 @@ impl Link {
             calls,
             output,
             max_frame,
-            form,
+            format,
             says: Mutex::new(Some(says)),
             room: Arc::new(Semaphore::new(ROOM as usize)),
             tools: Mutex::default(),
@@ -123,7 +123,7 @@ impl Link {
                 self.calls.with(call, |call| call.progress(progress.fraction, text));
             }
             from_worker::Said::Log(log) => {
-                let fields = log.fields.map(|fields| fields.read(self.form.integers)).transpose();
+                let fields = log.fields.map(|fields| fields.read(self.format.integers)).transpose();
                 let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
                 let text = text.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
                 self.output.text("log", &text);
@@ -156,7 +156,7 @@ impl Link {
             return Ok(());
         }
         let trace = asked.trace();
-        let args = asked.args.map_or_else(|| Ok(Encoded::nil()), |args| args.read(self.form.integers));
+        let args = asked.args.map_or_else(|| Ok(Encoded::nil()), |args| args.read(self.format.integers));
         let args = args.map_err(|error| format!("it asked for a tool with what cannot be read: {error}"))?;
         let Some(answer) = self.calls.with(call, |call| call.ask_within(&asked.tool, args, trace)) else {
             return Ok(());
@@ -252,7 +252,7 @@ impl Asker {
     ) -> Result<(), Option<RemoteError>> {
         let link = &self.link;
         let bad = |error: ValueError| Some(RemoteError::new("bad_value", error.to_string()));
-        let value = Value::new(value, link.form).map_err(bad)?;
+        let value = Value::new(value, link.format).map_err(bad)?;
         let (length, most) = (value.data.len(), link.max_frame);
         if length > most {
             let message = format!("the tool's answer is {length} bytes long, and max_frame is {most}");

@@ -31,7 +31,7 @@ const MAX_CAUSES: usize = 32;
 
 /// How a worker wants its values.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct ValueFormat {
     pub(super) encoding: Encoding,
     /// How far integers go in JSON.
     pub(super) integers: Integers,
@@ -39,16 +39,16 @@ pub(super) struct Form {
 
 impl Value {
     /// A value as the worker wants it.
-    pub(super) fn new(value: &Encoded, form: Form) -> Result<Self, ValueError> {
-        let data = match form.encoding {
+    pub(super) fn new(value: &Encoded, format: ValueFormat) -> Result<Self, ValueError> {
+        let data = match format.encoding {
             Encoding::Msgpack => value.inlined()?,
             Encoding::Json => {
                 let mut text = Vec::new();
-                json::write(&mut text, &value.to_value()?, form.integers)?;
+                json::write(&mut text, &value.to_value()?, format.integers)?;
                 text.into()
             }
         };
-        Ok(Self { data, encoding: form.encoding.into() })
+        Ok(Self { data, encoding: format.encoding.into() })
     }
 
     /// A value as it came.
@@ -62,9 +62,9 @@ impl Value {
 }
 
 /// The request of a call.
-pub(super) fn request(call: &Call, form: Form) -> Result<CallRequest, ValueError> {
+pub(super) fn request(call: &Call, format: ValueFormat) -> Result<CallRequest, ValueError> {
     let args = match call.input() {
-        Input::One(args) => Value::new(args, form)?,
+        Input::One(args) => Value::new(args, format)?,
         Input::Many(_) => return Err(ValueError::unsendable("many calls at a time cannot travel over gRPC")),
     };
     let trace = call.trace();

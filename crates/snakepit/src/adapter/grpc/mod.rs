@@ -44,7 +44,7 @@ use calls::Calls;
 use channel::{Channel, Ended};
 use handle::GrpcHandle;
 use link::Link;
-use messages::{Encoding, Form, FromWorker, HelloReply, HelloRequest, PROTOCOL};
+use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL, ValueFormat};
 
 /// Where a worker finds the pipe for its stacks.
 const STACK_FD: i32 = 3;
@@ -195,9 +195,9 @@ async fn greet(
     let encoding = Encoding::try_from(hello.encoding).map_err(|_| {
         spawner.fault(format!("it wants values in the encoding {}, which is unknown", hello.encoding))
     })?;
-    let form = Form { encoding, integers: Integers::of(&hello.features) };
-    let calls = Arc::new(Calls::new(form.integers));
-    let link = has("link").then(|| open_link(spawner, &channel, &calls, form));
+    let format = ValueFormat { encoding, integers: Integers::of(&hello.features) };
+    let calls = Arc::new(Calls::new(format.integers));
+    let link = has("link").then(|| open_link(spawner, &channel, &calls, format));
     // A signal that the process does not expect would end it, and what we started may be a script around it.
     let is_itself = announcement.pid.is_some() && own_number(process.pid().as_raw()) == announcement.pid;
     let introduction = Introduction {
@@ -220,7 +220,7 @@ async fn greet(
         calls,
         link,
         knows_engine: has("engine"),
-        form,
+        format,
         home,
         stacks: stack_signals(&hello).filter(|_| is_itself).map(|signals| (stacks, signals)),
     })
@@ -274,8 +274,8 @@ async fn say_hello(
 }
 
 /// Opens the link. Its end is the end of the worker.
-fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, form: Form) -> Arc<Link> {
-    let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), form);
+fn open_link(spawner: &Spawner, channel: &Channel, calls: &Arc<Calls>, format: ValueFormat) -> Arc<Link> {
+    let (link, said) = Link::new(Arc::clone(calls), spawner.output(), spawner.max_frame(), format);
     let (heard, driver, channel) = (Arc::clone(&link), channel.driver(), channel.clone());
     driver.spawn(async move {
         let reason = match channel.both_ways::<_, FromWorker>(LINK, said).await {

@@ -19,7 +19,7 @@ use super::client::{Client, Connected, SendError};
 use super::flow::Flow;
 use super::payload::{BodyError, Payload};
 use super::pieces::{Form, Pieces};
-use super::place::Kept;
+use super::place::Reserved;
 use super::request::{Prepared, Requests};
 use crate::adapter::json::Integers;
 use crate::adapter::lost::LostCalls;
@@ -40,7 +40,7 @@ const LONGEST_ERROR: usize = 256 * 1024;
 pub(super) struct HttpHandle {
     process: custody::Worker,
     /// What it listens on.
-    kept: Kept,
+    reserved: Reserved,
     client: Arc<Client>,
     /// How often it has shown that it takes connections.
     beats: Arc<AtomicU64>,
@@ -95,7 +95,7 @@ type Outcome = Result<Result<Encoded, RemoteError>, Lost>;
 
 impl HttpHandle {
     pub(super) fn new(
-        (process, kept): (custody::Worker, Kept),
+        (process, reserved): (custody::Worker, Reserved),
         client: Client,
         requests: Requests,
         max_body: usize,
@@ -103,7 +103,7 @@ impl HttpHandle {
     ) -> Self {
         Self {
             process,
-            kept,
+            reserved,
             client: Arc::new(client),
             beats: Arc::default(),
             requests,
@@ -449,7 +449,7 @@ struct EndTasks<'a>(&'a HttpHandle);
 impl Drop for EndTasks<'_> {
     fn drop(&mut self) {
         self.0.client.close();
-        self.0.kept.remove();
+        self.0.reserved.remove();
         // First: whoever is noted among the running ones afterwards sees that it is over.
         self.0.lost.end();
         let running = std::mem::take(&mut *self.0.running());

@@ -38,7 +38,7 @@ use crate::custody;
 use crate::environment::Environment;
 use client::Client;
 use handle::HttpHandle;
-use place::{Kept, Listening, Offer, Told};
+use place::{Listening, Offer, Reserved, Told};
 use request::{Requests, Routes};
 
 pub use readiness::Readiness;
@@ -191,9 +191,9 @@ impl Service {
 }
 
 /// A worker that is ready.
-struct Found {
+struct ReadyWorker {
     process: custody::Worker,
-    kept: Kept,
+    reserved: Reserved,
     client: Client,
     introduction: Introduction,
 }
@@ -204,7 +204,7 @@ impl HttpAdapter {
     }
 
     /// Starts a worker that says where it listens.
-    async fn find_by_line(&self, spawner: &Spawner, secret: &str) -> Result<Found, StartError> {
+    async fn find_by_line(&self, spawner: &Spawner, secret: &str) -> Result<ReadyWorker, StartError> {
         // Who cannot have one listens on a port.
         let home = Home::new(spawner.run_dir(), "http").ok();
         let command = self.launch.start()?.env(SECRET, secret);
@@ -232,7 +232,7 @@ impl HttpAdapter {
         let home =
             home.filter(|home| matches!(&listening, Listening::Socket(path) if *path == home.socket()));
         let client = Client::new(listening.place(&process));
-        Ok(Found { process, kept: home.into(), client, introduction })
+        Ok(ReadyWorker { process, reserved: home.into(), client, introduction })
     }
 
     /// Starts a worker that is told where to listen, and asks whether it does.
@@ -241,7 +241,7 @@ impl HttpAdapter {
         spawner: &Spawner,
         service: &Service,
         requests: &Requests,
-    ) -> Result<Found, StartError> {
+    ) -> Result<ReadyWorker, StartError> {
         let told = Told::new(service.offer, spawner)?;
         let (variable, value) = told.variable();
         let command = self
@@ -254,7 +254,7 @@ impl HttpAdapter {
         let listening = told.listening(&process);
         readiness::wait((spawner, &process), (&told, &listening), requests, &service.readiness).await?;
         let client = Client::new(listening.place(&process));
-        Ok(Found { process, kept: told.into(), client, introduction: Introduction::default() })
+        Ok(ReadyWorker { process, reserved: told.into(), client, introduction: Introduction::default() })
     }
 }
 
@@ -283,14 +283,14 @@ impl Adapter for HttpAdapter {
                     self.find_by_asking(&spawner, service, &requests).await?
                 }
             };
-            let Found { process, kept, client, mut introduction } = found;
+            let ReadyWorker { process, reserved, client, mut introduction } = found;
             for command in service.routes.commands() {
                 if !introduction.commands.iter().any(|known| known == command) {
                     introduction.commands.push(command.to_owned());
                 }
             }
             let worker =
-                HttpHandle::new((process, kept), client, requests, spawner.max_frame(), introduction);
+                HttpHandle::new((process, reserved), client, requests, spawner.max_frame(), introduction);
             Ok(Arc::new(worker) as Arc<dyn Handle>)
         }
         .boxed()

@@ -132,12 +132,12 @@ fn users_of(process: &custody::Worker) -> Vec<u32> {
 
 /// What a worker listens on, for as long as it lives.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Reserved {
     home: Option<Home>,
     _port: Option<ReservedPort>,
 }
 
-impl Kept {
+impl Reserved {
     /// Nobody listens any more.
     pub(super) fn remove(&self) {
         if let Some(home) = &self.home {
@@ -146,13 +146,13 @@ impl Kept {
     }
 }
 
-impl From<Option<Home>> for Kept {
+impl From<Option<Home>> for Reserved {
     fn from(home: Option<Home>) -> Self {
         Self { home, _port: None }
     }
 }
 
-impl From<Told> for Kept {
+impl From<Told> for Reserved {
     fn from(told: Told) -> Self {
         match told {
             Told::Socket(home) => Self { home: Some(home), _port: None },
