@@ -1,10 +1,12 @@
 //! The examples of the README.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use snakepit_proving::Deadline;
 use snakepit_proving::built::built;
 
-use super::{Expected, Scene, TIERS, each_profile, expected, finish, must_be_refusal};
+use super::{Expected, Scene, TIERS, each_profile, expected, finish, finish_before, must_be_refusal};
 
 each_profile!(a_worker_in_python_answers_in_every_tier, the_examples_in_rust_run);
 
@@ -39,7 +41,9 @@ fn the_examples_in_rust_run(scene: &Scene) {
     }
     for example in ["hello", "embedded", "script", "survives"] {
         let program = built(&format!("examples/{example}"), "-p snakepit --features loops,sqlite --examples");
-        let done = finish(&mut scene.confined(&program));
+        // A thousand synced messages take long on a busy disk; the example gives up by itself after two minutes.
+        let deadline = Deadline::after(Duration::from_secs(100));
+        let done = finish_before(deadline, &mut scene.confined(&program));
         assert_eq!(done.status, Some(0), "{example}: {done:?}");
         scene.nothing_is_recorded();
     }

@@ -139,14 +139,19 @@ impl Scene {
 
 /// Runs a program to its end.
 fn finish(command: &mut Command) -> Done {
+    finish_before(Deadline::patient(), command)
+}
+
+/// Runs a program that has more to do than others.
+fn finish_before(deadline: Deadline, command: &mut Command) -> Done {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start a program");
-    finish_child(child)
+    finish_child(child, deadline)
 }
 
 /// Waits for the end of a program that says less than a pipe holds.
-fn finish_child(mut child: Child) -> Done {
+fn finish_child(mut child: Child, deadline: Deadline) -> Done {
     let process = Process::of(child.id().cast_signed());
-    if !process.ends_before(Deadline::patient()) {
+    if !process.ends_before(deadline) {
         let _ = child.kill();
         panic!("it did not end in time");
     }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::Value;
-use snakepit_proving::Process;
+use snakepit_proving::{Deadline, Process};
 
 use super::{Scene, each_profile, finish, finish_child};
 
@@ -48,7 +48,7 @@ fn a_live_run_is_listed_as_alive_and_let_be(scene: &Scene) {
 
         assert!(process.is_alive());
         drop(host.stdin.take());
-        assert_eq!(finish_child(host).status, Some(7), "{tier}");
+        assert_eq!(finish_child(host, Deadline::patient()).status, Some(7), "{tier}");
         scene.nothing_is_recorded();
     }
 }
