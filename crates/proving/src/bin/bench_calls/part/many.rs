@@ -67,7 +67,7 @@ fn target(bytes: usize, workers: usize, theirs: Who) -> Target {
     match (bytes, workers, theirs) {
         (64, 2, Who::MsgspecEcho) => Target::RatioAtLeast { full: 0.3, smoke: 0.01 },
         (64, 2, Who::GrpcSync | Who::GrpcAio | Who::Pool | Who::Executor) => {
-            Target::RatioAtLeast { full: 10.0, smoke: 0.3 }
+            Target::RatioAtLeast { full: 10.0, smoke: 0.1 }
         }
         _ => Target::None,
     }
