@@ -31,7 +31,11 @@ fn twelve_samples_in_a_row_that_end_their_worker_are_twelve_results() {
 fn every_third_sample_ends_its_worker_and_the_others_are_answered() {
     let desk = Desk::new();
     let experiment = "it={\"command\": \"deadly\", \"arguments\": {\"every\": 3}}";
-    let report = desk.report(&["--workers", "3", "--experiment", experiment]);
+    let mut eval = desk.scene.verb("eval");
+    eval.arg("data.jsonl").arg("-w").arg(worker("eval.py")).current_dir(desk.home.path());
+    eval.args(["--command", "deadly", "--workers", "3", "--json", "--experiment", experiment]);
+    let done = finish(&mut eval);
+    let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
     let (counts, unscored) = counts(&report);
     assert_eq!(counts, json!({ "passed": 10, "failed": 0, "errors": 6, "timeouts": 0, "missing": 0 }));
     let dead: Vec<(String, String)> =
@@ -60,7 +64,16 @@ fn a_sample_beside_the_one_that_ends_their_worker_is_asked_again() {
     std::fs::copy(worker("eval.py"), desk.path("eval.py")).expect("a worker");
     desk.write("pools.toml", "[pool.it]\nworker = \"eval.py\"\nworkers = 1\nconcurrency = 8\n");
     let mut eval = desk.scene.verb("eval");
-    eval.args(["data.jsonl", "-c", "pools.toml", "--concurrency", "8", "--json", "--command", "deadly_beside"]);
+    eval.args([
+        "data.jsonl",
+        "-c",
+        "pools.toml",
+        "--concurrency",
+        "8",
+        "--json",
+        "--command",
+        "deadly_beside",
+    ]);
     let done = finish(eval.current_dir(desk.home.path()));
     let report: Json = serde_json::from_str(&done.assert_status(0).stdout).expect("JSON");
     let (counts, unscored) = counts(&report);

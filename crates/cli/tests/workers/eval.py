@@ -50,3 +50,14 @@ def deadly_beside(n: int):
         os._exit(3)
     time.sleep(0.1)
     return 2 * n
+
+
+@snakepit.command
+def echo(text):
+    return text
+
+
+@snakepit.command
+def above_a_power_of_ten(power: int):
+    """An integer of any size, or no number at all."""
+    return 10**power + 1 if power else float("nan")
