@@ -161,12 +161,12 @@ impl Group<'_> {
             text.push_str("</nav><div class=\"pages\">");
             for page in pages {
                 text.push_str("<div class=\"page\">");
-                page.iter().for_each(|(sample, record)| article(text, sample, *record));
+                articles(text, page);
                 text.push_str("</div>");
             }
             text.push_str("</div>");
         } else {
-            self.listed.iter().for_each(|(sample, record)| article(text, sample, *record));
+            articles(text, &self.listed);
         }
         if self.all > self.listed.len() {
             let _ = write!(
@@ -176,6 +176,12 @@ impl Group<'_> {
             );
         }
         text.push_str("</section>");
+    }
+}
+
+fn articles(text: &mut String, listed: &[(&Sample, Option<&Record>)]) {
+    for (sample, record) in listed {
+        article(text, sample, *record);
     }
 }
 

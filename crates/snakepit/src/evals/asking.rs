@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::calling::{Caller, PATIENCE, Question};
 use super::record::opened;
-use super::responder::{DEFAULT_TIMEOUT, Who, with_arguments};
+use super::responder::{DEFAULT_TIMEOUT, HostCode, Who, with_arguments};
 use super::{EvalError, Evaluator, Experiment, Outcome, Record, Responder, Sample, Stage};
 use crate::causes::with_causes;
+use crate::loops::Failure;
 use crate::loops::failpoint::{Step, reach};
 use crate::value::Args;
 use crate::{CallError, Snakepit, args};
@@ -21,13 +22,17 @@ const LONGEST_MESSAGE: usize = 4_000;
 /// Asks whoever answers, and judges.
 #[derive(Clone)]
 pub(super) struct Asker {
-    who: Who,
-    /// For answers of a pool.
-    pool: Option<Caller>,
+    who: Asked,
     /// For judges of a pool.
     judges: Option<Caller>,
     evaluator: Arc<Evaluator>,
     timeout: Option<Duration>,
+}
+
+#[derive(Clone)]
+enum Asked {
+    Pool(Caller),
+    Host(HostCode),
 }
 
 /// Why there is no score.
@@ -97,24 +102,18 @@ impl Asker {
             return Err(EvalError::Evaluator { what: evaluator.to_json().to_string(), reason });
         }
         let timeout = timeout.or(responder.timeout);
-        let pool = match &responder.who {
-            Who::Pool(pit) => Some(Caller::new(pit, timeout)),
-            Who::MainLoop(_) | Who::Function(_) => None,
+        let who = match &responder.who {
+            Who::Pool(pit) => Asked::Pool(Caller::new(pit, timeout)),
+            Who::Host(code) => Asked::Host(code.clone()),
         };
         let judges = responder.judges.as_ref().map(|pit| Caller::new(pit, timeout));
-        Ok(Self { who: responder.who.clone(), pool, judges, evaluator, timeout })
+        Ok(Self { who, judges, evaluator, timeout })
     }
 
     /// Asks a pool, which judges, too.
     pub(super) fn of_pool(pit: &Snakepit, evaluator: Arc<Evaluator>, timeout: Option<Duration>) -> Self {
         let caller = Caller::new(pit, timeout);
-        Self {
-            who: Who::Pool(pit.clone()),
-            pool: Some(caller.clone()),
-            judges: Some(caller),
-            evaluator,
-            timeout,
-        }
+        Self { who: Asked::Pool(caller.clone()), judges: Some(caller), evaluator, timeout }
     }
 
     /// What comes of one sample.
@@ -151,29 +150,27 @@ impl Asker {
     }
 
     async fn answer(&self, experiment: &Experiment, sample: &Sample) -> (Result<Json, Trouble>, Duration) {
-        if let Some(caller) = &self.pool {
-            let question = Question {
-                command: &experiment.command,
-                pool: experiment.pool.as_deref(),
-                stage: Stage::Answer,
-                sample,
-                experiment: Some(&experiment.name),
-            };
-            return caller.call(&question, || arguments(experiment, sample)).await;
-        }
-        let began = Instant::now();
-        let Some(answering) = self.who.answer(experiment, sample) else {
-            return (Err(Trouble::error(Stage::Answer, "nobody answers")), Duration::ZERO);
-        };
-        let limit = self.limit();
-        let answer = match tokio::time::timeout(limit, answering).await {
-            Ok(answer) => answer.map_err(|failure| Trouble::error(Stage::Answer, failure.to_string())),
-            Err(_) => {
-                let message = format!("there was no answer within {limit:?}");
-                Err(Trouble::Sample(Outcome::TimedOut { stage: Stage::Answer, message }))
+        let code = match &self.who {
+            Asked::Pool(caller) => {
+                let question = Question {
+                    command: &experiment.command,
+                    pool: experiment.pool.as_deref(),
+                    stage: Stage::Answer,
+                    sample,
+                    experiment: Some(&experiment.name),
+                };
+                return caller.call(&question, || arguments(experiment, sample)).await;
             }
+            Asked::Host(code) => code,
         };
-        (answer, began.elapsed())
+        let (began, limit) = (Instant::now(), self.limit());
+        let late = |_| {
+            let message = format!("there was no answer within {limit:?}");
+            Err(Trouble::Sample(Outcome::TimedOut { stage: Stage::Answer, message }))
+        };
+        let failed = |failure: Failure| Trouble::error(Stage::Answer, failure.to_string());
+        let answer = tokio::time::timeout(limit, code.answer(experiment, sample)).await;
+        (answer.map_or_else(late, |answer| answer.map_err(failed)), began.elapsed())
     }
 
     /// How long the host's own code may take.

@@ -103,7 +103,7 @@ fn text(bytes: &[u8]) -> Result<&str, EvalError> {
         return Err(EvalError::Sample { line: 1, reason: reason.into() });
     }
     std::str::from_utf8(bytes).map_err(|error| {
-        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line = bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count();
         EvalError::Sample { line, reason: "it is not UTF-8: save the file as UTF-8".into() }
     })
 }

@@ -43,6 +43,12 @@ pub struct Responder {
 #[derive(Clone)]
 pub(super) enum Who {
     Pool(Snakepit),
+    Host(HostCode),
+}
+
+/// Code of the host that answers.
+#[derive(Clone)]
+pub(super) enum HostCode {
     MainLoop(Arc<MainLoop>),
     Function(Arc<Function>),
 }
@@ -51,8 +57,8 @@ impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = match &self.who {
             Who::Pool(_) => "a pool",
-            Who::MainLoop(_) => "a loop",
-            Who::Function(_) => "a function",
+            Who::Host(HostCode::MainLoop(_)) => "a loop",
+            Who::Host(HostCode::Function(_)) => "a function",
         };
         f.debug_struct("Responder").field("who", &who).field("timeout", &self.timeout).finish_non_exhaustive()
     }
@@ -68,7 +74,7 @@ impl Responder {
     /// of the experiment, and its value is the answer. A message that it cannot read, its failure and its panic are errors of the
     /// sample.
     pub fn main_loop(handler: Arc<MainLoop>) -> Self {
-        Self { who: Who::MainLoop(handler), judges: None, timeout: None }
+        Self { who: Who::Host(HostCode::MainLoop(handler)), judges: None, timeout: None }
     }
 
     /// An async function of the host. Its failure and its panic are errors of the sample.
@@ -87,7 +93,7 @@ impl Responder {
                     .map_err(|error| Failure::new("Answer", format!("it cannot be written as JSON: {error}")))
             })
         };
-        Self { who: Who::Function(Arc::new(function)), judges: None, timeout: None }
+        Self { who: Who::Host(HostCode::Function(Arc::new(function))), judges: None, timeout: None }
     }
 
     /// The engine whose pools judge, if the evaluator asks one.
@@ -104,15 +110,14 @@ impl Responder {
     }
 }
 
-impl Who {
-    /// What the host's own code answers; `None` if a pool is asked.
+impl HostCode {
+    /// What it answers; its panic is a failure.
     pub(super) fn answer(
         &self,
         experiment: &Experiment,
         sample: &Sample,
-    ) -> Option<BoxFuture<'static, Result<Json, Failure>>> {
+    ) -> BoxFuture<'static, Result<Json, Failure>> {
         let answering = match self {
-            Self::Pool(_) => return None,
             Self::MainLoop(handler) => {
                 let (handler, input) = (Arc::clone(handler), with_arguments(experiment, sample));
                 handled(handler, input, experiment.name.clone(), sample.id.clone()).boxed()
@@ -124,7 +129,7 @@ impl Who {
             }
         };
         let caught = AssertUnwindSafe(answering).catch_unwind();
-        Some(async move { caught.await.unwrap_or_else(|panic| Err(Failure::of_panic(&*panic))) }.boxed())
+        async move { caught.await.unwrap_or_else(|panic| Err(Failure::of_panic(&*panic))) }.boxed()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Evaluators as people write them: `exact`, `numeric:1%`, `{"any_of": ["exact", "contains"]}`.
 
+use std::path::Path;
+
 use regex::Regex;
 use serde_json::{Value as Json, json};
 use serde_json_path::JsonPath;
@@ -104,7 +106,7 @@ fn python(file: Option<&str>, function: &str) -> Result<Evaluator, String> {
     if function.is_empty() {
         return Err("a function must be named: python:FILE.py:FUNCTION".into());
     }
-    if file.is_none() && function.ends_with(".py") {
+    if file.is_none() && Path::new(function).extension().is_some_and(|extension| extension == "py") {
         return Err(format!("which function of it judges? write python:{function}:FUNCTION"));
     }
     Ok(Evaluator::Python { file: file.map(Into::into), function: function.to_owned() })
