@@ -106,7 +106,7 @@ impl Journal {
         let (file, text) = open(path.as_ref())?;
         let mut journal = Self::in_memory();
         if let Some((first, lines)) = split(path.as_ref(), &text)? {
-            let head = journal.take(path.as_ref(), first, lines, |_| Ok(()), |_| true)?;
+            let head = journal.take(path.as_ref(), first, lines, |_| true)?;
             let (done, all) = (journal.records.len(), head.samples * head.experiments.len());
             if (1..all).contains(&done) {
                 return Err(EvalError::Unfinished { path: path.as_ref().to_owned(), done, all });
@@ -125,11 +125,13 @@ impl Journal {
         let Some((first, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
         let ours = Head::of(plan);
         let foreign = |reason| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
-        // Each before the records that follow it are believed: of another plan they are not damaged, but foreign.
-        let fits = |head: &Head| head.difference(plan).map_or(Ok(()), |reason| Err(foreign(reason)));
-        fits(&first)?;
+        // Before its records are believed: of another plan they are not damaged, but foreign. The last head has all that there is.
+        let last = last_head(path, lines)?;
+        if let Some(reason) = last.as_ref().unwrap_or(&first).difference(plan) {
+            return Err(foreign(reason));
+        }
         let ids: HashSet<&str> = plan.dataset.samples().iter().map(|sample| sample.id.as_str()).collect();
-        let head = journal.take(path, first, lines, fits, |record| {
+        let head = journal.take(path, first, lines, |record| {
             ids.contains(record.sample.as_str()) && plan.experiment(&record.experiment).is_some()
         })?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -187,7 +189,6 @@ impl Journal {
         path: &Path,
         mut head: Head,
         lines: &[u8],
-        fits: impl Fn(&Head) -> Result<(), EvalError>,
         belongs: impl Fn(&Record) -> bool,
     ) -> Result<Head, EvalError> {
         let corrupt = |line, reason| EvalError::Corrupt { path: path.to_owned(), line, reason };
@@ -196,7 +197,6 @@ impl Journal {
             let unreadable = |error: serde_json::Error| corrupt(line, error.to_string());
             if text.starts_with(HEAD) {
                 head = serde_json::from_slice(text).map_err(unreadable)?;
-                fits(&head)?;
                 continue;
             }
             if text.starts_with(AGAIN) {
@@ -285,6 +285,19 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, Ev
         None if text.starts_with(HEAD) || HEAD.starts_with(text) => Ok(None),
         None => Err(foreign("its first line is not ours".into())),
     }
+}
+
+/// The last head after the first line, if there is one.
+fn last_head(path: &Path, lines: &[u8]) -> Result<Option<Head>, EvalError> {
+    let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let heads = lines[..whole].split_inclusive(|byte| *byte == b'\n').zip(2..);
+    let Some((text, line)) = heads.filter(|(text, _)| text.starts_with(HEAD)).last() else { return Ok(None) };
+    let unreadable = |error: serde_json::Error| EvalError::Corrupt {
+        path: path.to_owned(),
+        line,
+        reason: error.to_string(),
+    };
+    serde_json::from_slice(text).map(Some).map_err(unreadable)
 }
 
 /// By one write, so that what is torn is torn by the end of the process or of the disk, and not by us.
