@@ -36,3 +36,10 @@ def grade(input, output, expected):
 def is_whole(sample, output):
     """An evaluator beside the command that it judges."""
     return output == sample["expected"] and set(sample) == {"id", "input", "expected", "level"}
+
+
+@snakepit.command
+def deadly(n: int, divisor: int):
+    if n % divisor == 0:
+        os._exit(3)
+    return n
