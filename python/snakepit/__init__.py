@@ -7,7 +7,7 @@
         return a + b
 """
 
-from .commands import BadArgument, command, health, on_session_end, on_start, on_stop
+from .commands import BadArgument, command, evaluator, health, on_session_end, on_start, on_stop
 from .context import Cancelled, Context, HostError, NoCall, context
 from .trace import span, trace_context
 from .values import BadValue
@@ -22,6 +22,7 @@ __all__ = [
     "NoCall",
     "command",
     "context",
+    "evaluator",
     "health",
     "on_session_end",
     "on_start",

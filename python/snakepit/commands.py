@@ -177,6 +177,33 @@ def command(
     return function
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def evaluator(function: F, *, name: "Optional[str]" = None) -> F: ...
+
+    @overload
+    def evaluator(*, name: "Optional[str]" = None) -> "Callable[[F], F]": ...
+
+
+def evaluator(function: "Any" = None, *, name: "Optional[str]" = None) -> "Any":
+    """Makes a function an evaluator, for `snakepit eval --evaluator python:FILE.py:NAME`: `@evaluator`, or `@evaluator(name="other")`.
+
+    It is given those of `sample` (the whole line of the data set), `input`, `output` (the answer) and `expected` that it
+    takes, and returns a bool, a score from 0 to 1, or `{"score": ..., "reason": ...}`. What it raises is its own error,
+    not that of the answer. The function stays what it is.
+    """
+    if function is None:
+        return lambda inner: evaluator(inner, name=name)
+    if isinstance(function, str):
+        raise TypeError(f"write evaluator(name={function!r})")
+    from .evaluators import judging
+
+    known = getattr(function, "__name__", "evaluator") if name is None else name
+    registry.add(known, judging(known, function))
+    return function
+
+
 def on_start(function: "F") -> "F":
     """Runs before the worker says that it is ready; an exception fails the start."""
     registry.start.append(function)

@@ -229,7 +229,7 @@ fn a_checkpoint_of_something_else_is_refused_and_left_as_it_is() {
     drop(Journal::create(home.checkpoint(), &ours).expect("a journal"));
     let text = std::fs::read(home.checkpoint()).expect("the checkpoint");
     for (other, words) in [
-        (plan(&doubles(4), "exact"), "data set"),
+        (plan(&doubles(2), "exact"), "data set"),
         (plan(&doubles(3), "contains"), "evaluator"),
         (
             Plan::new(dataset(&doubles(3)), Evaluator::Exact, vec![Experiment::new("x", "y")])
@@ -402,7 +402,7 @@ async fn e1_results_come_back_what_is_missing_is_told_and_a_difference_is_tested
 async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     let mut events = subscribe_to(Level::Warn);
     let pit = Pit::start(pool()).await;
-    let plan = plan(&[json!({ "id": "stuck", "input": "hang" })], "exact");
+    let plan = plan(&[json!({ "id": "stuck", "input": "hang", "expected": 1 })], "exact");
     let (requests, replies) = mailboxes();
     let evals = Arc::new(EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact));
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(200));

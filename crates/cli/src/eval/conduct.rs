@@ -21,8 +21,15 @@ const STOP_GRACE: Duration = Duration::from_mins(1);
 const BAR: usize = 24;
 
 pub(super) enum End {
-    Reported(Box<Report>),
+    Finished(Box<Finished>),
     Interrupted(Signal),
+}
+
+/// An evaluation that has come to its report, and what it comes from.
+pub(super) struct Finished {
+    pub(super) report: Report,
+    pub(super) plan: Plan,
+    pub(super) journal: Journal,
 }
 
 pub(super) struct Conductor<'a> {
@@ -42,7 +49,8 @@ impl Conductor<'_> {
         self.tell_found();
         // What is complete needs no workers.
         if Progress::of(&self.plan, &self.journal).done == self.plan.size() {
-            return Ok(End::Reported(Box::new(Report::of(&self.plan, &self.journal))));
+            let report = Report::of(&self.plan, &self.journal);
+            return Ok(self.finished(report));
         }
         let mut builder = Snakepit::builder()
             .custody(self.target.custody.clone())
@@ -52,15 +60,26 @@ impl Conductor<'_> {
         }
         // Whoever gives up here drops what was begun, and the end of the runtime waits for it.
         let pit = tokio::select! {
-            signal = signal(&mut self.outside) => return Ok(self.interrupted(signal)),
+            signal = signal(&mut self.outside) => {
+                self.tell_interrupted();
+                return Ok(End::Interrupted(signal));
+            }
             started = pin!(builder.start()) => started.map_err(|error| Failure::of(&error).status(1))?,
         };
-        let end = self.evaluate(&pit).await;
+        let ended = self.evaluate(&pit).await;
         stop(&pit, &mut self.outside).await;
-        end
+        match ended? {
+            Ok(report) => Ok(self.finished(report)),
+            Err(signal) => Ok(End::Interrupted(signal)),
+        }
     }
 
-    async fn evaluate(&mut self, pit: &Snakepit) -> Result<End, Failure> {
+    fn finished(self, report: Report) -> End {
+        End::Finished(Box::new(Finished { report, plan: self.plan, journal: self.journal }))
+    }
+
+    /// Until every sample has a result, or a signal ends it.
+    async fn evaluate(&mut self, pit: &Snakepit) -> Result<Result<Report, Signal>, Failure> {
         let width = self.args.concurrency.map_or(self.target.width, usize::from);
         let evaluation = Evaluation::new(self.plan.clone()).concurrency(width);
         let screen = self.screen.clone();
@@ -72,8 +91,11 @@ impl Conductor<'_> {
             }
         };
         match ended {
-            Err(signal) => Ok(self.interrupted(signal)),
-            Ok(Ok(report)) => Ok(End::Reported(Box::new(report))),
+            Err(signal) => {
+                self.tell_interrupted();
+                Ok(Err(signal))
+            }
+            Ok(Ok(report)) => Ok(Ok(report)),
             Ok(Err(error)) => {
                 self.screen.clear();
                 let done = Progress::of(&self.plan, &self.journal).done;
@@ -81,11 +103,21 @@ impl Conductor<'_> {
                 let status = if matches!(error, EvalError::Call { .. }) { 1 } else { say::OURS };
                 let failure = Failure::of(&error).status(status);
                 Err(match done {
+                    0 if self.lacks_a_judge(&error) => failure.hint(
+                        "python:… names a function that @snakepit.evaluator decorates, judge:… one of @snakepit.command",
+                    ),
                     0 => failure,
                     done => failure.hint(format!("{done} of {all} results are in {file}; --resume goes on")),
                 })
             }
         }
+    }
+
+    /// Whether it may be the evaluator that is no command.
+    fn lacks_a_judge(&self, error: &EvalError) -> bool {
+        let EvalError::Call { source, .. } = error else { return false };
+        let is_unknown = source.remote().is_some_and(|error| error.kind == "unknown_command");
+        is_unknown && self.plan.evaluator().asks_a_pool()
     }
 
     /// What was found is said, so that nobody takes a resumed evaluation for a new one.
@@ -106,12 +138,11 @@ impl Conductor<'_> {
         }
     }
 
-    fn interrupted(&self, signal: Signal) -> End {
+    fn tell_interrupted(&self) {
         let done = Progress::of(&self.plan, &self.journal).done;
         let (all, file) = (self.plan.size(), self.checkpoint.display());
         self.screen
             .line(&format!("snakepit: interrupted: {done} of {all} results are in {file}; --resume goes on"));
-        End::Interrupted(signal)
     }
 }
 

@@ -1,32 +1,64 @@
 //! A report as one page that a browser shows from disk: no script, no network, light and dark.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use snakepit::evals::{Report, Summary};
+use snakepit::harmless;
 
 use super::plot::{self, Dot};
 use super::show::{chance, interval, percent, time};
+use super::style;
+use super::wrong::Answers;
 use crate::say::Failure;
 
-/// So many of the samples without a score are listed of each experiment.
-const LISTED: usize = 200;
-
-/// Whether the page can be written there. What is there is left as it is until the page is done.
+/// Whether the page can be written there, as far as that can be told without leaving anything there.
 pub(super) fn probe(file: &Path) -> Result<(), Failure> {
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map(drop).map_err(|error| cannot_write(file, &error))
+    if file.is_dir() {
+        return Err(cannot_write(file, &std::io::ErrorKind::IsADirectory.into()));
+    }
+    // A file that is there is replaced by another one in its directory; a device or a pipe is written to.
+    let place = if is_special(file) { file } else { directory(file) };
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|error| cannot_write(file, &error.into()))
 }
 
+/// All of it, or nothing: whoever has the old page open, or comes while this is written, sees a whole one.
 pub(super) fn write(file: &Path, page: &str) -> Result<(), Failure> {
-    std::fs::write(file, page).map_err(|error| cannot_write(file, &error))
+    let written = if is_special(file) {
+        std::fs::write(file, page)
+    } else {
+        // A link stays, and what it points to is replaced.
+        let target = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        replace(&target, page)
+    };
+    written.map_err(|error| cannot_write(file, &error))
+}
+
+fn replace(file: &Path, page: &str) -> std::io::Result<()> {
+    let mut new = tempfile::Builder::new()
+        .prefix(".report-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(directory(file))?;
+    new.write_all(page.as_bytes())?;
+    new.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+fn directory(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// Neither a file nor the place for one.
+fn is_special(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|it| !it.is_file() && !it.is_dir())
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write the report {}", file.display()), error)
 }
 
-pub(super) fn page(dataset: &Path, report: &Report) -> String {
+pub(super) fn page(dataset: &Path, report: &Report, wrong: &Answers) -> String {
     let name = dataset.file_name().unwrap_or(dataset.as_os_str()).to_string_lossy();
     let mut body = String::new();
     let _ = write!(
@@ -45,7 +77,7 @@ pub(super) fn page(dataset: &Path, report: &Report) -> String {
     body.push_str(&overview(report));
     body.push_str(&comparisons(report));
     body.push_str(&plots(report));
-    body.push_str(&unscored(report));
+    body.push_str(&wrong.section());
     let methods = &report.methods;
     let _ = write!(
         body,
@@ -62,9 +94,10 @@ pub(super) fn page(dataset: &Path, report: &Report) -> String {
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><title>{}: evaluation</title><style>{STYLE}</style></head>\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>{}: evaluation</title><style>{}</style></head>\
          <body><main>{body}</main></body></html>\n",
-        escaped(&name)
+        escaped(&name),
+        style::sheet(report.experiments.len()),
     )
 }
 
@@ -124,13 +157,14 @@ fn comparisons(report: &Report) -> String {
         return String::new();
     }
     let mut text = String::from(
-        "<h2>Compared, sample by sample</h2><div class=\"wide\"><table><thead><tr><th>Experiment<th>Against<th>Pass rate<th>p\
-         <th>Only this passed<th>Only that passed<th>Mean score<th>95 %<th>p<th>Pairs</tr></thead><tbody>",
+        "<h2>Compared, sample by sample</h2><div class=\"wide\"><table><thead><tr><th>Experiment<th>Pass rate<th>p\
+         <th>Only this one passed<th>Only the other passed<th>Mean score, 95 %<th>p<th>Pairs</tr></thead><tbody>",
     );
     for it in &report.comparisons {
+        let interval = it.score_interval.map(|it| small(&format!("{:+.3} … {:+.3}", it.low, it.high)));
         let _ = write!(
             text,
-            "<tr><th scope=\"row\">{}<td>{}<td><b>{}</b><td>{}<td>{}<td>{}<td><b>{}</b><td>{}<td>{}<td>{}</tr>",
+            "<tr><th scope=\"row\">{}<small>against {}</small><td><b>{}</b><td>{}<td>{}<td>{}<td><b>{}</b>{}<td>{}<td>{}</tr>",
             escaped(&it.other),
             escaped(&it.baseline),
             it.pass_difference.map_or_else(dash, |by| format!("{:+.1} points", by * 100.0)),
@@ -138,7 +172,7 @@ fn comparisons(report: &Report) -> String {
             it.only_other,
             it.only_baseline,
             it.score_difference.map_or_else(dash, |by| format!("{by:+.3}")),
-            it.score_interval.map_or_else(dash, |it| format!("{:+.3} … {:+.3}", it.low, it.high)),
+            interval.unwrap_or_default(),
             chance(it.score_p_adjusted),
             it.pairs,
         );
@@ -178,84 +212,22 @@ fn plots(report: &Report) -> String {
     )
 }
 
-fn unscored(report: &Report) -> String {
-    let mut text = String::new();
-    for summary in report.experiments.iter().filter(|summary| !summary.unscored.is_empty()) {
-        let all = summary.unscored.len();
-        let _ = write!(
-            text,
-            "<details{}><summary>Without a score in {}: {all}</summary><div class=\"wide\"><table><thead><tr><th>Sample\
-             <th>What<th>Where<th class=\"text\">Why</tr></thead><tbody>",
-            if all <= 20 { " open" } else { "" },
-            escaped(&summary.experiment.name),
-        );
-        for one in summary.unscored.iter().take(LISTED) {
-            let stage = one.stage.map_or_else(dash, |stage| format!("{stage:?}").to_lowercase());
-            let _ = write!(
-                text,
-                "<tr><th scope=\"row\">{}<td>{}<td>{stage}<td class=\"text\">{}</tr>",
-                escaped(&one.sample),
-                one.kind,
-                escaped(&one.message),
-            );
-        }
-        text.push_str("</tbody></table></div>");
-        if all > LISTED {
-            let _ = write!(text, "<p>and {} more</p>", all - LISTED);
-        }
-        text.push_str("</details>");
-    }
-    if text.is_empty() { text } else { format!("<h2>Errors, timeouts and missing results</h2>{text}") }
-}
-
 fn dash() -> String {
     "–".to_owned()
 }
 
-/// A text that a page shows and does not obey.
+/// A text that a page shows and does not obey; what would turn the direction of writing, or not be seen, is spelled out.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in harmless(text).chars() {
         match letter {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // What HTML has no place for.
-            letter if letter.is_control() && !letter.is_whitespace() => safe.push('\u{fffd}'),
             letter => safe.push(letter),
         }
     }
     safe
 }
-
-const STYLE: &str = "\
-:root{--back:#fbfbfa;--card:#fff;--ink:#1d2025;--soft:#646a73;--line:#e0e2e6;--bad:#b3261e;--badback:#fdeceb;\
---c0:#2f6fde;--c1:#d9740b;--c2:#1a936f;--c3:#a23fb5;--c4:#c0392b;--c5:#6b7280}\
-@media(prefers-color-scheme:dark){:root{--back:#15171b;--card:#1d2025;--ink:#e8eaed;--soft:#9aa1ab;--line:#343942;\
---bad:#ff8a80;--badback:#3a2020;--c0:#7aa7ff;--c1:#ffb05c;--c2:#5fd3a8;--c3:#d99bea;--c4:#ff8a80;--c5:#aab1bc}}\
-*{box-sizing:border-box}body{margin:0;background:var(--back);color:var(--ink);\
-font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif}\
-main{max-width:70rem;margin:0 auto;padding:2rem 1.25rem 4rem}h1{margin:0;font-size:1.7rem}\
-h2{margin:2.2rem 0 .8rem;font-size:1.1rem}.lead,.note{color:var(--soft);margin:.3rem 0 1.4rem}.note{font-size:.85rem}\
-code{font:.9em ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywhere}\
-.alarm{background:var(--badback);color:var(--bad);padding:.7rem 1rem;border-radius:.5rem;font-weight:600}\
-.wide{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:.6rem}\
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
-th,td{padding:.5rem .75rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
-thead th{color:var(--soft);font-weight:600;font-size:.8rem}th:first-child{text-align:left}\
-tbody tr:last-child>*{border-bottom:0}.text.text{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;min-width:20rem}\
-small{display:block;color:var(--soft);font-size:.8rem}.none{color:var(--soft)}.bad{color:var(--bad);font-weight:700}\
-.mark{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.5em}\
-.mark.c0{background:var(--c0)}.mark.c1{background:var(--c1)}.mark.c2{background:var(--c2)}.mark.c3{background:var(--c3)}\
-.mark.c4{background:var(--c4)}.mark.c5{background:var(--c5)}\
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(24rem,1fr));gap:1rem}\
-figure{margin:0;padding:1rem;background:var(--card);border:1px solid var(--line);border-radius:.6rem}\
-figcaption{color:var(--soft);font-size:.85rem;margin-bottom:.8rem}figcaption b{color:var(--ink)}svg{display:block;width:100%;height:auto}\
-svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .name{fill:var(--ink)}svg .value{fill:var(--ink);font-weight:600}\
-svg .grid{stroke:var(--line)}.c0{fill:var(--c0);stroke:var(--c0)}.c1{fill:var(--c1);stroke:var(--c1)}\
-.c2{fill:var(--c2);stroke:var(--c2)}.c3{fill:var(--c3);stroke:var(--c3)}.c4{fill:var(--c4);stroke:var(--c4)}\
-.c5{fill:var(--c5);stroke:var(--c5)}svg .faint{opacity:.28}svg .box{fill-opacity:.22}svg .bar{stroke:none}\
-details{margin:.6rem 0}summary{cursor:pointer;margin-bottom:.5rem}\
-@media(max-width:40rem){.plots{grid-template-columns:1fr}}@media print{body{background:#fff}}";

@@ -1,18 +1,21 @@
 //! `snakepit eval`: asks a worker's command every sample of a data set, judges the answers, and says how sure that is.
 //!
 //! Owns the command line, the order of things and the exit status. [`conduct`] runs the evaluation, [`show`] prints its table,
-//! [`html`] writes the report that a browser shows, from the [`plot`]s.
+//! [`html`] writes the report that a browser shows, from the [`plot`]s and the answers that are [`wrong`], each with its [`diff`].
 
 mod conduct;
+mod diff;
 mod html;
 mod plot;
 mod show;
+mod style;
+mod wrong;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use snakepit::evals::{Dataset, EvalError, Evaluator, Experiment, Journal, Plan, Report};
+use snakepit::evals::{Dataset, EvalError, Evaluator, Experiment, Journal, Plan};
 use snakepit::{Config, Pool, custody};
 
 use crate::call::HOME;
@@ -22,7 +25,7 @@ use crate::call::screen::Screen;
 use crate::call::target::Target;
 use crate::duration;
 use crate::say::{self, Failure, USAGE};
-use conduct::{Conductor, End};
+use conduct::{Conductor, End, Finished};
 
 /// Evaluate a worker's command on a data set, and report with confidence intervals.
 #[derive(clap::Args)]
@@ -49,7 +52,7 @@ pub(crate) struct Args {
     /// An experiment; given several times, each is compared with the first.
     #[arg(long, value_name = "NAME")]
     experiment: Vec<String>,
-    /// Go on with an evaluation that was ended, or with more experiments than it had.
+    /// Go on with an evaluation that was ended, or with more experiments or samples than it had.
     #[arg(long)]
     resume: bool,
     /// With --resume: ask again what ended in an error or a timeout.
@@ -95,6 +98,8 @@ Evaluators:
   regex             its text matches the expected pattern; regex:PATTERN one pattern for all
   path:$.JSON.PATH  what the path finds in the answer is what is expected
   judge:COMMAND     a command of the worker gets input, output and expected, and answers with a bool or a score from 0 to 1
+  python:FILE.py:FUNCTION  a function of another file, decorated with @snakepit.evaluator, gets what it takes of sample, input,
+                    output and expected, and returns a bool, a score, or {\"score\": …, \"reason\": …}; python:FUNCTION: of the worker
   {\"all_of\": [\"exact\", {\"any_of\": [\"contains\", \"numeric:1%\"]}]}
 
 Experiments:
@@ -104,7 +109,8 @@ Experiments:
 
 Errors and timeouts are results: they have not passed, and their score is 0. Results are written as they come, so that an
 evaluation that was killed goes on with --resume and comes to the same report. What has a result is not asked again, errors
-and timeouts neither, unless --retry-errors says so. --resume may name more experiments than the first time, not fewer.
+and timeouts neither, unless --retry-errors says so. --resume may name more experiments than the first time, and a larger
+--limit, not fewer. A sample that ends its worker is an error of that sample; the others are asked as if nothing had happened.
 
 Exit status: 0 when every sample has a result, whatever it is;
   1    the evaluation could not go on, or an unfinished one is in the way
@@ -119,6 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // All that can be wrong with what was asked is said before anything is started.
     let plan = plan(args)?;
     let mut target = target(args)?;
+    target.judged_by(&plan)?;
     if args.state_dir.is_some() {
         target.custody.state_dir.clone_from(&args.state_dir);
     }
@@ -157,17 +164,19 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     drop(runtime);
     screen.clear();
     match end? {
-        End::Reported(report) => {
-            tell(args, &report, &checkpoint)?;
+        End::Finished(finished) => {
+            tell(args, &finished, &checkpoint)?;
             Ok(0)
         }
         End::Interrupted(signal) => Ok(128 + signal as u8),
     }
 }
 
-fn tell(args: &Args, report: &Report, checkpoint: &Path) -> Result<(), Failure> {
+fn tell(args: &Args, finished: &Finished, checkpoint: &Path) -> Result<(), Failure> {
+    let report = &finished.report;
     if let Some(file) = &args.html {
-        html::write(file, &html::page(&args.dataset, report))?;
+        let page = html::page(&args.dataset, report, &wrong::Answers::of(&finished.plan, &finished.journal));
+        html::write(file, &page)?;
     }
     if args.json {
         say::out(&say::json(report));
@@ -235,6 +244,23 @@ pub(crate) struct Asked {
     custody: custody::Config,
     /// How many samples can be asked at the same time.
     width: usize,
+}
+
+impl Asked {
+    /// Whatever samples do to workers is their result, of all pools; and the files of evaluators get pools of their own.
+    fn judged_by(&mut self, plan: &Plan) -> Result<(), Failure> {
+        for file in plan.evaluator().files() {
+            if !file.is_file() {
+                return Err(Failure::plain(format!("there is no evaluator file {}", file.display()))
+                    .status(USAGE)
+                    .hint("--evaluator python:FILE.py:FUNCTION names a file, from here or from the root"));
+            }
+        }
+        let judges = plan.evaluator().pools().into_iter().map(|pool| pool.workers(self.width));
+        let asked = std::mem::take(&mut self.pools).into_iter().map(Pool::for_evaluation);
+        self.pools = asked.chain(judges).collect();
+        Ok(())
+    }
 }
 
 fn target(args: &Args) -> Result<Asked, Failure> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use snakepit::evals::stats::Interval;
-use snakepit::evals::{Comparison, Report, Summary};
+use snakepit::evals::{Comparison, Report, Stage, Summary};
 
 use crate::table::aligned;
 
@@ -50,7 +50,9 @@ pub(super) fn report(report: &Report) -> String {
         let _ = writeln!(text, "\nwithout a score in {}:", plain(&summary.experiment.name));
         for one in unscored.iter().take(SHOWN) {
             let message = one.message.lines().next().unwrap_or_default();
-            let _ = writeln!(text, "  {}  {}: {}", plain(&one.sample), one.kind, plain(message));
+            // The answer may be right: whoever mends something must know what.
+            let whose = if one.stage == Some(Stage::Judge) { " of the evaluator" } else { "" };
+            let _ = writeln!(text, "  {}  {}{whose}: {}", plain(&one.sample), one.kind, plain(message));
         }
         if unscored.len() > SHOWN {
             let _ = writeln!(text, "  and {} more", unscored.len() - SHOWN);

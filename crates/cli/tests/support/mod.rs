@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests start real processes, as a user would")]
 #![allow(dead_code, clippy::allow_attributes, reason = "every test file uses its own part of this one")]
 
+pub(crate) mod desk;
 pub(crate) mod pty;
 #[path = "../../../proving/src/unproven.rs"]
 #[expect(unreachable_pub, reason = "it is the proving crate's")]

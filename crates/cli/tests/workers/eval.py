@@ -32,3 +32,32 @@ def constant(n: int):
 @snakepit.command
 def grade(input, output, expected):
     return 1.0 if output == expected else 0.5
+
+
+@snakepit.command
+def deadly(n: int, every: int = 1):
+    """Ends its worker at every so manyth question."""
+    if n % every == 0:
+        os._exit(3)
+    return 2 * n
+
+
+@snakepit.command
+def deadly_beside(n: int):
+    """Ends its worker at two of the questions, while the worker is busy with others, too."""
+    if n in (5, 10):
+        time.sleep(0.05)
+        os._exit(3)
+    time.sleep(0.1)
+    return 2 * n
+
+
+@snakepit.command
+def echo(text):
+    return text
+
+
+@snakepit.command
+def above_a_power_of_ten(power: int):
+    """An integer of any size, or no number at all."""
+    return 10**power + 1 if power else float("nan")

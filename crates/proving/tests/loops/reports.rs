@@ -135,7 +135,8 @@ fn a_full_disk_fails_a_record_and_leaves_nothing_of_it() {
     with_private_mounts(|| {
         let dir = dir();
         mount_tmpfs(dir.path(), "size=64k");
-        let samples: Vec<String> = (0..60).map(|id| format!("{{\"id\": \"{id}\", \"input\": 1}}")).collect();
+        let line = |id: usize| json!({ "id": id.to_string(), "input": 1, "expected": 1 }).to_string();
+        let samples: Vec<String> = (0..60).map(line).collect();
         let dataset = Dataset::parse(&samples.join("\n")).expect("a data set");
         let plan =
             Plan::new(dataset, Evaluator::Exact, vec![Experiment::new("it", "answer")]).expect("a plan");

@@ -27,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) queue_timeout: Option<Duration>,
     pub(crate) priority: i8,
     pub(crate) idempotent: bool,
+    /// Whether no other call is with its worker meanwhile.
+    pub(crate) alone: bool,
     pub(crate) extras: Option<Box<Extras>>,
 }
 
@@ -44,6 +46,7 @@ impl Options {
             queue_timeout: None,
             priority: 0,
             idempotent: false,
+            alone: false,
             extras: None,
         }
     }
@@ -92,7 +95,7 @@ impl Options {
             priority: self.priority,
             extras: self.extras,
             began: None,
-            alone: false,
+            alone: self.alone,
         };
         Waiting::begin(pool, plan, again, span)
     }
@@ -193,6 +196,15 @@ impl<T> CallBuilder<T> {
     /// Gives it to its pool, for a caller that may want it back while no worker has it.
     pub(crate) fn begin(self) -> Result<Waiting, CallError> {
         self.options.begin(self.input)
+    }
+}
+
+#[cfg(feature = "evals")]
+impl<T> CallBuilder<T> {
+    /// No other call is with its worker meanwhile, so that whatever becomes of the worker is this call's doing.
+    pub(crate) fn alone(mut self) -> Self {
+        self.options.alone = true;
+        self
     }
 }
 

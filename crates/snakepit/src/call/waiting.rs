@@ -109,7 +109,7 @@ impl Waiting {
             pool.count_refused(error);
             tell_refusal(&pool, &plan.command, error);
         })?;
-        plan.alone = account.is_trial();
+        plan.alone |= account.is_trial();
         if again.is_some() {
             pool.deposit_for_retries();
         }

@@ -1,33 +1,38 @@
-//! One sample from its question to its record: the command is called, its answer is judged.
+//! One sample from its question to its record: somebody answers, and the answer is judged.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value as Json};
-use tokio::time::{Instant, sleep_until};
+use serde_json::Value as Json;
+use tokio::time::Instant;
 
+use super::calling::{Caller, PATIENCE, Question};
 use super::record::opened;
-use super::{EvalError, Evaluator, Experiment, Outcome, Record, Sample, Stage};
+use super::responder::{DEFAULT_TIMEOUT, HostCode, Who, with_arguments};
+use super::{EvalError, Evaluator, Experiment, Outcome, Record, Responder, Sample, Stage};
 use crate::causes::with_causes;
+use crate::loops::Failure;
 use crate::loops::failpoint::{Step, reach};
 use crate::value::Args;
-use crate::{CallBuilder, CallError, Snakepit, Value, args};
+use crate::{CallError, Snakepit, args};
 
 /// What is kept of an error: tracebacks can be long, and there may be many.
 const LONGEST_MESSAGE: usize = 4_000;
 
-/// How long a sample waits for a worker at the most.
-const PATIENCE: Duration = Duration::from_mins(10);
-
-/// How long it waits at the least for a breaker that lets somebody else try.
-const SHORTEST: Duration = Duration::from_millis(5);
-
-/// Asks the pools of an engine, and judges.
+/// Asks whoever answers, and judges.
 #[derive(Clone)]
 pub(super) struct Asker {
-    pub(super) pit: Snakepit,
-    pub(super) evaluator: Arc<Evaluator>,
-    pub(super) timeout: Option<Duration>,
+    who: Asked,
+    /// For judges of a pool.
+    judges: Option<Caller>,
+    evaluator: Arc<Evaluator>,
+    timeout: Option<Duration>,
+}
+
+#[derive(Clone)]
+enum Asked {
+    Pool(Caller),
+    Host(HostCode),
 }
 
 /// Why there is no score.
@@ -43,7 +48,7 @@ impl Trouble {
         Self::Sample(Outcome::Error { stage, message: bounded(message.into()) })
     }
 
-    fn call(stage: Stage, error: CallError, timeout: Option<Duration>) -> Self {
+    pub(super) fn call(stage: Stage, error: CallError, timeout: Option<Duration>) -> Self {
         match error {
             error if is_hopeless(&error) => Self::Hopeless(Box::new(error)),
             // Where the worker was differs from run to run, and the caller knows the time that it gave.
@@ -85,6 +90,32 @@ fn is_hopeless(error: &CallError) -> bool {
 }
 
 impl Asker {
+    /// An evaluator that asks a pool needs one.
+    pub(super) fn new(
+        responder: &Responder,
+        evaluator: Arc<Evaluator>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, EvalError> {
+        if evaluator.asks_a_pool() && responder.judges.is_none() {
+            let reason =
+                "a pool judges, and there is none: name its engine with Responder::judges(&pit)".into();
+            return Err(EvalError::Evaluator { what: evaluator.to_json().to_string(), reason });
+        }
+        let timeout = timeout.or(responder.timeout);
+        let who = match &responder.who {
+            Who::Pool(pit) => Asked::Pool(Caller::new(pit, timeout)),
+            Who::Host(code) => Asked::Host(code.clone()),
+        };
+        let judges = responder.judges.as_ref().map(|pit| Caller::new(pit, timeout));
+        Ok(Self { who, judges, evaluator, timeout })
+    }
+
+    /// Asks a pool, which judges, too.
+    pub(super) fn of_pool(pit: &Snakepit, evaluator: Arc<Evaluator>, timeout: Option<Duration>) -> Self {
+        let caller = Caller::new(pit, timeout);
+        Self { who: Asked::Pool(caller.clone()), judges: Some(caller), evaluator, timeout }
+    }
+
     /// What comes of one sample.
     pub(super) async fn ask(&self, experiment: &Experiment, sample: &Sample) -> Result<Record, EvalError> {
         reach(Step::Ask);
@@ -109,7 +140,7 @@ impl Asker {
         };
         reach(Step::Judged);
         record.outcome = match judged {
-            Ok(it) => Outcome::Scored { score: it.score, passed: it.passed, why: it.why },
+            Ok(it) => Outcome::Scored { score: it.score, passed: it.passed, why: it.why.map(bounded) },
             Err(Trouble::Sample(outcome)) => outcome,
             Err(Trouble::Hopeless(source)) => {
                 return Err(EvalError::Call { experiment: experiment.name.clone(), source });
@@ -119,90 +150,55 @@ impl Asker {
     }
 
     async fn answer(&self, experiment: &Experiment, sample: &Sample) -> (Result<Json, Trouble>, Duration) {
-        let call = || {
-            self.pit
-                .call::<Value>(&experiment.command, arguments(experiment, sample))
-                .metadata("experiment", experiment.name.as_str())
-                .metadata("sample", sample.id.as_str())
+        let code = match &self.who {
+            Asked::Pool(caller) => {
+                let question = Question {
+                    command: &experiment.command,
+                    pool: experiment.pool.as_deref(),
+                    stage: Stage::Answer,
+                    sample,
+                    experiment: Some(&experiment.name),
+                };
+                return caller.call(&question, || arguments(experiment, sample)).await;
+            }
+            Asked::Host(code) => code,
         };
-        self.call(call, experiment.pool.as_deref(), Stage::Answer).await
+        let (began, limit) = (Instant::now(), self.limit());
+        let late = |_| {
+            let message = format!("there was no answer within {limit:?}");
+            Err(Trouble::Sample(Outcome::TimedOut { stage: Stage::Answer, message }))
+        };
+        let failed = |failure: Failure| Trouble::error(Stage::Answer, failure.to_string());
+        let answer = tokio::time::timeout(limit, code.answer(experiment, sample)).await;
+        (answer.map_or_else(late, |answer| answer.map_err(failed)), began.elapsed())
     }
 
-    /// What a judge says.
+    /// How long the host's own code may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.timeout.unwrap_or(DEFAULT_TIMEOUT)
+    }
+
+    /// What a command of a pool says of an answer.
     pub(super) async fn ask_judge(
         &self,
         command: &str,
         pool: Option<&str>,
         sample: &Sample,
-        output: &Json,
+        arguments: impl Fn() -> Args,
     ) -> Result<Json, Trouble> {
-        let call = || {
-            let arguments = args! { input: &sample.input, output: output, expected: &sample.expected };
-            self.pit.call::<Value>(command, arguments).metadata("sample", sample.id.as_str())
+        let Some(caller) = &self.judges else {
+            return Err(Trouble::error(Stage::Judge, "a pool judges, and there is none"));
         };
-        self.call(call, pool, Stage::Judge).await.0
-    }
-
-    /// Calls, and says how long it took.
-    ///
-    /// The time that a plan gives is for the worker. One that timed out is busy for another while, until its cancel has come
-    /// to an end, and whoever waits for it must not be taken for slow: so a wait is short, and is begun again. So is a call that a
-    /// breaker refuses.
-    async fn call(
-        &self,
-        make: impl Fn() -> CallBuilder<Value>,
-        pool: Option<&str>,
-        stage: Stage,
-    ) -> (Result<Json, Trouble>, Duration) {
-        let patience = Instant::now() + PATIENCE;
-        loop {
-            let mut call = make();
-            if let Some(pool) = pool {
-                call = call.pool(pool);
-            }
-            if let Some(timeout) = self.timeout {
-                let wait = timeout / 10;
-                call = call.timeout(timeout + wait).queue_timeout(wait);
-            }
-            let began = Instant::now();
-            let answer = call.await;
-            let took = began.elapsed();
-            let again_at = match &answer {
-                Err(CallError::QueueTimeout { .. }) => Some(Instant::now()),
-                // It is refused for what others did.
-                Err(CallError::CircuitOpen { retry_in, .. }) => {
-                    Some(Instant::now() + (*retry_in).max(SHORTEST))
-                }
-                _ => None,
-            };
-            if let Some(again_at) = again_at.filter(|again_at| *again_at < patience) {
-                sleep_until(again_at).await;
-                continue;
-            }
-            let answer = answer.map_err(|error| Trouble::call(stage, error, self.timeout));
-            let answer = answer.and_then(|value| {
-                let unwritable = |error| format!("the answer cannot be written as JSON: {error}");
-                serde_json::to_value(&value).map_err(|error| Trouble::error(stage, unwritable(error)))
-            });
-            return (answer, took);
-        }
+        let question = Question { command, pool, stage: Stage::Judge, sample, experiment: None };
+        caller.call(&question, arguments).await.0
     }
 }
 
+/// An input that is an object is arguments by name, any other is the one argument.
 fn arguments(experiment: &Experiment, sample: &Sample) -> Args {
-    let added = &experiment.arguments;
-    match &sample.input {
-        Json::Object(object) => {
-            let mut all: Map<String, Json> = object.clone();
-            all.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
-            Args::new(&all)
-        }
-        input if added.is_empty() => args![input],
-        input => {
-            let mut all = added.clone();
-            all.insert("input".into(), input.clone());
-            Args::new(&all)
-        }
+    match with_arguments(experiment, sample) {
+        Json::Object(all) => Args::new(&all),
+        input => args![input],
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, join_all};
 use serde::{Deserialize, Serialize};
 
 use super::asking::Asker;
-use super::{Evaluator, Experiment, Sample};
+use super::{EvalError, Evaluator, Experiment, Responder, Sample};
 use crate::Snakepit;
 use crate::loops::{Control, Failure, LoopError, MainLoop, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage};
@@ -35,14 +35,14 @@ pub struct EvalLoop {
 }
 
 impl EvalLoop {
-    /// Evaluates one sample at a time.
+    /// Asks a pool, one sample at a time.
     pub fn new(
         name: impl Into<String>,
         mailbox: Arc<dyn Mailbox>,
         pit: &Snakepit,
         evaluator: Evaluator,
     ) -> Self {
-        Self::build(name, mailbox, pit, evaluator, None)
+        Self::of_pool(name, mailbox, pit, evaluator, None)
     }
 
     /// The same, where one answer, and one judgement, may take only so long.
@@ -53,17 +53,37 @@ impl EvalLoop {
         evaluator: Evaluator,
         timeout: Duration,
     ) -> Self {
-        Self::build(name, mailbox, pit, evaluator, Some(timeout))
+        Self::of_pool(name, mailbox, pit, evaluator, Some(timeout))
     }
 
-    fn build(
+    fn of_pool(
         name: impl Into<String>,
         mailbox: Arc<dyn Mailbox>,
         pit: &Snakepit,
         evaluator: Evaluator,
         timeout: Option<Duration>,
     ) -> Self {
-        let asker = Asker { pit: pit.clone(), evaluator: Arc::new(evaluator), timeout };
+        let asker = Asker::of_pool(pit, Arc::new(evaluator), timeout);
+        let evals = Self::build(name, mailbox, asker);
+        let pit = pit.clone();
+        evals.inner.control().tell_stacks(move || {
+            let pit = pit.clone();
+            Box::pin(async move { stacks_of(&pit).await })
+        });
+        evals
+    }
+
+    /// Asks whoever answers, one sample at a time: a pool, the handler of a [`MainLoop`], or any async function.
+    pub fn over(
+        name: impl Into<String>,
+        mailbox: Arc<dyn Mailbox>,
+        responder: &Responder,
+        evaluator: Evaluator,
+    ) -> Result<Self, EvalError> {
+        Ok(Self::build(name, mailbox, Asker::new(responder, Arc::new(evaluator), None)?))
+    }
+
+    fn build(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, asker: Asker) -> Self {
         let handler = move |request: TypedMessage<EvalRequest>| {
             let asker = asker.clone();
             async move {
@@ -74,13 +94,7 @@ impl EvalLoop {
                 asker.ask(experiment, sample).await.map_err(Failure::from)
             }
         };
-        let inner = MainLoop::new(name, mailbox, handler);
-        let pit = pit.clone();
-        inner.control().tell_stacks(move || {
-            let pit = pit.clone();
-            Box::pin(async move { stacks_of(&pit).await })
-        });
-        Self { inner }.policy(DeadLetterPolicy::new())
+        Self { inner: MainLoop::new(name, mailbox, handler) }.policy(DeadLetterPolicy::new())
     }
 
     /// Evaluates up to so many samples at the same time; at least one.

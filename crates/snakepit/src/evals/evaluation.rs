@@ -1,11 +1,11 @@
-//! An evaluation that asks a pool directly.
+//! An evaluation that asks directly, without mailboxes between.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
 use super::asking::Asker;
-use super::{EvalError, Journal, Outcome, Plan, Record, Report};
+use super::{EvalError, Journal, Outcome, Plan, Record, Report, Responder};
 use crate::Snakepit;
 use crate::loops::failpoint::{Step, reach};
 
@@ -43,7 +43,7 @@ impl Progress {
     }
 }
 
-/// An evaluation that asks a pool directly.
+/// An evaluation that asks directly, without mailboxes between.
 #[derive(Debug)]
 pub struct Evaluation {
     plan: Arc<Plan>,
@@ -73,13 +73,29 @@ impl Evaluation {
         &self,
         pit: &Snakepit,
         journal: &mut Journal,
+        on_progress: impl FnMut(&Progress),
+    ) -> Result<Report, EvalError> {
+        let asker = Asker::of_pool(pit, Arc::clone(&self.plan.evaluator), self.plan.timeout);
+        self.ask_all(&asker, journal, on_progress).await
+    }
+
+    /// As [`Evaluation::run`], where somebody else than a pool may answer.
+    pub async fn run_over(
+        &self,
+        responder: &Responder,
+        journal: &mut Journal,
+        on_progress: impl FnMut(&Progress),
+    ) -> Result<Report, EvalError> {
+        let asker = Asker::new(responder, Arc::clone(&self.plan.evaluator), self.plan.timeout)?;
+        self.ask_all(&asker, journal, on_progress).await
+    }
+
+    async fn ask_all(
+        &self,
+        asker: &Asker,
+        journal: &mut Journal,
         mut on_progress: impl FnMut(&Progress),
     ) -> Result<Report, EvalError> {
-        let asker = Asker {
-            pit: pit.clone(),
-            evaluator: Arc::clone(&self.plan.evaluator),
-            timeout: self.plan.timeout,
-        };
         let mut progress = Progress::of(&self.plan, journal);
         on_progress(&progress);
         let left = self.plan.left(journal);

@@ -3,6 +3,8 @@
 //! A wrong answer is a judgement; what keeps the evaluator from judging (an expected value that is no number, a judge that fails)
 //! is an error, and is shown as one.
 
+use std::path::{Path, PathBuf};
+
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use regex::Regex;
@@ -10,7 +12,11 @@ use serde_json::Value as Json;
 use serde_json_path::JsonPath;
 
 use super::asking::{Asker, Trouble};
-use super::{Sample, Stage};
+use super::{EvaluatorFunction, Sample, Stage};
+use crate::{Pool, args};
+
+/// Names of workers are bounded; a pool's name is a part of them.
+const LONGEST_STEM: usize = 32;
 
 /// A score of a judge that passes unless the judge says otherwise.
 const PASSES: f64 = 0.5;
@@ -40,13 +46,24 @@ pub enum Evaluator {
     /// One of them passes; the score is the highest.
     AnyOf(Vec<Evaluator>),
     /// A command of a pool judges: it gets `input`, `output` and `expected`, and answers with a bool, a score from 0 to 1, or
-    /// `{"score": …, "passed": …, "why": …}`. Unless it says so itself, 0.5 and above pass.
+    /// `{"score": …, "passed": …, "why": …}` (or `"reason"`). Unless it says so itself, 0.5 and above pass.
     Judge {
         /// The command.
         command: String,
         /// Its pool; the first one unless it is set.
         pool: Option<String>,
     },
+    /// A function in Python judges, one that `@snakepit.evaluator` decorates: it gets those of `sample`, `input`, `output` and
+    /// `expected` that it takes, and answers as a judge does.
+    Python {
+        /// The file that it is in, for which there is a pool of its own ([`Evaluator::pools`]); none if it is in the worker of the
+        /// first pool.
+        file: Option<PathBuf>,
+        /// Its name.
+        function: String,
+    },
+    /// A function of the host judges.
+    Function(EvaluatorFunction),
 }
 
 /// What an evaluator says.
@@ -61,8 +78,20 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    fn of(passed: bool) -> Self {
+    /// Passed with a score of 1, or failed with one of 0.
+    pub fn of(passed: bool) -> Self {
         Self { score: f64::from(u8::from(passed)), passed, why: None }
+    }
+
+    /// A score from 0 to 1; 0.5 and above pass.
+    pub fn scored(score: f64) -> Self {
+        Self { score, passed: score >= PASSES, why: None }
+    }
+
+    /// Says why, for a person.
+    pub fn why(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
     }
 
     fn failed(why: impl Into<String>) -> Self {
@@ -82,9 +111,20 @@ impl Evaluator {
                 Self::AllOf(all) => all_of(judged(all, sample, output, asker).await?),
                 Self::AnyOf(any) => any_of(judged(any, sample, output, asker).await?),
                 Self::Judge { command, pool } => {
-                    let answer = asker.ask_judge(command, pool.as_deref(), sample, output).await?;
+                    let arguments =
+                        || args! { input: &sample.input, output: output, expected: &sample.expected };
+                    let answer = asker.ask_judge(command, pool.as_deref(), sample, arguments).await?;
                     said(&answer).map_err(|reason| Trouble::error(Stage::Judge, reason))
                 }
+                Self::Python { file, function } => {
+                    let pool = file.as_deref().map(pool_name);
+                    let arguments = || {
+                        args! { sample: sample, input: &sample.input, output: output, expected: &sample.expected }
+                    };
+                    let answer = asker.ask_judge(function, pool.as_deref(), sample, arguments).await?;
+                    said(&answer).map_err(|reason| Trouble::error(Stage::Judge, reason))
+                }
+                Self::Function(function) => function.judge(sample, output, asker.limit()).await,
                 Self::Exact | Self::Contains | Self::Numeric { .. } | Self::Regex(_) | Self::Path(_) => {
                     self.look(&sample.expected, output).map_err(|reason| Trouble::error(Stage::Judge, reason))
                 }
@@ -96,10 +136,51 @@ impl Evaluator {
     /// Whether a judge of a pool is among them.
     pub fn asks_a_pool(&self) -> bool {
         match self {
-            Self::Judge { .. } => true,
+            Self::Judge { .. } | Self::Python { .. } => true,
             Self::AllOf(parts) | Self::AnyOf(parts) => parts.iter().any(Self::asks_a_pool),
-            Self::Exact | Self::Contains | Self::Numeric { .. } | Self::Regex(_) | Self::Path(_) => false,
+            Self::Exact
+            | Self::Contains
+            | Self::Numeric { .. }
+            | Self::Regex(_)
+            | Self::Path(_)
+            | Self::Function(_) => false,
         }
+    }
+
+    /// Whether it can judge only samples that say what is expected.
+    pub fn needs_expected(&self) -> bool {
+        match self {
+            Self::Exact | Self::Contains | Self::Numeric { .. } | Self::Regex(None) | Self::Path(_) => true,
+            Self::Regex(Some(_)) | Self::Judge { .. } | Self::Python { .. } | Self::Function(_) => false,
+            Self::AllOf(parts) => parts.iter().any(Self::needs_expected),
+            // Another one may be able to.
+            Self::AnyOf(parts) => parts.iter().all(Self::needs_expected),
+        }
+    }
+
+    /// The files of Python that evaluators are in, each once.
+    pub fn files(&self) -> Vec<&Path> {
+        let mut files = match self {
+            Self::Python { file: Some(file), .. } => vec![file.as_path()],
+            Self::AllOf(parts) | Self::AnyOf(parts) => parts.iter().flat_map(Self::files).collect(),
+            Self::Exact
+            | Self::Contains
+            | Self::Numeric { .. }
+            | Self::Regex(_)
+            | Self::Path(_)
+            | Self::Judge { .. }
+            | Self::Python { file: None, .. }
+            | Self::Function(_) => Vec::new(),
+        };
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
+    /// The pools of those files, to be added to the engine that judges.
+    pub fn pools(&self) -> Vec<Pool> {
+        let pool = |file: &Path| Pool::python(file).name(pool_name(file)).for_evaluation();
+        self.files().into_iter().map(pool).collect()
     }
 
     /// What needs nobody else.
@@ -132,9 +213,12 @@ impl Evaluator {
                 [found] => Judgement::of(same(expected, found)),
                 ref many => Judgement::of(same(expected, &many.iter().copied().cloned().collect())),
             },
-            Self::Exact | Self::AllOf(_) | Self::AnyOf(_) | Self::Judge { .. } => {
-                Judgement::of(same(expected, output))
-            }
+            Self::Exact
+            | Self::AllOf(_)
+            | Self::AnyOf(_)
+            | Self::Judge { .. }
+            | Self::Python { .. }
+            | Self::Function(_) => Judgement::of(same(expected, output)),
         })
     }
 }
@@ -190,10 +274,7 @@ fn said(answer: &Json) -> Result<Judgement, String> {
     };
     match answer {
         Json::Bool(passed) => Ok(Judgement::of(*passed)),
-        Json::Number(_) => {
-            let score = scored(answer)?;
-            Ok(Judgement { score, passed: score >= PASSES, why: None })
-        }
+        Json::Number(_) => Ok(Judgement::scored(scored(answer)?)),
         Json::Object(object) => {
             let passed = object.get("passed").and_then(Json::as_bool);
             let score = match (object.get("score"), passed) {
@@ -201,17 +282,27 @@ fn said(answer: &Json) -> Result<Judgement, String> {
                 (None, Some(passed)) => f64::from(u8::from(passed)),
                 (None, None) => return Err(format!("the judge answered {answer}, without a score")),
             };
-            let why = object.get("why").and_then(Json::as_str).map(str::to_owned);
+            let why = object.get("why").or_else(|| object.get("reason"));
+            let why = why.and_then(Json::as_str).map(str::to_owned);
             Ok(Judgement { score, passed: passed.unwrap_or(score >= PASSES), why })
         }
         _ => Err(format!("the judge answered {answer}: it must be a bool, a score, or an object with one")),
     }
 }
 
+/// The pool of a file that evaluators are in.
+fn pool_name(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    format!("evaluator-{}", stem.chars().map(plain).take(LONGEST_STEM).collect::<String>())
+}
+
 /// Equal as people see it: numbers by their value, the rest as JSON.
 fn same(one: &Json, other: &Json) -> bool {
     match (one, other) {
-        (Json::Number(one), Json::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        // As floats, large integers that differ may be the same.
+        (Json::Number(one), Json::Number(other)) if !one.is_f64() && !other.is_f64() => one == other,
+        (Json::Number(one), Json::Number(other)) => one.as_f64() == other.as_f64(),
         (Json::Array(one), Json::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
         }
@@ -268,6 +359,8 @@ mod tests {
         assert!(!passes("exact", json!(null), json!(false)));
         // Neighbours that are the same as floats stay apart only where both are integers and differ.
         assert!(passes("exact", json!(u64::MAX), json!(u64::MAX)));
+        assert!(!passes("exact", json!(u64::MAX), json!(u64::MAX - 1)));
+        assert!(!passes("exact", json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_992_i64)));
     }
 
     #[test]
@@ -316,6 +409,8 @@ mod tests {
         assert_eq!(judgement(json!(0.4)), Ok((0.4, false)));
         assert_eq!(judgement(json!({ "score": 0.4, "passed": true, "why": "close" })), Ok((0.4, true)));
         assert_eq!(judgement(json!({ "passed": false })), Ok((0.0, false)));
+        let reason = said(&json!({ "score": 1, "reason": "as asked" })).map(|it| it.why);
+        assert_eq!(reason, Ok(Some("as asked".to_owned())));
         for wrong in [json!(1.5), json!(-1), json!("good"), json!({ "why": "?" }), json!(null)] {
             assert!(judgement(wrong.clone()).is_err(), "{wrong}");
         }

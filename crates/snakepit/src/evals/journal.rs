@@ -1,6 +1,6 @@
 //! The checkpoint of an evaluation: records in a file, one line each, written as they come.
 //!
-//! The first line says which plan they belong to; one like it further down is that plan with more experiments. A line that says
+//! The first line says which plan they belong to; one like it further down is that plan with more experiments or samples. A line that says
 //! `retry_errors` makes void what had no score until then. Lines are only ever added, each by one write, so that whoever is killed loses
 //! at most the line that was being written; whoever goes on removes what is left of it. Lines survive the end of the process;
 //! a power cut may take the last ones, which are then asked again.
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 const HEAD: &[u8] = b"{\"snakepit_eval\":";
 const AGAIN: &[u8] = b"{\"retry_errors\":";
 
-/// The first line, and each after which there are more experiments.
+/// The first line, and each after which there are more experiments or samples.
 #[derive(PartialEq, Debug, Serialize, Deserialize)]
 struct Head {
     snakepit_eval: u32,
@@ -43,13 +43,17 @@ impl Head {
         }
     }
 
-    /// Why a plan cannot go on with this, for a person. More experiments are no reason, and neither is their order.
-    fn difference(&self, plan: &Self) -> Option<String> {
-        if self.snakepit_eval != plan.snakepit_eval {
+    /// Why a plan cannot go on with this, for a person. More samples after those that it has, and more experiments, are no
+    /// reason, and neither is the order of experiments.
+    fn difference(&self, plan: &Plan) -> Option<String> {
+        let (dataset, samples) = (plan.dataset(), plan.dataset().samples().len());
+        if self.snakepit_eval != VERSION {
             return Some(format!("its version is {}, and ours is {VERSION}", self.snakepit_eval));
-        } else if (&self.dataset, self.samples) != (&plan.dataset, plan.samples) {
+        } else if self.samples > samples {
+            return Some(format!("its data set has {} samples, and {samples} are too few now", self.samples));
+        } else if dataset.fingerprint_of_first(self.samples).as_ref() != Some(&self.dataset) {
             return Some(format!("its data set was another one, of {} samples", self.samples));
-        } else if self.evaluator != plan.evaluator {
+        } else if self.evaluator != plan.evaluator.to_json() {
             return Some(format!("its evaluator is {}", self.evaluator));
         }
         let unlike = self.experiments.iter().find(|ours| !plan.experiments.contains(ours))?;
@@ -112,7 +116,8 @@ impl Journal {
         journal.begin(file, path.as_ref(), plan)
     }
 
-    /// Goes on with what is in this file; if there is nothing, begins. A plan may have more experiments than the file.
+    /// Goes on with what is in this file; if there is nothing, begins. A plan may have more experiments than the file, and more
+    /// samples after those that it has.
     pub fn resume(path: impl AsRef<Path>, plan: &Plan) -> Result<Self, EvalError> {
         let path = path.as_ref();
         let (mut file, text) = open(path)?;
@@ -120,23 +125,21 @@ impl Journal {
         let Some((first, lines)) = split(path, &text)? else { return journal.begin(file, path, plan) };
         let ours = Head::of(plan);
         let foreign = |reason| EvalError::OtherCheckpoint { path: path.to_owned(), reason };
-        // Before its records are believed: of another plan they are not damaged, but foreign.
-        if let Some(reason) = first.difference(&ours) {
+        // Before its records are believed: of another plan they are not damaged, but foreign. The last head has all that there is.
+        let last = last_head(path, lines)?;
+        if let Some(reason) = last.as_ref().unwrap_or(&first).difference(plan) {
             return Err(foreign(reason));
         }
         let ids: HashSet<&str> = plan.dataset.samples().iter().map(|sample| sample.id.as_str()).collect();
         let head = journal.take(path, first, lines, |record| {
             ids.contains(record.sample.as_str()) && plan.experiment(&record.experiment).is_some()
         })?;
-        if let Some(reason) = head.difference(&ours) {
-            return Err(foreign(reason));
-        }
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         journal.found.torn = text.len() - whole;
         let written = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         written.map_err(|error| EvalError::file("write", path, error))?;
         journal.file = Some((file, path.to_owned()));
-        if head.experiments.len() < ours.experiments.len() {
+        if head.experiments.len() < ours.experiments.len() || head.samples < ours.samples {
             journal.write(&ours, Step::HeadTorn)?;
         }
         Ok(journal)
@@ -282,6 +285,19 @@ fn split<'a>(path: &Path, text: &'a [u8]) -> Result<Option<(Head, &'a [u8])>, Ev
         None if text.starts_with(HEAD) || HEAD.starts_with(text) => Ok(None),
         None => Err(foreign("its first line is not ours".into())),
     }
+}
+
+/// The last head after the first line, if there is one.
+fn last_head(path: &Path, lines: &[u8]) -> Result<Option<Head>, EvalError> {
+    let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let heads = lines[..whole].split_inclusive(|byte| *byte == b'\n').zip(2..);
+    let Some((text, line)) = heads.filter(|(text, _)| text.starts_with(HEAD)).last() else { return Ok(None) };
+    let unreadable = |error: serde_json::Error| EvalError::Corrupt {
+        path: path.to_owned(),
+        line,
+        reason: error.to_string(),
+    };
+    serde_json::from_slice(text).map(Some).map_err(unreadable)
 }
 
 /// By one write, so that what is torn is torn by the end of the process or of the disk, and not by us.

@@ -32,6 +32,11 @@ impl Experiment {
         Self { name: name.into(), command: command.into(), pool: None, arguments: Map::new() }
     }
 
+    /// Asks a [`Responder`](super::Responder) that knows no commands.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(name, "")
+    }
+
     /// Asks a command of this pool.
     pub fn pool(mut self, pool: impl Into<String>) -> Self {
         self.pool = Some(pool.into());
@@ -55,7 +60,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All samples in all experiments. Experiments have different names.
+    /// All samples in all experiments. Experiments have different names, and samples say what is expected if the evaluator
+    /// compares with it.
     pub fn new(
         dataset: Dataset,
         evaluator: Evaluator,
@@ -73,6 +79,14 @@ impl Plan {
                 return Err(EvalError::Experiment { name, reason: "its name is given twice".into() });
             }
         }
+        if let Some(line) = dataset.line_without_expected().filter(|_| evaluator.needs_expected()) {
+            let evaluator = evaluator.to_json();
+            let reason = format!(
+                "it has no \"expected\", which {evaluator} compares the answer with: add one (null, if None is the right answer), \
+                 or judge by something else, such as regex:PATTERN, judge:COMMAND or python:FILE.py:FUNCTION"
+            );
+            return Err(EvalError::Sample { line, reason });
+        }
         Ok(Self { dataset, evaluator: Arc::new(evaluator), experiments, timeout: None })
     }
 
@@ -80,6 +94,11 @@ impl Plan {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
+    }
+
+    /// How answers are judged.
+    pub fn evaluator(&self) -> &Evaluator {
+        &self.evaluator
     }
 
     /// The data set.

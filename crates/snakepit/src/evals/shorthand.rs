@@ -1,5 +1,7 @@
 //! Evaluators as people write them: `exact`, `numeric:1%`, `{"any_of": ["exact", "contains"]}`.
 
+use std::path::Path;
+
 use regex::Regex;
 use serde_json::{Value as Json, json};
 use serde_json_path::JsonPath;
@@ -10,7 +12,7 @@ use super::{EvalError, Evaluator};
 const RELATIVE: f64 = 1e-9;
 
 const KNOWN: &str = "write exact, contains, numeric, numeric:0.1, numeric:1%, regex, regex:PATTERN, path:$.JSON.PATH, \
-                     judge:COMMAND, or {\"all_of\": […]}, {\"any_of\": […]}";
+                     judge:COMMAND, python:FUNCTION, python:FILE.py:FUNCTION, or {\"all_of\": […]}, {\"any_of\": […]}";
 
 /// How deep `all_of` and `any_of` may go.
 const DEEPEST: usize = 16;
@@ -33,7 +35,7 @@ impl Evaluator {
         read(value, 0).map_err(|reason| EvalError::Evaluator { what: value.to_string(), reason })
     }
 
-    /// In one form for each, which [`Evaluator::from_json`] reads.
+    /// In one form for each, which [`Evaluator::from_json`] reads; but for functions of the host, of which it has only the name.
     pub fn to_json(&self) -> Json {
         let all = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
@@ -49,6 +51,11 @@ impl Evaluator {
             Self::AnyOf(parts) => json!({ "any_of": all(parts) }),
             Self::Judge { command, pool: None } => json!({ "judge": command }),
             Self::Judge { command, pool } => json!({ "judge": { "command": command, "pool": pool } }),
+            Self::Python { file: None, function } => json!({ "python": function }),
+            Self::Python { file: Some(file), function } => {
+                json!({ "python": { "file": file.to_string_lossy(), "function": function } })
+            }
+            Self::Function(function) => json!({ "function": function.name() }),
         }
     }
 }
@@ -86,8 +93,23 @@ fn short(text: &str) -> Result<Evaluator, String> {
         ("judge", Some(command)) if !command.is_empty() => {
             Ok(Evaluator::Judge { command: command.to_owned(), pool: None })
         }
+        ("python", Some(argument)) => match argument.rsplit_once(':') {
+            Some((file, function)) if !file.is_empty() => python(Some(file), function),
+            Some(_) => Err(KNOWN.into()),
+            None => python(None, argument),
+        },
         _ => Err(KNOWN.into()),
     }
+}
+
+fn python(file: Option<&str>, function: &str) -> Result<Evaluator, String> {
+    if function.is_empty() {
+        return Err("a function must be named: python:FILE.py:FUNCTION".into());
+    }
+    if file.is_none() && Path::new(function).extension().is_some_and(|extension| extension == "py") {
+        return Err(format!("which function of it judges? write python:{function}:FUNCTION"));
+    }
+    Ok(Evaluator::Python { file: file.map(Into::into), function: function.to_owned() })
 }
 
 fn long(name: &str, argument: &Json, depth: usize) -> Result<Evaluator, String> {
@@ -108,6 +130,15 @@ fn long(name: &str, argument: &Json, depth: usize) -> Result<Evaluator, String> 
             only(object, &["command", "pool"])?;
             let command = text("command").ok_or("a judge needs a command")?;
             Ok(Evaluator::Judge { command, pool: text("pool") })
+        }
+        ("python", Json::String(function)) => python(None, function),
+        ("python", Json::Object(object)) => {
+            let text = |key: &str| object.get(key).and_then(Json::as_str);
+            only(object, &["file", "function"])?;
+            python(text("file"), text("function").ok_or("a function must be named")?)
+        }
+        ("function", _) => {
+            Err("it is a function of the program that made the plan: give it with Plan::new".into())
         }
         ("numeric", Json::Object(object)) => {
             only(object, &["absolute", "relative"])?;
@@ -157,6 +188,8 @@ mod tests {
             "regex:a:b",
             "path:$.a[0]",
             "judge:grade",
+            "python:grade",
+            "python:judges/strict.py:grade",
             "{\"judge\": {\"command\": \"grade\", \"pool\": \"judges\"}}",
             "{\"all_of\": [\"exact\", {\"any_of\": [\"contains\", {\"numeric\": {\"absolute\": 1}}]}]}",
         ] {
@@ -167,12 +200,27 @@ mod tests {
 
     #[test]
     fn what_is_no_evaluator_is_refused_with_what_there_is() {
-        for text in ["exakt", "numeric:x", "numeric:-1", "regex:(", "path:a", "judge:", "", "exact:1"] {
+        for text in [
+            "exakt",
+            "numeric:x",
+            "numeric:-1",
+            "regex:(",
+            "path:a",
+            "judge:",
+            "",
+            "exact:1",
+            "python:",
+            "python::f",
+        ] {
             assert!(Evaluator::parse(text).is_err(), "{text}");
         }
         for text in ["{\"all_of\": []}", "{\"all_of\": [\"x\"]}", "{", "{\"numeric\": {\"abs\": 1}}", "{}"] {
             assert!(Evaluator::parse(text).is_err(), "{text}");
         }
+        let error = Evaluator::parse("python:judge.py").expect_err("no function").to_string();
+        assert!(error.ends_with("write python:judge.py:FUNCTION"), "{error}");
+        let function = Evaluator::function("mine", |_, _| true).to_json();
+        assert!(Evaluator::from_json(&function).is_err_and(|error| error.to_string().contains("Plan::new")));
         let error = Evaluator::parse("exakt").expect_err("a misspelled one").to_string();
         assert!(error.starts_with("exakt is no evaluator: write exact, contains"), "{error}");
         let deep = "{\"all_of\": [".repeat(20) + "\"exact\"" + &"]}".repeat(20);

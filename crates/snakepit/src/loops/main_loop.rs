@@ -112,6 +112,19 @@ impl MainLoop {
     }
 }
 
+#[cfg(feature = "evals")]
+impl MainLoop {
+    /// What its handler answers to a message that another mailbox has delivered, if it names who waits for the answer. The loop
+    /// need not run, and neither the policy nor the number of messages at a time applies.
+    pub(crate) async fn answer(&self, message: &crate::mailbox::Message) -> Result<Option<Vec<u8>>, Failure> {
+        match (self.engine.work)(message).await {
+            Outcome::Done(answer) => Ok(answer),
+            Outcome::Failed(failure) | Outcome::NotBegun { failure, .. } => Err(failure),
+            Outcome::Undecodable(error) => Err(Failure::new("Undecodable", error)),
+        }
+    }
+}
+
 impl Runnable for MainLoop {
     fn control(&self) -> &Control {
         &self.engine.control

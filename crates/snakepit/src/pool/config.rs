@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
 use crate::hardware::{Gpus, Threads};
+#[cfg(feature = "evals")]
+use crate::supervision::restarts::CountedFailures;
 use crate::supervision::{Breaker, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint};
 use crate::value::{Encoded, ValueError};
 
@@ -353,6 +355,17 @@ impl Pool {
     pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Self {
         self.breaker = breaker.into();
         self
+    }
+
+    /// For a pool whose calls are evaluated: whatever they do to its workers is their result, and is held against nobody. A worker
+    /// that dies is replaced at once however many did before, no call is refused for the deaths of others, and no place is
+    /// tainted. Only workers that fail before they are given a call count as failed, so that those that no longer start
+    /// are noticed.
+    #[cfg(feature = "evals")]
+    pub fn for_evaluation(mut self) -> Self {
+        self.restarts.counted = CountedFailures::BeforeFirstCall;
+        self.taint.lasts = Duration::ZERO;
+        self.quarantine(None).breaker(None)
     }
 
     /// Whether it is to have no workers, and neither the load nor a call changes that.

@@ -30,3 +30,16 @@ def grade(input, output, expected):
     if expected == "broken judge":
         raise RuntimeError("the judge is out")
     return {"score": 0.75 if output == expected else 0.25, "why": f"{input} gave {output}"}
+
+
+@snakepit.evaluator
+def is_whole(sample, output):
+    """An evaluator beside the command that it judges."""
+    return output == sample["expected"] and set(sample) == {"id", "input", "expected", "level"}
+
+
+@snakepit.command
+def deadly(n: int, divisor: int):
+    if n % divisor == 0:
+        os._exit(3)
+    return n

@@ -68,7 +68,8 @@ impl Roster {
                         None
                     }
                     Ending::Untold { autopsy, answered } => {
-                        let (said, lived) = (autopsy.to_string(), autopsy.age);
+                        let said = autopsy.to_string();
+                        let life = Life { lived: autopsy.age, answered, was_used: autopsy.calls > 0 };
                         let from_outside = died_from_outside(&autopsy);
                         self.shared.announce(PoolEvent::WorkerDied { autopsy });
                         // The others would go the same way.
@@ -77,7 +78,7 @@ impl Roster {
                         {
                             return self.abort_reload(reload, &said);
                         }
-                        Some((said, Life { lived, answered }))
+                        Some((said, life))
                     }
                 }
             }

@@ -292,8 +292,8 @@ impl Roster {
         for member in self.serving.values_mut().filter(|member| !member.proved) {
             let (lived, answered) = (member.berth.ready_at.elapsed(), member.berth.has_answered());
             // In this order: the calls of one that has died count as answered, and before that it serves no more.
-            if self.restarts.passes(Life { lived, answered }) && self.shared.scheduler().serves(&member.berth)
-            {
+            let life = Life { lived, answered, was_used: answered };
+            if self.restarts.passes(life) && self.shared.scheduler().serves(&member.berth) {
                 member.proved = true;
                 self.restarts.served();
             }

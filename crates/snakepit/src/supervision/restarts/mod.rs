@@ -50,6 +50,18 @@ pub struct Restarts {
     pub(crate) within: Duration,
     pub(crate) first_pause: Duration,
     pub(crate) longest_pause: Duration,
+    pub(crate) counted: CountedFailures,
+}
+
+/// Which of the workers that fail count, into the budget and for pauses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum CountedFailures {
+    #[default]
+    All,
+    /// Those that failed before they were given a call. The others may have died of their calls, and whoever asks to see what
+    /// calls do must not be refused for it.
+    #[cfg_attr(not(any(test, feature = "evals")), expect(dead_code, reason = "only evaluations ask for it"))]
+    BeforeFirstCall,
 }
 
 impl Default for Restarts {
@@ -59,6 +71,7 @@ impl Default for Restarts {
             within: Duration::from_mins(1),
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(5),
+            counted: CountedFailures::All,
         }
     }
 }
@@ -98,6 +111,8 @@ pub(crate) struct Life {
     pub(crate) lived: Duration,
     /// Whether it has answered a call.
     pub(crate) answered: bool,
+    /// Whether it was given a call.
+    pub(crate) was_used: bool,
 }
 
 impl Life {
@@ -169,6 +184,10 @@ impl RestartLog {
     /// A worker died, or could not be started.
     pub(crate) fn failed(&mut self, now: Instant, life: Life, chance: Chance) {
         self.forget_old(now);
+        match self.policy.counted {
+            CountedFailures::BeforeFirstCall if life.was_used => return,
+            CountedFailures::BeforeFirstCall | CountedFailures::All => {}
+        }
         self.failures.push_back(Failure { at: now, life });
         while self.failures.len() > self.budget() + 1 {
             self.failures.pop_front();

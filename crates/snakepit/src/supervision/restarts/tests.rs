@@ -5,8 +5,12 @@ use proptest::prelude::*;
 use super::*;
 
 const EVEN: fn() -> Chance = || Chance::of(0.5);
-const SHORT: Life = Life { lived: Duration::from_millis(300), answered: false };
-const SERVED: Life = Life { lived: Duration::from_mins(10), answered: true };
+const SHORT: Life = Life { lived: Duration::from_millis(300), answered: false, was_used: false };
+const SERVED: Life = Life { lived: Duration::from_mins(10), answered: true, was_used: true };
+
+fn life_of(lived: Duration, answered: bool) -> Life {
+    Life { lived, answered, was_used: answered }
+}
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -18,6 +22,21 @@ fn millis(count: u64) -> Duration {
 
 fn log(workers: usize) -> RestartLog {
     RestartLog::new(Restarts::default(), workers)
+}
+
+#[test]
+fn those_that_died_of_calls_are_replaced_at_once_where_only_starts_count() {
+    let policy = Restarts { counted: CountedFailures::BeforeFirstCall, ..Restarts::default() };
+    let (mut log, now) = (RestartLog::new(policy, 1), Instant::now());
+    for _ in 0..100 {
+        log.failed(now, Life { was_used: true, ..SHORT }, EVEN());
+        assert_eq!(log.next(now), Start::Now);
+    }
+    // Those that nobody has used are failures as anywhere else.
+    (0..6).for_each(|_| log.failed(now, SHORT, EVEN()));
+    assert!(log.is_degraded());
+    log.failed(now, Life { was_used: true, ..SHORT }, EVEN());
+    assert!(log.is_degraded());
 }
 
 #[test]
@@ -144,10 +163,10 @@ fn storm(workers: usize, life: Duration, answers: bool) -> (usize, usize) {
     while now < began + seconds(600) {
         while running.front().is_some_and(|it| it.since + life <= now) {
             running.pop_front();
-            log.failed(now, Life { lived: life, answered: answers }, Chance::draw());
+            log.failed(now, life_of(life, answers), Chance::draw());
         }
         for it in running.iter_mut().filter(|it| !it.has_passed) {
-            if log.passes(Life { lived: now - it.since, answered: answers && now > it.since }) {
+            if log.passes(life_of(now - it.since, answers && now > it.since)) {
                 it.has_passed = true;
                 recoveries += usize::from(log.is_degraded());
                 log.served();
@@ -186,7 +205,7 @@ fn a_crash_storm_costs_a_trial_for_every_longest_pause_however_long_its_workers_
 #[test]
 fn who_passes_has_outlived_those_that_failed_or_does_what_none_of_them_did() {
     let now = Instant::now();
-    let life = |lived: u64, answered: bool| Life { lived: millis(lived), answered };
+    let life = |lived: u64, answered: bool| life_of(millis(lived), answered);
     let degraded_by = |failed: Life| {
         let mut log = log(1);
         assert!(log.passes(life(1000, false)) && log.passes(life(0, true)), "{log:?}");

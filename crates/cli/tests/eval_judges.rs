@@ -1,0 +1,79 @@
+//! `snakepit eval` with evaluators that are functions in Python.
+
+mod support;
+
+use serde_json::json;
+use support::desk::{Desk, assert_refused};
+use support::{finish, worker};
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    std::fs::copy(worker("eval_judge.py"), desk.path("judge.py")).expect("a file");
+    desk
+}
+
+#[test]
+fn a_function_of_another_file_judges() {
+    let desk = desk();
+    let report = desk.report(&["--evaluator", "python:judge.py:strict"]);
+    let summary = &report["experiments"][0];
+    // s3 and s6 are not answered, s4 is not judged, and odd ones get a quarter.
+    assert_eq!(
+        summary["counts"],
+        json!({ "passed": 6, "failed": 7, "errors": 2, "timeouts": 1, "missing": 0 })
+    );
+    let stages: Vec<&str> = summary["unscored"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| it["stage"].as_str().expect("text"))
+        .collect();
+    assert_eq!(stages, ["answer", "judge", "answer"]);
+    assert_eq!(report["evaluator"], json!({ "python": { "file": "judge.py", "function": "strict" } }));
+    let text = desk.read("data.eval.jsonl");
+    assert!(text.contains("\"why\":\"10 is no answer\""), "{text}");
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn evaluators_of_files_and_of_the_worker_are_combined_and_resumed() {
+    let desk = desk();
+    let both = ["--evaluator", "exact", "--evaluator", "python:judge.py:whole", "--evaluator", "judge:grade"];
+    let first = desk.report(&[&both[..], &["--limit", "3"]].concat());
+    assert_eq!(first["experiments"][0]["counts"]["passed"], 3);
+    let report = desk.report(&[&both[..], &["--resume"]].concat());
+    assert_eq!(report["experiments"][0]["counts"]["passed"], 14);
+    let other = finish(&mut desk.eval(&["--resume", "--evaluator", "python:judge.py:strict"]));
+    assert_refused(&other, 1, &["its evaluator is"]);
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn an_evaluator_that_is_not_there_is_refused_with_the_way_out() {
+    let desk = desk();
+    let missing = finish(&mut desk.eval(&["--evaluator", "python:jugde.py:strict"]));
+    assert_refused(&missing, 2, &["there is no evaluator file jugde.py", "python:FILE.py:FUNCTION"]);
+    let unnamed = finish(&mut desk.eval(&["--evaluator", "python:judge.py"]));
+    assert_refused(&unnamed, 2, &["write python:judge.py:FUNCTION"]);
+    for function in ["plain", "strcit"] {
+        let evaluator = format!("python:judge.py:{function}");
+        let done = finish(&mut desk.eval(&["--evaluator", &evaluator]));
+        assert_refused(&done, 1, &["cannot go on", function, "@snakepit.evaluator decorates"]);
+    }
+    assert_eq!(desk.results(), 0);
+    desk.scene.assert_clean();
+}
+
+#[test]
+fn an_evaluator_that_ends_its_worker_is_an_error_of_the_evaluator_each_time() {
+    let desk = desk();
+    let report = desk.report(&["--evaluator", "python:judge.py:deadly"]);
+    let summary = &report["experiments"][0];
+    assert_eq!(
+        summary["counts"],
+        json!({ "passed": 0, "failed": 0, "errors": 15, "timeouts": 1, "missing": 0 })
+    );
+    let of_judge = summary["unscored"].as_array().expect("a list").iter().filter(|it| it["stage"] == "judge");
+    assert_eq!(of_judge.count(), 14);
+    desk.scene.assert_clean();
+}
