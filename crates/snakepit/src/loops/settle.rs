@@ -147,7 +147,7 @@ fn asks_for_reply(message: &Message, rules: &Rules) -> bool {
 fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: GiveUp) -> Step {
     let chance = Chance::draw().number();
     let error = failure.to_string();
-    match rules.policy.after_failure(&failure.name, message.delivery_count, chance) {
+    match rules.policy.after_failure(failure.known_as(&rules.policy), message.delivery_count, chance) {
         AfterFailure::Again(pause) => Step::Again(pause),
         AfterFailure::Bury if give_up == GiveUp::Reply && message.reply_to.is_some() => {
             let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
@@ -182,7 +182,7 @@ async fn try_take(message: &Message, step: &Step) -> Result<(), MailboxError> {
 pub(super) fn tell_lost(control: &Control, message: &Message) {
     emit_with(Level::Warn, || Event::LoopLeaseLost {
         name: control.name().into(),
-        message: message.id.to_string().into(),
+        message_id: message.id.to_string().into(),
     });
 }
 

@@ -24,7 +24,7 @@ pub use error::MailboxError;
 pub use memory::{MemoryMailbox, PostOffice};
 pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
 pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
-pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
 pub use typed::{Typed, TypedMessage};
