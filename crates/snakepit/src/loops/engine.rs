@@ -111,6 +111,8 @@ impl Engine {
             enough: most - MAX_MESSAGES.min(most / 2),
             room: Notify::new(),
         });
+        let limited = settle::set_limit(&*self.mailbox, &self.rules, &self.control, &shared.trouble).await;
+        limited.map_err(LoopError::Options)?;
         let guarded = Guarded::new(Arc::clone(&shared)).map_err(|error| LoopError::Failed {
             name: self.control.name().to_owned(),
             reason: format!("cannot start the thread that extends leases: {error}"),

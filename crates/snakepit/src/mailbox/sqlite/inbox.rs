@@ -19,8 +19,6 @@ const GROUP: usize = 1024;
 /// Something to do in a queue.
 pub(super) struct Order {
     pub(super) queue: Arc<str>,
-    /// After how many deliveries a message of this queue is given up.
-    pub(super) limit: u32,
     pub(super) ask: Ask,
     /// None: nobody wants to know.
     pub(super) answer: Option<oneshot::Sender<Result<Answer, MailboxError>>>,

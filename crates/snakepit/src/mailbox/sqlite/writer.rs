@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
@@ -238,18 +238,20 @@ impl Writer {
             return Ok(());
         };
         reach(Step::Begin);
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Whoever only looks leaves the lock to others.
+        let only_looks = !group.is_stirred && group.orders.iter().all(|order| order.ask.is_read());
+        connection.prepare_cached(if only_looks { "BEGIN" } else { "BEGIN IMMEDIATE" })?.execute([])?;
         reach(Step::Begun);
         // Read under the lock, so that it never goes back from one transaction to the next, whoever makes it.
         let (now, wall) = (micros(site.clock.since_boot()), site.clock.wall());
         let mut next_id = || ids.next(wall);
         let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id, gates);
         while let Some(order) = group.orders.pop_front() {
-            let at = Place { queue: queue_number(connection, queues, &order.queue)?, limit: order.limit };
+            let queue = queue_number(connection, queues, &order)?;
             let result = if order.is_given_up() {
                 Err(MailboxError::Closed(order.queue.to_string()))
-            } else {
-                match desk.serve(at, &order.ask) {
+            } else if let Some(queue) = queue {
+                match desk.serve(Place { queue }, &order.ask) {
                     Ok(answer) => Ok(answer),
                     Err(Failure::Refused(error)) => Err(error),
                     Err(Failure::Sql(error)) if concerns_one_order(&error) => Err(explain(&site.path, error)),
@@ -258,6 +260,8 @@ impl Writer {
                         return Err(error);
                     }
                 }
+            } else {
+                Err(site.missing(&order.queue))
             };
             match result {
                 // Before the next order, which may bring what it waits for.
@@ -331,7 +335,7 @@ fn serve_waiting(
         }
         while let Some(waiting) = line.next_waiting() {
             let Ask::Receive(options) = &waiting.order.ask else { continue };
-            let at = Place { queue: *queue, limit: waiting.order.limit };
+            let at = Place { queue: *queue };
             match desk.receive(at, options) {
                 Ok(received) if received.messages.is_empty() => {
                     line.next = received.next;
@@ -361,19 +365,27 @@ fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<
     Ok((is_ready || next.is_some_and(|next| next <= now), next))
 }
 
-/// The number of a queue in this file, which gets one if it has none.
+/// The number of a queue in this file, which gets one if it has none; None if somebody only looks for it.
 fn queue_number(
     connection: &Connection,
     queues: &mut HashMap<Arc<str>, i64>,
-    name: &Arc<str>,
-) -> rusqlite::Result<i64> {
+    order: &Order,
+) -> rusqlite::Result<Option<i64>> {
+    let name = &order.queue;
     if let Some(number) = queues.get(name) {
-        return Ok(*number);
+        return Ok(Some(*number));
     }
-    connection.prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?.execute([name.as_ref()])?;
+    if !order.ask.is_read() {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?
+            .execute([name.as_ref()])?;
+    }
     let number = connection
         .prepare_cached("SELECT number FROM queue WHERE name = ?1")?
-        .query_row([name.as_ref()], |row| row.get(0))?;
-    queues.insert(Arc::clone(name), number);
+        .query_row([name.as_ref()], |row| row.get(0))
+        .optional()?;
+    if let Some(number) = number {
+        queues.insert(Arc::clone(name), number);
+    }
     Ok(number)
 }
