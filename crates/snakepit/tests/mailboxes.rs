@@ -43,7 +43,9 @@ async fn what_happens_to_messages_is_told() {
     for _ in 0..2 {
         match next(&mut events, "told") {
             Event::MailboxNacked { messages: 1, .. } => nacked = true,
-            Event::MailboxDeadLettered { message, reason: "deliveries", deliveries: 1, .. } => {
+            Event::MailboxDeadLettered {
+                message_id: message, reason: "deliveries", deliveries: 1, ..
+            } => {
                 dead = *message == messages[1].id.to_string();
             }
             other => panic!("{other:?}"),

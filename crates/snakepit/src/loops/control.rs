@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Heartbeat, LoopError};
+use super::{Beats, Heartbeat, LoopError};
 
 /// A time that is farther away than anybody waits.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -85,6 +85,8 @@ pub struct InHand {
     pub trace: Option<String>,
     /// Since when.
     pub since: std::time::Instant,
+    /// When its handler last told that it makes progress; its start unless it has.
+    pub last_beat: std::time::Instant,
     /// Told apart from an earlier handling of the same message.
     pub number: u64,
 }
@@ -270,7 +272,8 @@ impl Control {
     pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> Holding {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let held = InHand { message: message.into(), trace, since: std::time::Instant::now(), number };
+        let now = std::time::Instant::now();
+        let held = InHand { message: message.into(), trace, since: now, last_beat: now, number };
         self.held().insert(number, held);
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
         Holding { control: self.clone(), number }
@@ -279,6 +282,14 @@ impl Control {
     /// The messages that are being handled, the oldest first.
     pub fn in_hand(&self) -> Vec<InHand> {
         self.held().values().cloned().collect()
+    }
+
+    /// The handler of a message tells that it makes progress, which shows that the loop lives, too.
+    pub(super) fn note_progress(&self, number: u64) {
+        self.0.heartbeat.beat();
+        if let Some(held) = self.held().get_mut(&number) {
+            held.last_beat = std::time::Instant::now();
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<u64, InHand>> {
@@ -376,6 +387,13 @@ impl Drop for Run {
 pub struct Holding {
     control: Control,
     number: u64,
+}
+
+impl Holding {
+    /// How its handler tells that it makes progress.
+    pub fn beats(&self) -> Beats {
+        Beats::new(self.control.clone(), self.number)
+    }
 }
 
 impl Drop for Holding {

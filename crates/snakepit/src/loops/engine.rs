@@ -7,19 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::door::{Door, Outlook};
+use super::extending::{SlowMessages, extend_all, period, still_leased};
 use super::failpoint::{Step, reach};
-use super::hand::{Hand, Leavings, Place, Taken};
+use super::hand::{Hand, Leavings, Taken};
 use super::handling::{Leases, NO_WORKERS, Shared, handle_all};
-use super::settle::{self, Outcome, Rules, tell_lost};
+use super::lease_thread::Guarded;
+use super::settle::{self, Outcome, Rules};
 use super::trouble::Trouble;
-use super::{Control, End, LoopError, Orders, RunOptions};
+use super::{Control, End, Heartbeat, LoopError, Orders, RunOptions};
 use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
 use crate::telemetry::{Event, Level, emit_with};
 
@@ -78,6 +80,7 @@ struct Turning<'a> {
     handlers: JoinSet<()>,
     returns: JoinSet<()>,
     shared: Arc<Shared>,
+    _guarded: Guarded,
     _leavings: Leavings,
 }
 
@@ -96,7 +99,9 @@ impl Engine {
             trouble: Trouble::new(self.control.clone()),
             rules: Arc::clone(&self.rules),
             door,
+            slow: SlowMessages::default(),
             leases: Leases {
+                extended: Heartbeat::default(),
                 visibility: options.visibility_timeout,
                 shutdown: options.shutdown_timeout,
                 longest: AtomicU64::new(0),
@@ -108,6 +113,10 @@ impl Engine {
         });
         let limited = settle::set_limit(&*self.mailbox, &self.rules, &self.control, &shared.trouble).await;
         limited.map_err(LoopError::Options)?;
+        let guarded = Guarded::new(Arc::clone(&shared)).map_err(|error| LoopError::Failed {
+            name: self.control.name().to_owned(),
+            reason: format!("cannot start the thread that extends leases: {error}"),
+        })?;
         let now = Instant::now();
         let turning = Turning {
             engine: self,
@@ -116,7 +125,7 @@ impl Engine {
             receiving: FuturesUnordered::new(),
             is_backlog: false,
             extending: None,
-            extend_at: now + extension_period(options.visibility_timeout),
+            extend_at: now + period(options.visibility_timeout),
             door: self.door.clone(),
             not_before: now,
             iterations: 0,
@@ -124,6 +133,7 @@ impl Engine {
             handlers: JoinSet::new(),
             returns: JoinSet::new(),
             shared,
+            _guarded: guarded,
             _leavings: Leavings { hand, control: self.control.clone() },
         };
         turning.until_end().await;
@@ -133,11 +143,6 @@ impl Engine {
         });
         Ok(())
     }
-}
-
-/// Two extensions may fail before a lease is over.
-fn extension_period(visibility: Duration) -> Duration {
-    (visibility / 3).max(Duration::from_millis(1))
 }
 
 impl<'a> Turning<'a> {
@@ -187,6 +192,7 @@ impl<'a> Turning<'a> {
         if self.receiving.is_empty() && self.not_before > now {
             wake_at = wake_at.min(self.not_before);
         }
+        let began = std::time::Instant::now();
         tokio::select! {
             biased;
             _ = self.orders.changed() => {}
@@ -196,7 +202,12 @@ impl<'a> Turning<'a> {
             }
             () = self.shared.room.notified(), if wanted.receives() => {}
             Some(_) = self.returns.join_next(), if !self.returns.is_empty() => {}
-            Some((asked, received)) = self.receiving.next(), if !self.receiving.is_empty() => {
+            Some((asked, mut received)) = self.receiving.next(), if !self.receiving.is_empty() => {
+                // It wakes several times during a lease. If it did not, handlers have blocked the runtime, and the leases of what came
+                // meanwhile may be over.
+                if let (true, Ok(messages)) = (began.elapsed() > self.options.visibility_timeout / 2, &mut received) {
+                    *messages = still_leased(std::mem::take(messages), &self.shared).await;
+                }
                 self.received(asked, received);
             }
             in_order = or_pending(&mut self.extending) => self.extended(in_order),
@@ -295,22 +306,15 @@ impl<'a> Turning<'a> {
         if self.extending.is_some() || now < self.extend_at || wanted.is_overdue() {
             return;
         }
-        self.extend_at = now + extension_period(self.options.visibility_timeout);
-        let held = self.shared.hand.all();
-        if held.is_empty() {
-            return;
-        }
-        let (shared, visibility) = (Arc::clone(&self.shared), self.options.visibility_timeout);
-        self.extending = Some(Box::pin(async move {
-            let extensions = held.iter().map(|(place, message)| extend(*place, message, visibility, &shared));
-            join_all(extensions).await.into_iter().all(|in_order| in_order)
-        }));
+        self.extend_at = now + period(self.options.visibility_timeout);
+        let shared = Arc::clone(&self.shared);
+        self.extending = Some(Box::pin(async move { extend_all(&shared).await }));
     }
 
     fn extended(&mut self, in_order: bool) {
         self.extending = None;
         if !in_order {
-            let soon = Instant::now() + extension_period(self.options.visibility_timeout) / 3;
+            let soon = Instant::now() + period(self.options.visibility_timeout) / 3;
             self.extend_at = self.extend_at.min(soon);
         }
     }
@@ -345,26 +349,5 @@ async fn changed(door: &mut Option<Door>) {
     match door {
         Some(door) => door.changed().await,
         None => pending().await,
-    }
-}
-
-/// False if it should be tried again soon.
-async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
-    reach(Step::Extend);
-    let extended = message.extend(visibility).await;
-    reach(Step::Extended);
-    match extended {
-        Ok(()) => true,
-        Err(MailboxError::ReceiptExpired) => {
-            // If it was settled meanwhile, nothing is lost.
-            if shared.hand.remove(place).0.is_some() {
-                tell_lost(&shared.control, message);
-            }
-            true
-        }
-        Err(error) => {
-            shared.trouble.note(&error);
-            false
-        }
     }
 }

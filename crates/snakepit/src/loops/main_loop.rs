@@ -8,14 +8,15 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
-use super::{Control, Failure, LoopError, RunOptions, Runnable};
+use super::{Control, Failure, IntoFailure, LoopError, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage, body};
 
 /// A loop that gives each message of a mailbox to a handler.
 ///
 /// A handler's value is the reply, if the message names who waits for one; then, or without it, the message is acknowledged. If
 /// the handler fails or panics, the [`DeadLetterPolicy`] says whether the message comes again or is given up. A body that
-/// is no `T` is buried. No error ends the loop.
+/// is no `T` is buried. No error ends the loop. A handler may take as long as it likes: its lease is extended meanwhile, and
+/// [`beat`](super::beat) tells that it makes progress.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -37,11 +38,11 @@ pub struct MainLoop {
 
 impl MainLoop {
     /// Handles the messages of a mailbox, one at a time.
-    pub fn new<T, R, E, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
+    pub fn new<T, R, E, Way, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
         R: Serialize,
-        E: Into<Failure>,
+        E: IntoFailure<Way>,
         F: Fn(TypedMessage<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
@@ -60,7 +61,7 @@ impl MainLoop {
                         Ok(body) => Outcome::Done(Some(body)),
                         Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
                     },
-                    Err(error) => Outcome::Failed(error.into()),
+                    Err(error) => Outcome::Failed(error.into_failure()),
                 }
             })
         };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::door::Door;
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
-use super::{Control, Failure, LoopError, RunOptions, Runnable};
+use super::{Beats, Control, Failure, LoopError, RunOptions, Runnable};
 use crate::call::waiting::Waiting;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
 use crate::{CallError, PoolRef, Snakepit, Value};
@@ -197,7 +197,7 @@ fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOption
             call = call.timeout(timeout);
         }
         let asks = message.wants_reply();
-        let (control, door) = (control.clone(), Arc::clone(&door));
+        let (control, door, beats) = (control.clone(), Arc::clone(&door), Beats::current());
         Box::pin(async move {
             let mut waiting = match call.begin() {
                 Ok(waiting) => waiting,
@@ -208,7 +208,7 @@ fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOption
             if !control.wanted().receives() {
                 door.take_back();
             }
-            let answered = answer(&mut waiting).await;
+            let answered = answer(&mut waiting, beats).await;
             if answered.is_err() && entered.is_taken_back() {
                 let failure = Failure::new("TakenBack", "no worker had begun it when the loop was to end");
                 return Outcome::NotBegun { failure, again_in: Duration::ZERO };
@@ -225,8 +225,14 @@ fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOption
     })
 }
 
-async fn answer(waiting: &mut Waiting) -> Result<Value, CallError> {
-    let value = waiting.value().await?;
+/// Each progress that the worker tells shows that its message makes some, too.
+async fn answer(waiting: &mut Waiting, beats: Option<Beats>) -> Result<Value, CallError> {
+    let progress = |_| {
+        if let Some(beats) = &beats {
+            beats.beat();
+        }
+    };
+    let value = waiting.value_with_progress(progress).await?;
     let read = value.decode();
     read.map_err(|source| CallError::Result { command: waiting.command.name.to_string(), source })
 }

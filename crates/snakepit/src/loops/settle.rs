@@ -174,7 +174,7 @@ fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: G
     let chance = Chance::draw().number();
     let error = failure.to_string();
     let (delivery, limit) = (message.delivery_count, message.max_deliveries);
-    match rules.policy.after_failure(&failure.name, delivery, limit, chance) {
+    match rules.policy.after_failure(failure.known_as(&rules.policy), delivery, limit, chance) {
         AfterFailure::Again(pause) => Step::Again(Nack::new().visibility(pause).error(error)),
         AfterFailure::Bury if give_up == GiveUp::Reply && message.reply_to.is_some() => {
             let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
@@ -209,7 +209,7 @@ async fn try_take(message: &Message, step: &Step) -> Result<(), MailboxError> {
 pub(super) fn tell_lost(control: &Control, message: &Message) {
     emit_with(Level::Warn, || Event::LoopLeaseLost {
         name: control.name().into(),
-        message: message.id.to_string().into(),
+        message_id: message.id.to_string().into(),
     });
 }
 

@@ -29,7 +29,7 @@ pub use message::{DeadLetter, DeadReason, Found, Message, MessageId, Place, Rece
 pub use options::{
     ERROR_ATTRIBUTE, Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive, Send, check_visibility,
 };
-pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use settings::{QueueSettings, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;

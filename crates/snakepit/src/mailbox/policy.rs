@@ -4,19 +4,33 @@ use std::time::Duration;
 
 use super::{MailboxError, SettingsChange};
 
+/// Names of errors that another try cannot mend: the message has arguments that its command does not take.
+pub const BAD_ARGUMENTS: [&str; 2] = ["Arguments", "bad_argument"];
+
 /// When messages become dead letters.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetterPolicy {
     /// After so many deliveries, counted when they are made; at least 1. It is written to the mailbox's
     /// [settings](super::QueueSettings), where all who use it find it. None: as the mailbox has it.
     pub max_deliveries: Option<u32>,
-    /// Names of errors that bury a message at once.
+    /// Names of errors that bury a message at once; [`BAD_ARGUMENTS`] unless it is set.
     pub include: Vec<String>,
     /// Names of errors that never do by themselves, whatever `include` says.
     pub exclude: Vec<String>,
     /// How long one that failed waits before it is received again.
     pub backoff: Backoff,
+}
+
+impl Default for DeadLetterPolicy {
+    fn default() -> Self {
+        Self {
+            max_deliveries: None,
+            include: BAD_ARGUMENTS.map(str::to_owned).to_vec(),
+            exclude: Vec::new(),
+            backoff: Backoff::default(),
+        }
+    }
 }
 
 /// What becomes of a message whose handling failed.
@@ -29,7 +43,7 @@ pub enum AfterFailure {
 }
 
 impl DeadLetterPolicy {
-    /// After as many deliveries as the mailbox says, whatever the errors are.
+    /// After as many deliveries as the mailbox says, and at once if the arguments are wrong.
     pub fn new() -> Self {
         Self::default()
     }
@@ -99,11 +113,22 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: Duration::from_mins(5), jitter: 0.25 }
+        Self::new(Duration::from_secs(1), Duration::from_mins(5))
     }
 }
 
 impl Backoff {
+    /// Pauses from the first to the longest, a quarter of each left to chance.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, jitter: 0.25 }
+    }
+
+    /// Leaves this part of each pause to chance, 0 to 1.
+    pub const fn jitter(mut self, part: f64) -> Self {
+        self.jitter = part;
+        self
+    }
+
     /// The pause after so many deliveries; `chance` is between 0 and 1.
     pub fn pause(&self, deliveries: u32, chance: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(deliveries.saturating_sub(1));

@@ -4,7 +4,9 @@
 mod support;
 
 mod backlog;
+mod beats;
 mod crashes;
+mod failures;
 mod flaky;
 mod group;
 mod handling;
