@@ -2,7 +2,7 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +44,7 @@ pub(super) struct Woken {
 
 pub(super) struct Inbox {
     state: Mutex<State>,
+    closed: Condvar,
     waker: PipeWriter,
     sleeper: PipeReader,
     places: Arc<Semaphore>,
@@ -60,6 +61,8 @@ struct State {
     is_over: bool,
     /// Nobody will do them any more.
     is_deserted: bool,
+    /// The writer has closed the file.
+    is_closed: bool,
 }
 
 impl State {
@@ -73,7 +76,13 @@ impl State {
 impl Inbox {
     pub(super) fn new() -> std::io::Result<Self> {
         let (sleeper, waker) = pipe()?;
-        Ok(Self { state: Mutex::default(), waker, sleeper, places: Arc::new(Semaphore::new(PLACES)) })
+        Ok(Self {
+            state: Mutex::default(),
+            closed: Condvar::new(),
+            waker,
+            sleeper,
+            places: Arc::new(Semaphore::new(PLACES)),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -125,6 +134,17 @@ impl Inbox {
         let orders = std::mem::take(&mut state.orders);
         drop(state);
         drop(orders);
+    }
+
+    /// The writer has closed the file, or is about to end without.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.closed.notify_all();
+    }
+
+    /// Waits until the writer has closed the file, but not for longer than this.
+    pub(super) fn closed(&self, patience: Duration) {
+        let _ = self.closed.wait_timeout_while(self.state(), patience, |state| !state.is_closed);
     }
 
     pub(super) fn is_deserted(&self) -> bool {

@@ -21,7 +21,7 @@ pub(super) mod state {
 }
 
 /// Each brings the file from the version of its place to the next one.
-pub(super) const STEPS: [&str; 1] = [FIRST];
+pub(super) const STEPS: [&str; 2] = [FIRST, SECOND];
 
 /// The newest version that is known here.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
@@ -89,6 +89,10 @@ CREATE TABLE dedup (
 CREATE INDEX forgettable ON dedup (until);
 ";
 
+const SECOND: &str = "
+ALTER TABLE file ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+";
+
 /// What a file is, before anything in it is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -119,6 +123,11 @@ pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
         (APPLICATION, newer) => Kind::Newer(newer),
         _ => Kind::Foreign,
     })
+}
+
+/// Whether the file is of a version that says whether it needs its log.
+pub(super) fn has_generation(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? >= 2)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -178,7 +187,8 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
         params![now, wall, micros(DEDUP_WINDOW)],
     )?;
     transaction.execute(
-        "INSERT OR REPLACE INTO file (one, boot, seen) VALUES (1, ?1, ?2)",
+        "INSERT INTO file (one, boot, seen) VALUES (1, ?1, ?2)
+             ON CONFLICT (one) DO UPDATE SET boot = excluded.boot, seen = excluded.seen",
         params![clock.boot(), now],
     )?;
     Ok(())
