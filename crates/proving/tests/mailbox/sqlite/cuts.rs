@@ -37,7 +37,12 @@ fn fast_dir() -> TempDir {
 }
 
 fn open(path: &Path, queue: &str) -> SqliteMailbox {
-    SqliteOptions::new().queue(queue).vfs(LAYER).log_sync(Arc::new(RecordedSync)).open(path).expect("a mailbox")
+    SqliteOptions::new()
+        .queue(queue)
+        .vfs(LAYER)
+        .log_sync(Arc::new(RecordedSync))
+        .open(path)
+        .expect("a mailbox")
 }
 
 /// Uses a mailbox, and notes what should be in it after each operation.

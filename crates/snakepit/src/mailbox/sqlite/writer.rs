@@ -112,13 +112,15 @@ impl Writer {
     }
 
     /// Until nobody has the mailbox any more.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
+        // Dropped in reverse: when it says that the file is closed, the writer has no file open any more.
         let _closer = Closer(Arc::clone(&self.inbox));
-        let patience = self.site.patience;
+        let mut writer = self;
+        let patience = writer.site.patience;
         // For as long as this thread lives: SQLite writes wherever it likes, and says what went wrong.
         without_file_size_signal(|| {
-            within(patience, || self.serve());
-            within(TIDYING, || self.close());
+            within(patience, || writer.serve());
+            within(TIDYING, || writer.close());
         });
     }
 
