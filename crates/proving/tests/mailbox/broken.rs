@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use snakepit::mailbox::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError,
-    MemoryMailbox, Message, MessageId, Pending, PostOffice, Receipt, Receive, Send,
+    AttemptEnd, Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox,
+    MailboxError, MemoryMailbox, Message, MessageId, Nack, Pending, PostOffice, QueueSettings, Receipt,
+    Receive, Send, SettingsChange,
 };
 use snakepit_proving::mailbox::Fixture;
 use tokio::runtime::Runtime;
@@ -56,6 +57,10 @@ pub(crate) enum Fault {
     ClampsRanges,
     ForgetsDedupKeys,
     RepliesWithoutAck,
+    LosesErrors,
+    LosesLapses,
+    BuriesWhenLookedAt,
+    KeepsTheLimitToItself,
 }
 
 /// A mailbox with a fault.
@@ -103,10 +108,9 @@ impl Broken {
         policy: DeadLetterPolicy,
         fault: Fault,
     ) -> Result<Arc<Self>, MailboxError> {
-        let limit = policy.max_deliveries;
-        let policy = match fault {
-            Fault::IgnoresTheLimit => policy.max_deliveries(u32::MAX),
-            Fault::GivesUpEarly => policy.max_deliveries(limit.saturating_sub(1).max(1)),
+        let policy = match (fault, policy.max_deliveries) {
+            (Fault::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),
+            (Fault::GivesUpEarly, Some(limit)) => policy.max_deliveries(limit.saturating_sub(1).max(1)),
             _ => policy,
         };
         let inner = office.mailbox_with(name, policy)?;
@@ -133,6 +137,30 @@ impl Broken {
             }
             _ => {}
         }
+    }
+
+    /// By a limit of its own.
+    async fn bury_what_was_delivered_often(&self) -> Result<(), MailboxError> {
+        let often = |message: &Message| message.delivery_count > 2;
+        let seen = self.inner.peek(10).await?;
+        if !seen.iter().any(often) {
+            return Ok(());
+        }
+        for message in self.inner.receive(Receive::new().max_messages(10)).await? {
+            match often(&message) {
+                true => message.bury(DeadReason::Deliveries).await?,
+                false => message.release().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// As whoever forgets crashes remembers it.
+    fn without_lapses(&self, mut message: Message) -> Message {
+        if self.is(Fault::LosesLapses) {
+            message.attempts.retain(|attempt| attempt.end != AttemptEnd::Lapse);
+        }
+        message
     }
 
     fn lease(&self, asked: Duration) -> Duration {
@@ -191,6 +219,7 @@ impl Broken {
             message
         }));
         for message in &mut messages {
+            *message = self.without_lapses(message.clone());
             message.mailbox = self.me.upgrade().expect("it is alive");
             match self.fault {
                 Fault::ChangesBodies if notes.every(7) => message.body = b"changed"[..].into(),
@@ -308,7 +337,7 @@ impl Mailbox for Broken {
         self.inner.ack_all(receipts)
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, mut options: Nack) -> Pending<'a, ()> {
         Box::pin(async move {
             let real = self.real(receipt);
             let outcome = match self.fault {
@@ -319,14 +348,19 @@ impl Mailbox for Broken {
                 Fault::UncountsNacks => self.inner.release(&[real]).await.and_then(|released| {
                     if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
                 }),
-                _ => self.inner.nack(&real, visibility).await,
+                _ => {
+                    if self.is(Fault::LosesErrors) {
+                        options.error = None;
+                    }
+                    self.inner.nack(&real, options).await
+                }
             };
             self.judged(outcome)
         })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        self.inner.nack_all(receipts, visibility)
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+        self.inner.nack_all(receipts, options)
     }
 
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
@@ -335,7 +369,7 @@ impl Mailbox for Broken {
             for receipt in receipts {
                 let real = [self.real(receipt)];
                 released += match self.fault {
-                    Fault::CountsReleases => self.inner.nack_all(&real, Duration::ZERO).await?,
+                    Fault::CountsReleases => self.inner.nack_all(&real, Nack::new()).await?,
                     Fault::LosesReleases if self.notes().every(3) => self.inner.ack_all(&real).await?,
                     _ => self.inner.release(&real).await?,
                 };
@@ -369,7 +403,7 @@ impl Mailbox for Broken {
             if !self.is(Fault::CopiesInsteadOfMoving) {
                 return self.judged(self.inner.bury(&real, reason).await);
             }
-            self.inner.nack(&real, Duration::ZERO).await?;
+            self.inner.nack(&real, Nack::new()).await?;
             self.copy_to_the_dead(receipt, reason).await;
             Ok(())
         })
@@ -388,12 +422,35 @@ impl Mailbox for Broken {
         })
     }
 
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        self.inner.settings()
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            match (self.fault, change.max_deliveries) {
+                // Only this handle knows of it.
+                (Fault::KeepsTheLimitToItself, Some(_)) => {
+                    Ok(change.applied_to(&self.inner.settings().await?))
+                }
+                _ => self.inner.configure(change).await,
+            }
+        })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        self.inner.find(id)
+    }
+
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         self.inner.peek(max_messages)
     }
 
     fn count(&self) -> Pending<'_, Count> {
         Box::pin(async move {
+            if self.is(Fault::BuriesWhenLookedAt) {
+                self.bury_what_was_delivered_often().await?;
+            }
             let mut count = self.inner.count().await?;
             match self.fault {
                 Fault::DropsDeadLetters => count.dead = self.dead_letters(usize::MAX).await?.len() as u64,
@@ -411,6 +468,9 @@ impl Mailbox for Broken {
         Box::pin(async move {
             let mut letters = self.inner.dead_letters(max_messages).await?;
             letters.extend(self.notes().extra_dead.iter().cloned());
+            for letter in &mut letters {
+                letter.message = self.without_lapses(letter.message.clone());
+            }
             match self.fault {
                 Fault::DropsDeadLetters => letters.retain(|letter| letter.reason != DeadReason::Deliveries),
                 Fault::DeadLettersTwice => letters.extend(letters.clone()),

@@ -118,6 +118,8 @@ caught_by_the_checker! {
     q7_catches_a_limit_that_is_ignored: IgnoresTheLimit, Q7;
     q7_catches_releases_that_count: CountsReleases, Q7;
     q7_catches_nacks_that_do_not_count: UncountsNacks, Q7;
+    q7_catches_errors_that_are_lost: LosesErrors, Q7;
+    q7_catches_crashes_that_are_not_remembered: LosesLapses, Q7;
     q1_catches_releases_that_lose: LosesReleases, Q1;
     q8_catches_two_dead_letters_of_one: DeadLettersTwice, Q8;
     q8_catches_exhausted_messages_without_a_dead_letter: DropsDeadLetters, Q8;
@@ -129,6 +131,10 @@ caught_by_the_checker! {
 }
 
 caught_by_the_suite! {
+    the_suite_catches_looks_that_bury: BuriesWhenLookedAt, looking_changes_nothing;
+    the_suite_catches_a_limit_that_others_do_not_see: KeepsTheLimitToItself, a_limit_that_one_sets_holds_for_all;
+    the_suite_catches_errors_that_are_lost: LosesErrors, the_last_error_stays_with_what_is_given_up;
+    the_suite_catches_crashes_that_are_not_remembered: LosesLapses, each_attempt_is_remembered;
     the_suite_catches_batches_out_of_order: Reorders, first_deliveries_come_in_the_order_of_their_sends;
     the_suite_catches_priorities_that_are_ignored: IgnoresPriorities, higher_priorities_come_first;
     the_suite_catches_receivers_that_are_never_woken: NeverWakes, a_send_wakes_a_receiver;

@@ -106,6 +106,8 @@ impl Engine {
             enough: most - MAX_MESSAGES.min(most / 2),
             room: Notify::new(),
         });
+        let limited = settle::set_limit(&*self.mailbox, &self.rules, &self.control, &shared.trouble).await;
+        limited.map_err(LoopError::Options)?;
         let now = Instant::now();
         let turning = Turning {
             engine: self,

@@ -53,7 +53,7 @@ impl MainLoop {
                     Ok(value) => value,
                     Err(error) => return Outcome::Undecodable(error.to_string()),
                 };
-                let asks = message.reply_to.is_some();
+                let asks = message.wants_reply();
                 match handler(TypedMessage { value, message }).await {
                     Ok(_) if !asks => Outcome::Done(None),
                     Ok(value) => match body(&value) {
@@ -93,7 +93,8 @@ impl MainLoop {
         self
     }
 
-    /// What becomes of messages whose handling failed.
+    /// What becomes of messages whose handling failed. A limit of deliveries is written to the mailbox's settings when the loop
+    /// runs, for all who use the mailbox; without one the mailbox keeps the limit that it has.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.rules().policy = policy;
         self

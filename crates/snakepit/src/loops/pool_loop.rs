@@ -53,7 +53,8 @@ pub struct PoolLoopOptions {
     /// How long a call may take, in milliseconds; as the pool says unless it is set.
     #[serde(default)]
     pub call_timeout_ms: Option<u64>,
-    /// After how many deliveries a message is given up; 5 unless it is set.
+    /// After how many deliveries a message is given up, from now on in the mailbox's settings; as the mailbox has it unless it is
+    /// set.
     #[serde(default)]
     pub max_deliveries: Option<u32>,
 }
@@ -153,28 +154,26 @@ impl PoolLoop {
             Box::pin(async move { pool.stacks_at(Some(&command)).await })
         });
         let door = Door::new(&pool);
-        let policy = DeadLetterPolicy::default();
-        let deliveries = options.max_deliveries.unwrap_or(policy.max_deliveries);
+        let policy =
+            DeadLetterPolicy { max_deliveries: options.max_deliveries, ..DeadLetterPolicy::default() };
         Ok(Self {
             engine: Engine {
                 work: work(&control, &pool, &door, options),
                 door: Some(door),
                 control,
                 mailbox,
-                rules: Arc::new(Rules {
-                    policy: policy.max_deliveries(deliveries),
-                    give_up: options.give_up,
-                    replies: options.reply,
-                }),
+                rules: Arc::new(Rules { policy, give_up: options.give_up, replies: options.reply }),
                 concurrency: options.concurrency.unwrap_or(places * 2).max(1),
                 prefetch: options.prefetch,
             },
         })
     }
 
-    /// What becomes of messages whose calls failed.
-    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
-        Arc::make_mut(&mut self.engine.rules).policy = policy;
+    /// What becomes of messages whose calls failed. Without a limit of deliveries that of the options holds.
+    pub fn policy(mut self, mut policy: DeadLetterPolicy) -> Self {
+        let rules = Arc::make_mut(&mut self.engine.rules);
+        policy.max_deliveries = policy.max_deliveries.or(rules.policy.max_deliveries);
+        rules.policy = policy;
         self
     }
 }
@@ -197,7 +196,7 @@ fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOption
         if let Some(timeout) = timeout {
             call = call.timeout(timeout);
         }
-        let asks = message.reply_to.is_some();
+        let asks = message.wants_reply();
         let (control, door) = (control.clone(), Arc::clone(&door));
         Box::pin(async move {
             let mut waiting = match call.begin() {

@@ -8,14 +8,15 @@ use tokio::time::timeout;
 use super::failpoint::{self, reach};
 use super::trouble::Trouble;
 use super::{Control, End, Failure, Orders};
+pub use crate::mailbox::ERROR_ATTRIBUTE;
 use crate::mailbox::{
-    AfterFailure, DeadLetterPolicy, DeadReason, MailboxError, Message, Pending, Receipt, Send,
+    AfterFailure, DeadLetterPolicy, DeadReason, Mailbox, MailboxError, Message, Nack, Pending, Receipt, Send,
 };
 use crate::supervision::jitter::Chance;
 use crate::telemetry::{Event, Level, emit_with};
 
-/// The attribute of a reply that tells of an error; its value is the error's name.
-pub const ERROR_ATTRIBUTE: &str = "error";
+/// The error of a message whose handler was cancelled.
+pub(super) const CUT_OFF: &str = "Cancelled: the loop was stopped while the message was being handled";
 
 /// What handling a message came to.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ pub(super) struct Rules {
 enum Step {
     Ack,
     Reply(Vec<u8>, Send),
-    Again(Duration),
+    Again(Nack),
     Release,
     Bury(DeadReason),
 }
@@ -86,6 +87,31 @@ impl Step {
             Self::Bury(_) => (At::Bury, At::Buried),
         }
     }
+}
+
+/// Writes the policy's limit of deliveries to the mailbox, if it has one: from then on it holds for all who use the mailbox, for
+/// failures and for crashes. A backend that fails is asked again until it works, or the loop is to end.
+pub(super) async fn set_limit(
+    mailbox: &dyn Mailbox,
+    rules: &Rules,
+    control: &Control,
+    trouble: &Trouble,
+) -> Result<(), MailboxError> {
+    if rules.policy.max_deliveries.is_none() {
+        return Ok(());
+    }
+    let mut orders = control.orders();
+    while let Err(error) = mailbox.configure(rules.policy.settings_change()).await {
+        if !error.is_passing() {
+            return Err(error);
+        }
+        let pause = trouble.note(&error);
+        if timeout(pause, orders.wait_for(|orders| orders.end != End::Not)).await.is_ok() {
+            return Ok(());
+        }
+    }
+    trouble.is_over();
+    Ok(())
 }
 
 /// Ends the lease of a message as the rules say. A backend that fails is asked again until it works, or nobody waits any more.
@@ -147,8 +173,9 @@ fn asks_for_reply(message: &Message, rules: &Rules) -> bool {
 fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: GiveUp) -> Step {
     let chance = Chance::draw().number();
     let error = failure.to_string();
-    match rules.policy.after_failure(&failure.name, message.delivery_count, chance) {
-        AfterFailure::Again(pause) => Step::Again(pause),
+    let (delivery, limit) = (message.delivery_count, message.max_deliveries);
+    match rules.policy.after_failure(&failure.name, delivery, limit, chance) {
+        AfterFailure::Again(pause) => Step::Again(Nack::new().visibility(pause).error(error)),
         AfterFailure::Bury if give_up == GiveUp::Reply && message.reply_to.is_some() => {
             let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
             Step::Reply(told.to_string().into_bytes(), Send::new().attribute(ERROR_ATTRIBUTE, &failure.name))
@@ -172,7 +199,7 @@ async fn try_take(message: &Message, step: &Step) -> Result<(), MailboxError> {
             let receipt = message.receipt.as_ref().ok_or(MailboxError::ReceiptExpired)?;
             message.mailbox.reply(receipt, body.clone(), options.clone()).await.map(|_| ())
         }
-        Step::Again(pause) => message.nack(*pause).await,
+        Step::Again(options) => message.nack(options.clone()).await,
         Step::Release => message.release().await,
         Step::Bury(reason) => message.bury(reason.clone()).await,
     }
@@ -198,7 +225,7 @@ pub(super) async fn release(messages: &[Message], control: &Control, trouble: &T
 pub(super) async fn nack(messages: &[Message], control: &Control, trouble: &Trouble) {
     let Some(mailbox) = messages.first().map(|message| &message.mailbox) else { return };
     let receipts = receipts(messages);
-    give_back(|| mailbox.nack_all(&receipts, Duration::ZERO), control, trouble).await;
+    give_back(|| mailbox.nack_all(&receipts, Nack::new().error(CUT_OFF)), control, trouble).await;
 }
 
 fn receipts(messages: &[Message]) -> Vec<Receipt> {

@@ -35,9 +35,9 @@ pub enum MailboxError {
     /// The message does not say who waits for a reply.
     #[error("the message names no mailbox to reply to: send it with reply_to")]
     NoReplyTo,
-    /// Nobody knows the mailbox that waits for a reply.
-    #[error("there is no mailbox {0} to reply to")]
-    UnknownReplyTo(String),
+    /// There is no such mailbox, and it was not to be made.
+    #[error("there is no mailbox {0}: look at its name; the first send to it makes it")]
+    Missing(String),
     /// Somebody else holds what is needed for too long.
     #[error("the mailbox is busy: {0}")]
     Busy(String),

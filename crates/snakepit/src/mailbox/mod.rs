@@ -10,21 +10,27 @@
 //!                       └── nack, release, lease over      limit reached, too old, buried ─► dead ─► redrive
 //! ```
 
+mod attempt;
 mod error;
 mod memory;
 mod message;
 mod options;
 mod policy;
+mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telling;
 mod typed;
 
+pub use attempt::{Attempt, AttemptEnd};
 pub use error::MailboxError;
 pub use memory::{MemoryMailbox, PostOffice};
-pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
-pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
+pub use message::{DeadLetter, DeadReason, Found, Message, MessageId, Place, Receipt, body};
+pub use options::{
+    ERROR_ATTRIBUTE, Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive, Send, check_visibility,
+};
 pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+pub use settings::{QueueSettings, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
 pub use typed::{Typed, TypedMessage};
@@ -90,13 +96,13 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Several messages are done. Receipts that have expired are left out; says how many were not.
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize>;
 
-    /// Gives the message back, to be received again after `visibility`, in its old place. One that was delivered as often as is
-    /// allowed is a dead letter at once, and so is one whose lease lapses: whoever looks next finds it there.
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: std::time::Duration) -> Pending<'a, ()>;
+    /// Gives the message back, to be received again after a time, in its old place. Its error stays with the message. One that
+    /// was delivered as often as is allowed is a dead letter at once, and so is one whose lease lapses: whoever looks next
+    /// finds it there.
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()>;
 
     /// Gives several back at once. Receipts that have expired are left out; says how many were not.
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration)
-    -> Pending<'a, usize>;
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize>;
 
     /// Gives back what nobody has begun, to be received again at once, in its old place: as if it had not been delivered, so
     /// this delivery is not counted. Receipts that have expired are left out; says how many were not.
@@ -117,11 +123,21 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// place ([`Capabilities::atomic_reply`]), else the reply first.
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId>;
 
-    /// The next messages that could be received, without leasing them.
+    /// What it keeps about itself.
+    fn settings(&self) -> Pending<'_, QueueSettings>;
+
+    /// Changes what it keeps about itself, for all who use it; says what it is now.
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings>;
+
+    /// The next messages that could be received, without leasing them. Like [`Mailbox::count`], [`Mailbox::find`] and
+    /// [`Mailbox::dead_letters`] it changes nothing: what is due is shown as it will be found.
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>>;
 
     /// How many messages there are.
     fn count(&self) -> Pending<'_, Count>;
+
+    /// The message of this id, wherever in its life it is. It may have to be searched for.
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>>;
 
     /// Removes all messages but the dead ones, also those in flight; says how many. Dedup keys stay known.
     fn purge(&self) -> Pending<'_, u64>;

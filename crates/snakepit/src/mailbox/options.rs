@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::MailboxError;
+use super::{MailboxError, MessageId};
 
 /// The most messages of one receive.
 pub const MAX_MESSAGES: usize = 10;
@@ -13,6 +13,9 @@ pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
 /// For how long a dedup key is remembered.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
+
+/// The attribute of a reply that tells of an error; its value is the error's name.
+pub const ERROR_ATTRIBUTE: &str = "error";
 
 /// What comes with a message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,6 +36,10 @@ pub struct Send {
     pub time_to_live: Option<Duration>,
     /// The W3C trace context (`traceparent`) that it belongs to.
     pub trace: Option<String>,
+    /// For how long its reply is kept, to be read by its id ([`Mailbox::result`](super::Mailbox::result)); none: it is not.
+    pub keep_result: Option<Duration>,
+    /// The message that this is the reply to; [`Mailbox::reply`](super::Mailbox::reply) says it by itself.
+    pub in_reply_to: Option<MessageId>,
 }
 
 impl Send {
@@ -77,15 +84,49 @@ impl Send {
         self
     }
 
+    /// Its reply is kept for so long, to be read by its id: more than nothing and up to 12 h.
+    pub fn keep_result(mut self, time: Duration) -> Self {
+        self.keep_result = Some(time);
+        self
+    }
+
     /// The W3C trace context that it belongs to.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
         self
     }
 
+    /// The options of a reply, with all that it has of its request: the id, the trace, and the attributes that it does not set
+    /// itself. Every backend replies with these.
+    pub fn answering(
+        mut self,
+        request: MessageId,
+        attributes: &BTreeMap<String, String>,
+        trace: Option<&str>,
+    ) -> Self {
+        self.in_reply_to = Some(request);
+        self.trace = self.trace.or_else(|| trace.map(str::to_owned));
+        // That the request told of an error says nothing about its reply.
+        for (name, value) in attributes.iter().filter(|(name, _)| *name != ERROR_ATTRIBUTE) {
+            self.attributes.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
     /// Every backend asks this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         within("delay", self.delay, MAX_VISIBILITY)?;
+        match self.keep_result {
+            Some(Duration::ZERO) => {
+                return Err(MailboxError::OutOfRange {
+                    option: "keep_result",
+                    value: "0s".into(),
+                    range: format!("more than nothing, up to {MAX_VISIBILITY:?}"),
+                });
+            }
+            Some(time) => within("keep_result", time, MAX_VISIBILITY)?,
+            None => {}
+        }
         match self.time_to_live {
             Some(Duration::ZERO) => Err(MailboxError::OutOfRange {
                 option: "time_to_live",
@@ -150,6 +191,46 @@ impl Receive {
         }
         check_visibility(self.visibility_timeout)?;
         within("wait", self.wait, MAX_WAIT)
+    }
+}
+
+/// How a message is given back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Nack {
+    /// It cannot be received again before this has passed: 0 s to 12 h.
+    pub visibility: Duration,
+    /// What went wrong: kept with the message, the first 2 KiB of it.
+    pub error: Option<String>,
+}
+
+impl Nack {
+    /// Back at once, without an error.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cannot be received again before this has passed, 0 s to 12 h.
+    pub fn visibility(mut self, visibility: Duration) -> Self {
+        self.visibility = visibility;
+        self
+    }
+
+    /// Says what went wrong.
+    pub fn error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// Every backend asks this first.
+    pub fn check(&self) -> Result<(), MailboxError> {
+        check_visibility(self.visibility)
+    }
+}
+
+impl From<Duration> for Nack {
+    fn from(visibility: Duration) -> Self {
+        Self::new().visibility(visibility)
     }
 }
 

@@ -2,26 +2,21 @@
 
 use std::time::Duration;
 
-use super::MailboxError;
+use super::{MailboxError, SettingsChange};
 
 /// When messages become dead letters.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct DeadLetterPolicy {
-    /// After so many deliveries, counted when they are made; at least 1.
-    pub max_deliveries: u32,
+    /// After so many deliveries, counted when they are made; at least 1. It is written to the mailbox's
+    /// [settings](super::QueueSettings), where all who use it find it. None: as the mailbox has it.
+    pub max_deliveries: Option<u32>,
     /// Names of errors that bury a message at once.
     pub include: Vec<String>,
     /// Names of errors that never do by themselves, whatever `include` says.
     pub exclude: Vec<String>,
     /// How long one that failed waits before it is received again.
     pub backoff: Backoff,
-}
-
-impl Default for DeadLetterPolicy {
-    fn default() -> Self {
-        Self { max_deliveries: 5, include: Vec::new(), exclude: Vec::new(), backoff: Backoff::default() }
-    }
 }
 
 /// What becomes of a message whose handling failed.
@@ -34,14 +29,14 @@ pub enum AfterFailure {
 }
 
 impl DeadLetterPolicy {
-    /// After five deliveries, whatever the errors are.
+    /// After as many deliveries as the mailbox says, whatever the errors are.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// After so many deliveries; at least 1.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
-        self.max_deliveries = deliveries;
+        self.max_deliveries = Some(deliveries);
         self
     }
 
@@ -65,14 +60,12 @@ impl DeadLetterPolicy {
 
     /// Every backend asks this first.
     pub fn check(&self) -> Result<(), MailboxError> {
-        if self.max_deliveries > 0 {
-            return Ok(());
-        }
-        Err(MailboxError::OutOfRange {
-            option: "max_deliveries",
-            value: self.max_deliveries.to_string(),
-            range: "at least 1".into(),
-        })
+        self.settings_change().check()
+    }
+
+    /// What it changes in the settings of a mailbox.
+    pub fn settings_change(&self) -> SettingsChange {
+        SettingsChange { max_deliveries: self.max_deliveries }
     }
 
     /// Whether an error of this name buries a message, however often it was delivered.
@@ -81,10 +74,10 @@ impl DeadLetterPolicy {
         named(&self.include) && !named(&self.exclude)
     }
 
-    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries`. `chance` is
-    /// between 0 and 1.
-    pub fn after_failure(&self, error: &str, deliveries: u32, chance: f64) -> AfterFailure {
-        if self.buries_at_once(error) || deliveries >= self.max_deliveries {
+    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries` of `limit`.
+    /// `chance` is between 0 and 1.
+    pub fn after_failure(&self, error: &str, deliveries: u32, limit: u32, chance: f64) -> AfterFailure {
+        if self.buries_at_once(error) || deliveries >= limit {
             AfterFailure::Bury
         } else {
             AfterFailure::Again(self.backoff.pause(deliveries, chance))

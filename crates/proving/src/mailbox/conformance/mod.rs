@@ -1,5 +1,6 @@
 //! The checks that every backend passes, by name. Each takes a fresh mailbox and panics where it does not hold.
 
+mod attempts;
 mod desk;
 mod leases;
 mod operations;
@@ -7,6 +8,7 @@ mod order;
 mod ranges;
 mod reopening;
 mod replies;
+mod settings;
 mod states;
 mod waiting;
 
@@ -116,9 +118,30 @@ checks! { $
         a_reply_arrives_and_acknowledges
         a_mailbox_can_reply_to_itself
         without_a_name_there_is_no_reply
-        a_reply_to_nobody_leaves_the_message_leased
+        a_reply_to_a_mailbox_that_nobody_has_opened_waits_there
         a_reply_with_an_expired_receipt_sends_nothing
         a_reply_out_of_range_leaves_the_message_leased
+    ]
+    settings: [
+        a_message_is_delivered_five_times_unless_somebody_says_otherwise
+        a_limit_holds_for_failures_and_crashes_alike
+        a_limit_that_one_sets_holds_for_all
+        whoever_opens_without_a_limit_keeps_the_one_that_is_set
+        a_limit_that_is_lowered_holds_for_what_is_there
+        a_limit_that_is_raised_holds_for_what_is_held
+        what_died_before_a_limit_is_raised_stays_dead
+        a_limit_is_at_least_one_delivery
+        settings_outlive_their_process
+    ]
+    attempts: [
+        each_attempt_is_remembered
+        the_last_error_stays_with_what_is_given_up
+        attempts_and_their_errors_are_bounded
+        an_error_outlasts_many_crashes
+        a_redrive_keeps_what_is_remembered
+        a_new_message_remembers_nothing_of_those_before_it
+        a_message_is_found_by_its_id_wherever_it_is
+        looking_changes_nothing
     ]
     ranges: [
         a_receive_takes_1_to_10_messages

@@ -55,13 +55,13 @@ pub(super) async fn a_nack_pauses_0_s_to_12_h(fixture: &dyn Fixture) -> Verdict 
     desk.send("a").await;
     let message = desk.receive_one(100).await;
     let receipt = message.receipt.clone().expect("a receipt");
-    assert_out_of_range(&desk.mailbox.nack(&receipt, TOO_LONG).await, "visibility_timeout");
+    assert_out_of_range(&desk.mailbox.nack(&receipt, TOO_LONG.into()).await, "visibility_timeout");
     assert_out_of_range(
-        &desk.mailbox.nack_all(std::slice::from_ref(&receipt), TOO_LONG).await,
+        &desk.mailbox.nack_all(std::slice::from_ref(&receipt), TOO_LONG.into()).await,
         "visibility_timeout",
     );
     desk.assert_count([0, 1, 0, 0]).await;
-    desk.mailbox.nack(&receipt, TWELVE_HOURS).await.expect("in range");
+    desk.mailbox.nack(&receipt, TWELVE_HOURS.into()).await.expect("in range");
     desk.assert_count([0, 0, 1, 0]).await;
     Held
 }

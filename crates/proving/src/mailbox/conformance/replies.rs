@@ -1,10 +1,11 @@
 //! Answers: a message that names a mailbox is answered there, and with that it is done.
 
-use snakepit::mailbox::{MailboxError, Send};
+use snakepit::mailbox::{DeadLetterPolicy, MailboxError, Receive, Send};
 
 use super::desk::{Desk, assert_expired, assert_out_of_range};
 use super::{Held, Verdict};
 use crate::mailbox::Fixture;
+use crate::random;
 
 pub(super) async fn a_reply_arrives_and_acknowledges(fixture: &dyn Fixture) -> Verdict {
     let (questions, answers) = (Desk::new(fixture).await, Desk::new(fixture).await);
@@ -38,13 +39,18 @@ pub(super) async fn without_a_name_there_is_no_reply(fixture: &dyn Fixture) -> V
     Held
 }
 
-pub(super) async fn a_reply_to_nobody_leaves_the_message_leased(fixture: &dyn Fixture) -> Verdict {
+pub(super) async fn a_reply_to_a_mailbox_that_nobody_has_opened_waits_there(
+    fixture: &dyn Fixture,
+) -> Verdict {
     let desk = Desk::new(fixture).await;
-    desk.send_with("a", Send::new().reply_to("nobody has this name")).await;
-    let message = desk.receive_one(50).await;
-    let outcome = message.reply(&1).await;
-    assert!(matches!(outcome, Err(MailboxError::UnknownReplyTo(_))), "{outcome:?}");
-    message.ack().await.expect("it is still leased");
+    let name = random::word();
+    desk.send_with("a", Send::new().reply_to(&name)).await;
+    desk.receive_one(50).await.reply(&42).await.expect("it is answered");
+    desk.assert_count([0, 0, 0, 0]).await;
+    let answers = fixture.open(&name, DeadLetterPolicy::new()).await.expect("the mailbox of the replies");
+    let received = answers.receive(Receive::new()).await.expect("it can be received");
+    assert_eq!(received.len(), 1, "the reply waits");
+    assert_eq!(received[0].read::<i32>().expect("a number"), 42);
     Held
 }
 

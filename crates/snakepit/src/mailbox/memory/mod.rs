@@ -25,8 +25,9 @@ use store::{News, Ring, Store, after};
 
 use super::telling;
 use super::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
-    MessageId, Pending, Receipt, Receive, Send, check_visibility,
+    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox, MailboxError,
+    Message, MessageId, Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange,
+    check_visibility,
 };
 
 /// A mailbox in memory. Clones are the same mailbox; those of one [`PostOffice`] find each other by name.
@@ -39,7 +40,6 @@ pub struct MemoryMailbox {
 /// What all handles of one mailbox share.
 struct Queue {
     name: String,
-    policy: DeadLetterPolicy,
     /// Times are counted from here.
     start: Instant,
     store: Mutex<Store>,
@@ -47,9 +47,9 @@ struct Queue {
 }
 
 impl Queue {
-    fn with_checked_policy(name: String, policy: DeadLetterPolicy) -> Self {
-        let store = Mutex::new(Store::new(policy.max_deliveries));
-        Self { name, policy, start: Instant::now(), store, bell: Notify::new() }
+    fn new(name: String) -> Self {
+        let store = Mutex::new(Store::new(QueueSettings::default()));
+        Self { name, start: Instant::now(), store, bell: Notify::new() }
     }
 
     fn now(&self) -> u64 {
@@ -118,14 +118,9 @@ impl MemoryMailbox {
         PostOffice::new().mailbox(name)
     }
 
-    /// The same, with its own rules for dead letters.
+    /// The same, with a limit of deliveries if the policy names one.
     pub fn with_policy(name: impl Into<String>, policy: DeadLetterPolicy) -> Result<Self, MailboxError> {
         PostOffice::new().mailbox_with(name, policy)
-    }
-
-    /// When its messages are given up.
-    pub fn policy(&self) -> &DeadLetterPolicy {
-        &self.queue.policy
     }
 
     /// The post office in which its replies are delivered.
@@ -141,7 +136,8 @@ impl MemoryMailbox {
         let look = self.queue.settled(|store, now| {
             self.queue.check_open(store)?;
             let due = after(now, options.visibility_timeout);
-            let messages = store.receive(options.max_messages, due, || self.shared());
+            let now = (now, SystemTime::now());
+            let messages = store.receive(options.max_messages, now, due, || self.shared());
             Ok(if messages.is_empty() { Look::Until(store.next_due()) } else { Look::Messages(messages) })
         })?;
         if let Look::Messages(messages) = &look {
@@ -157,11 +153,11 @@ impl MemoryMailbox {
         acked
     }
 
-    fn nack_now(&self, receipts: &[Receipt], pause: Duration) -> Result<usize, MailboxError> {
-        check_visibility(pause)?;
+    fn nack_now(&self, receipts: &[Receipt], options: &Nack) -> Result<usize, MailboxError> {
+        options.check()?;
         let nacked = self
             .queue
-            .with(|store, now| receipts.iter().filter(|it| store.nack(it, pause, now).is_ok()).count());
+            .with(|store, now| receipts.iter().filter(|it| store.nack(it, options, now).is_ok()).count());
         telling::nacked(&self.queue.name, nacked);
         Ok(nacked)
     }
@@ -214,8 +210,8 @@ impl MemoryMailbox {
 
     fn reply_now(&self, receipt: &Receipt, body: Vec<u8>, options: Send) -> Result<MessageId, MailboxError> {
         options.check()?;
-        let name = self.queue.with(|store, now| store.reply_to(receipt, now).map(str::to_owned))?;
-        let target = self.office.find(&name).ok_or(MailboxError::UnknownReplyTo(name))?;
+        let (name, options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
+        let target = self.office.queue(&name);
         let wall = SystemTime::now();
         if Arc::ptr_eq(&target, &self.queue) {
             let id = self.queue.with(|store, now| {
@@ -301,12 +297,12 @@ impl Mailbox for MemoryMailbox {
         Box::pin(async move { Ok(self.ack_now(receipts)) })
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
-        Box::pin(async move { one(self.nack_now(std::slice::from_ref(receipt), visibility)?) })
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
+        Box::pin(async move { one(self.nack_now(std::slice::from_ref(receipt), &options)?) })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        Box::pin(async move { self.nack_now(receipts, visibility) })
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+        Box::pin(async move { self.nack_now(receipts, &options) })
     }
 
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
@@ -333,12 +329,27 @@ impl Mailbox for MemoryMailbox {
         Box::pin(async move { self.reply_now(receipt, body, options) })
     }
 
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        Box::pin(async move { Ok(self.queue.lock().settings()) })
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            change.check()?;
+            Ok(self.queue.with(|store, now| store.configure(&change, now)))
+        })
+    }
+
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         Box::pin(async move { Ok(self.queue.settled(|store, _| store.peek(max_messages, &self.shared()))) })
     }
 
     fn count(&self) -> Pending<'_, Count> {
         Box::pin(async move { Ok(self.queue.settled(|store, _| store.count())) })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.find(id, &self.shared()))) })
     }
 
     fn purge(&self) -> Pending<'_, u64> {

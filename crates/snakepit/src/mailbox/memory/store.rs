@@ -9,10 +9,12 @@ use super::dedup::Dedup;
 use super::lanes::Lanes;
 use super::letter::{Ids, Letter, random};
 use super::timers::{Timer, Timers};
+use crate::mailbox::attempt::{remember, shortened, this_process};
 use crate::mailbox::message::Right;
 use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{
-    Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Send,
+    Attempt, AttemptEnd, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message,
+    MessageId, Nack, Place as Location, QueueSettings, Receipt, Send, SettingsChange,
 };
 
 /// A time that never comes.
@@ -57,7 +59,7 @@ pub(super) struct Store {
     /// or of one that had this name in an earlier process, is good for nothing here.
     numbers: u64,
     count: Count,
-    limit: u32,
+    settings: QueueSettings,
     news: News,
     pub(super) is_closed: bool,
 }
@@ -74,6 +76,8 @@ struct Held {
     due: u64,
     /// When its time to live does.
     expires: u64,
+    /// When it was leased, if it is: by the mailbox's clock, and by the wall.
+    leased: (u64, SystemTime),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,7 +105,7 @@ fn matters(slots: &[Option<Held>], timer: &Timer) -> bool {
 }
 
 impl Store {
-    pub(super) fn new(limit: u32) -> Self {
+    pub(super) fn new(settings: QueueSettings) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -112,7 +116,7 @@ impl Store {
             ids: Ids::new(),
             numbers: random() as u64,
             count: Count::default(),
-            limit,
+            settings,
             news: News::default(),
             is_closed: false,
         }
@@ -166,7 +170,9 @@ impl Store {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
         });
-        let mut held = Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires };
+        let leased = (now, SystemTime::UNIX_EPOCH);
+        let mut held =
+            Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires, leased };
         if delay.is_zero() {
             self.lanes.append(priority, sequence, slot);
             self.count.visible += 1;
@@ -198,6 +204,9 @@ impl Store {
                     if held.place == Place::Leased && hears_of_single_messages() {
                         self.news.lapsed.push((held.letter.id, held.letter.deliveries));
                     }
+                    if held.place == Place::Leased {
+                        self.note_attempt(timer.slot, AttemptEnd::Lapse, None, timer.at);
+                    }
                     self.come_back(timer.slot, Duration::ZERO, timer.at);
                 }
             } else if held.place != Place::Leased {
@@ -206,11 +215,51 @@ impl Store {
         }
     }
 
+    /// A lease is about to end without an ack.
+    fn note_attempt(&mut self, slot: u32, end: AttemptEnd, error: Option<&str>, now: u64) {
+        let Some(held) = &mut self.slots[slot as usize] else { return };
+        let (leased, began_at) = held.leased;
+        let attempt = Attempt {
+            delivery: held.letter.deliveries,
+            began_at,
+            took: Duration::from_nanos(now.saturating_sub(leased)),
+            holder: this_process(),
+            end,
+            error: error.map(shortened),
+        };
+        remember(&mut held.letter.attempts, attempt);
+    }
+
+    pub(super) fn settings(&self) -> QueueSettings {
+        self.settings.clone()
+    }
+
+    /// What was due before now happens by the old settings.
+    pub(super) fn configure(&mut self, change: &SettingsChange, now: u64) -> QueueSettings {
+        self.settle(now);
+        let after = change.applied_to(&self.settings);
+        let before = std::mem::replace(&mut self.settings, after);
+        let limit = self.settings.max_deliveries;
+        if limit < before.max_deliveries {
+            let exhausted = |held: &Held| held.place != Place::Leased && held.letter.deliveries >= limit;
+            let mut slots: Vec<(u64, u32)> = (0..self.slots.len() as u32)
+                .filter_map(|slot| {
+                    Some((self.slots[slot as usize].as_ref().filter(|it| exhausted(it))?.sequence, slot))
+                })
+                .collect();
+            slots.sort_unstable();
+            for (_, slot) in slots {
+                self.die(slot, DeadReason::Deliveries);
+            }
+        }
+        self.settings()
+    }
+
     /// A lease or a delay is over: the message can be received again after `pause`, unless it is given up.
     fn come_back(&mut self, slot: u32, pause: Duration, now: u64) {
         let stage = self.number();
         let Some(held) = &mut self.slots[slot as usize] else { return };
-        if held.place == Place::Leased && held.letter.deliveries >= self.limit {
+        if held.place == Place::Leased && held.letter.deliveries >= self.settings.max_deliveries {
             return self.die(slot, DeadReason::Deliveries);
         }
         if held.expires <= now {
@@ -261,6 +310,7 @@ impl Store {
     pub(super) fn receive(
         &mut self,
         most: usize,
+        (now, wall): (u64, SystemTime),
         due: u64,
         mailbox: impl Fn() -> Arc<dyn Mailbox>,
     ) -> Vec<Message> {
@@ -278,9 +328,10 @@ impl Store {
             held.place = Place::Leased;
             held.stage = lease;
             held.due = due;
+            held.leased = (now, wall);
             held.letter.deliveries += 1;
             let receipt = Receipt(Right::Numbers { message: u64::from(slot), lease });
-            messages.push(held.letter.message(Some(receipt), &mailbox));
+            messages.push(held.letter.message(Some(receipt), self.settings.max_deliveries, &mailbox));
             self.count.visible -= 1;
             self.count.in_flight += 1;
             self.add_timer(due, lease, slot);
@@ -314,15 +365,21 @@ impl Store {
         if let Some(held) = &mut self.slots[slot as usize] {
             held.letter.deliveries -= 1;
         }
-        self.nack(receipt, Duration::ZERO, now)
+        self.give_back(slot, Duration::ZERO, now);
+        Ok(())
     }
 
-    pub(super) fn nack(&mut self, receipt: &Receipt, pause: Duration, now: u64) -> Result<(), MailboxError> {
+    pub(super) fn nack(&mut self, receipt: &Receipt, options: &Nack, now: u64) -> Result<(), MailboxError> {
         let slot = self.leased(receipt, now)?;
+        self.note_attempt(slot, AttemptEnd::Nack, options.error.as_deref(), now);
+        self.give_back(slot, options.visibility, now);
+        Ok(())
+    }
+
+    fn give_back(&mut self, slot: u32, pause: Duration, now: u64) {
         self.come_back(slot, pause, now);
         let slots = &self.slots;
         self.timers.note_stale(1, |timer| matters(slots, timer));
-        Ok(())
     }
 
     pub(super) fn extend(
@@ -353,21 +410,46 @@ impl Store {
         now: u64,
     ) -> Result<(), MailboxError> {
         let slot = self.leased(receipt, now)?;
+        self.note_attempt(slot, AttemptEnd::Bury, reason.error(), now);
         self.die(slot, reason);
         Ok(())
     }
 
-    /// Who waits for a reply to the message.
-    pub(super) fn reply_to(&self, receipt: &Receipt, now: u64) -> Result<&str, MailboxError> {
+    /// Who waits for a reply to the message, and the options of the reply.
+    pub(super) fn reply_to(
+        &self,
+        receipt: &Receipt,
+        options: Send,
+        now: u64,
+    ) -> Result<(String, Send), MailboxError> {
         let slot = self.leased(receipt, now)?;
-        let name = self.slots[slot as usize].as_ref().and_then(|held| held.letter.reply_to());
-        name.ok_or(MailboxError::NoReplyTo)
+        let letter = self.slots[slot as usize].as_ref().map(|held| &held.letter);
+        let letter = letter.ok_or(MailboxError::ReceiptExpired)?;
+        let name = letter.reply_to().ok_or(MailboxError::NoReplyTo)?;
+        Ok((name.to_owned(), letter.answering(options)))
     }
 
     pub(super) fn peek(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {
         let slots = &self.slots;
         let next = self.lanes.next(most, |entry| is_visible(slots, entry)).into_iter();
-        next.filter_map(|slot| Some(slots[slot as usize].as_ref()?.letter.message(None, mailbox))).collect()
+        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
+        next.filter_map(|slot| Some(seen(&slots[slot as usize].as_ref()?.letter))).collect()
+    }
+
+    /// Looks at all messages.
+    pub(super) fn find(&self, id: MessageId, mailbox: &Arc<dyn Mailbox>) -> Option<Found> {
+        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
+        if let Some(held) = self.slots.iter().flatten().find(|held| held.letter.id == id) {
+            let place = match held.place {
+                Place::Delayed => Location::Delayed,
+                Place::Visible => Location::Visible,
+                Place::Leased => Location::InFlight { holder: this_process() },
+            };
+            return Some(Found { message: seen(&held.letter), place });
+        }
+        let dead = self.dead.iter().find(|dead| dead.letter.id == id)?;
+        let place = Location::Dead { reason: dead.reason.clone() };
+        Some(Found { message: seen(&dead.letter), place })
     }
 
     pub(super) fn count(&self) -> Count {
@@ -386,7 +468,7 @@ impl Store {
 
     pub(super) fn dead_letters(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<DeadLetter> {
         let letter = |dead: &Dead| DeadLetter {
-            message: dead.letter.message(None, mailbox),
+            message: dead.letter.message(None, self.settings.max_deliveries, mailbox),
             reason: dead.reason.clone(),
             died_at: dead.died,
         };

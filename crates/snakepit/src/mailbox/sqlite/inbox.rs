@@ -19,14 +19,16 @@ const GROUP: usize = 1024;
 /// Something to do in a queue.
 pub(super) struct Order {
     pub(super) queue: Arc<str>,
-    /// After how many deliveries a message of this queue is given up.
-    pub(super) limit: u32,
     pub(super) ask: Ask,
     /// None: nobody wants to know.
     pub(super) answer: Option<oneshot::Sender<Result<Answer, MailboxError>>>,
 }
 
 impl Order {
+    pub(super) fn is_receive(&self) -> bool {
+        matches!(self.ask, Ask::Receive(_))
+    }
+
     /// Whether nobody waits for its answer any more.
     pub(super) fn is_given_up(&self) -> bool {
         self.answer.as_ref().is_some_and(oneshot::Sender::is_closed)

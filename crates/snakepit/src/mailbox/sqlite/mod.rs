@@ -39,8 +39,8 @@ use site::beside;
 pub use wal::{DiskSync, LogSync};
 
 use super::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
-    MessageId, Pending, Receipt, Receive, Send, check_visibility, telling,
+    Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
+    Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange, check_visibility, telling,
 };
 
 /// The queue of a file for which none is named.
@@ -51,7 +51,6 @@ pub const DEFAULT_QUEUE: &str = "main";
 #[derive(Clone)]
 pub struct SqliteMailbox {
     queue: Arc<str>,
-    policy: Arc<DeadLetterPolicy>,
     office: Arc<Office>,
     gate: Gate,
 }
@@ -86,11 +85,6 @@ impl SqliteMailbox {
         self.office.path()
     }
 
-    /// When its messages are given up.
-    pub fn policy(&self) -> &DeadLetterPolicy {
-        &self.policy
-    }
-
     fn inbox(&self) -> &Inbox {
         self.office.inbox()
     }
@@ -105,12 +99,7 @@ impl SqliteMailbox {
 
     async fn ask(&self, ask: Ask) -> Result<Answer, MailboxError> {
         let (answer, answered) = oneshot::channel();
-        let order = Order {
-            queue: Arc::clone(&self.queue),
-            limit: self.policy.max_deliveries,
-            ask,
-            answer: Some(answer),
-        };
+        let order = Order { queue: Arc::clone(&self.queue), ask, answer: Some(answer) };
         self.inbox().place(order).await?;
         answered.await.unwrap_or_else(|_| Err(deserted()))
     }
@@ -129,6 +118,13 @@ impl SqliteMailbox {
     async fn id(&self, ask: Ask) -> Result<MessageId, MailboxError> {
         match self.ask(ask).await? {
             Answer::Id(id) => Ok(id),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask_settings(&self, ask: Ask) -> Result<QueueSettings, MailboxError> {
+        match self.ask(ask).await? {
+            Answer::Settings(settings) => Ok(settings),
             other => Err(unexpected(&other)),
         }
     }
@@ -216,19 +212,19 @@ impl Mailbox for SqliteMailbox {
         })
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
         Box::pin(async move {
-            check_visibility(visibility)?;
-            self.done(Ask::Nack(lease(receipt)?, visibility)).await?;
+            options.check()?;
+            self.done(Ask::Nack(lease(receipt)?, options)).await?;
             telling::nacked(&self.queue, 1);
             Ok(())
         })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
         Box::pin(async move {
-            check_visibility(visibility)?;
-            let nacked = self.number(Ask::NackAll(Lease::all(receipts), visibility)).await? as usize;
+            options.check()?;
+            let nacked = self.number(Ask::NackAll(Lease::all(receipts), options)).await? as usize;
             telling::nacked(&self.queue, nacked);
             Ok(nacked)
         })
@@ -264,6 +260,26 @@ impl Mailbox for SqliteMailbox {
             let id = self.id(Ask::Reply(lease(receipt)?, body, options)).await?;
             telling::acked(&self.queue, 1);
             Ok(id)
+        })
+    }
+
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        Box::pin(self.ask_settings(Ask::Settings))
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            change.check()?;
+            self.ask_settings(Ask::Configure(change)).await
+        })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        Box::pin(async move {
+            match self.ask(Ask::Find(id)).await? {
+                Answer::Found(it) => Ok(it.map(|it| order::found(it, &self.shared()))),
+                other => Err(unexpected(&other)),
+            }
         })
     }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::clock::{BootClock, Clock};
-use super::failure::explain;
+use super::desk::register;
 use super::inbox::Inbox;
 use super::patience::within;
-use super::site::{Inode, LostLog, Site};
+use super::site::{Creation, Inode, LostLog, Site};
 use super::wal::{DiskSync, LogSync};
 use super::writer::Writer;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
 use crate::custody::without_file_size_signal;
-use crate::mailbox::{DeadLetterPolicy, MailboxError};
+use crate::mailbox::{DeadLetterPolicy, MailboxError, SettingsChange};
 
 /// How a mailbox in a file is opened.
 #[derive(Clone, Debug)]
@@ -28,6 +28,7 @@ pub struct SqliteOptions {
     vfs: Option<String>,
     log_sync: Arc<dyn LogSync>,
     lost_log: LostLog,
+    creation: Creation,
 }
 
 impl Default for SqliteOptions {
@@ -40,6 +41,7 @@ impl Default for SqliteOptions {
             vfs: None,
             log_sync: Arc::new(DiskSync),
             lost_log: LostLog::Refuse,
+            creation: Creation::IfMissing,
         }
     }
 }
@@ -56,7 +58,8 @@ impl SqliteOptions {
         self
     }
 
-    /// When messages are given up. Whoever receives from the same queue should have the same policy.
+    /// When messages are given up. A limit of deliveries is written to the queue's settings, for all who use it; without one the
+    /// queue keeps the limit that it has.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.policy = policy;
         self
@@ -93,6 +96,12 @@ impl SqliteOptions {
         self
     }
 
+    /// Makes neither the file nor the queue: what is missing is [`MailboxError::Missing`].
+    pub fn existing(mut self) -> Self {
+        self.creation = Creation::Never;
+        self
+    }
+
     /// Opens `sqlite:PATH` or `sqlite:PATH#QUEUE`.
     pub fn open_url(mut self, url: &str) -> Result<SqliteMailbox, MailboxError> {
         let refused = || MailboxError::OutOfRange {
@@ -111,7 +120,7 @@ impl SqliteOptions {
         self.open(path)
     }
 
-    /// Opens the file, or makes it. Reads and writes a little, on this thread.
+    /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
         self.policy.check()?;
         let path = Site::locate(path.as_ref())?;
@@ -122,11 +131,12 @@ impl SqliteOptions {
             vfs: self.vfs,
             log_sync: self.log_sync,
             lost_log: self.lost_log,
+            creation: self.creation,
         };
-        let office = Office::of(site, &self.queue)?;
+        let office = Office::of(site, &self.queue, &self.policy.settings_change())?;
         let queue: Arc<str> = self.queue.into();
         let gate = office.gates.open(&queue);
-        Ok(SqliteMailbox { queue, policy: Arc::new(self.policy), office, gate })
+        Ok(SqliteMailbox { queue, office, gate })
     }
 }
 
@@ -188,13 +198,11 @@ impl Office {
     }
 
     /// The one that there is, or a new one. The queue is known in the file from now on, so that replies find it.
-    fn of(site: Site, queue: &str) -> Result<Arc<Self>, MailboxError> {
+    fn of(site: Site, queue: &str, change: &SettingsChange) -> Result<Arc<Self>, MailboxError> {
         static OFFICES: Mutex<Option<HashMap<PathBuf, Weak<Office>>>> = Mutex::new(None);
         let open = || {
             let connection = site.connect()?;
-            connection
-                .execute("INSERT OR IGNORE INTO queue (name) VALUES (?1)", [queue])
-                .map_err(|error| explain(&site.path, error))?;
+            register(&connection, &site, queue, change)?;
             Ok(connection)
         };
         let connection = without_file_size_signal(|| within(site.patience, open))?;

@@ -32,6 +32,7 @@ pub(super) struct Site {
     pub(super) vfs: Option<String>,
     pub(super) log_sync: Arc<dyn LogSync>,
     pub(super) lost_log: LostLog,
+    pub(super) creation: Creation,
 }
 
 /// What becomes of a file that needs a log which is not there.
@@ -40,6 +41,16 @@ pub(super) enum LostLog {
     Refuse,
     /// It is opened with what it has.
     Accept,
+}
+
+/// Whether a mailbox that is missing is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Creation {
+    /// It is.
+    #[default]
+    IfMissing,
+    /// It is said to be missing.
+    Never,
 }
 
 /// Which file it is, whatever it is called.
@@ -75,8 +86,17 @@ impl Site {
         Ok(parent.canonicalize().map_err(refuse)?.join(name))
     }
 
+    /// There is no such queue here.
+    pub(super) fn missing(&self, queue: &str) -> MailboxError {
+        MailboxError::Missing(format!("{queue} in {}", self.path.display()))
+    }
+
     pub(super) fn inode(&self) -> Option<Inode> {
         fs::metadata(&self.path).ok().map(|file| Inode(file.dev(), file.ino()))
+    }
+
+    fn no_file(&self) -> MailboxError {
+        MailboxError::Missing(self.path.display().to_string())
     }
 
     /// Opens the file, or makes it. What is no mailbox is left as it is.
@@ -103,10 +123,13 @@ impl Site {
     }
 
     fn try_connect(&self) -> Result<Connection, Refused> {
+        let may_create = match self.creation {
+            Creation::IfMissing => OpenFlags::SQLITE_OPEN_CREATE,
+            Creation::Never if self.path.exists() => OpenFlags::empty(),
+            Creation::Never => return Err(Refused::Known(self.no_file())),
+        };
         // One thread at a time uses it, so it needs no locks of its own. And no URIs: a path is a path.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | may_create | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = match &self.vfs {
             None => {
                 private::prepare(&self.path).map_err(Refused::Known)?;
@@ -124,6 +147,7 @@ impl Site {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         let file = self.path.display();
         match schema::kind(&connection)? {
+            Kind::Empty if self.creation == Creation::Never => return Err(Refused::Known(self.no_file())),
             Kind::Empty | Kind::Mailbox => {}
             Kind::Newer(version) => {
                 return Err(Refused::Known(backend(format!(

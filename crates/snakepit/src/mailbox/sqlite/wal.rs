@@ -96,11 +96,16 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Begins a transaction that may write. `known` is the generation of which this connection knows that the main file has it.
-pub(super) fn begin(connection: &Connection, known: &mut Option<i64>) -> rusqlite::Result<()> {
+/// Begins a transaction. `known` is the generation of which this connection knows that the main file has it; `may_write` is asked
+/// in the transaction.
+pub(super) fn begin(
+    connection: &Connection,
+    known: &mut Option<i64>,
+    may_write: impl Fn() -> rusqlite::Result<bool>,
+) -> rusqlite::Result<()> {
     for _ in 0..TRIES {
         run(connection, "BEGIN IMMEDIATE")?;
-        if Some(generation(connection)?) == *known {
+        if Some(generation(connection)?) == *known || !may_write()? {
             return Ok(());
         }
         run(connection, "ROLLBACK")?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
@@ -260,8 +260,10 @@ impl Writer {
     /// One transaction. After an error that says something of the file nobody goes on with this connection.
     fn run_group(&mut self, group: &mut Group) -> Result<(), MailboxError> {
         let error = match self.try_group(group) {
-            Ok(news) => {
-                self.sync()?;
+            Ok((news, has_to_be_kept)) => {
+                if has_to_be_kept {
+                    self.sync()?;
+                }
                 publish(&self.queues, &news);
                 return Ok(());
             }
@@ -329,25 +331,35 @@ impl Writer {
         }
     }
 
-    fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<Vec<(i64, News)>> {
+    /// Gives what others should hear of, and whether anything was changed or promised.
+    fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<(Vec<(i64, News)>, bool)> {
         let Self { connection: Some(connection), generation, queues, parked, ids, site, bell, gates, .. } =
             self
         else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         };
         reach(Step::Begin);
-        wal::begin(connection, generation)?;
+        // Whoever only looks leaves the lock to others.
+        let only_looks = !group.is_stirred && group.orders.iter().all(|order| order.ask.is_read());
+        if only_looks {
+            connection.prepare_cached("BEGIN")?.execute([])?;
+        } else {
+            let now = micros(site.clock.since_boot());
+            wal::begin(connection, generation, || group.may_write(connection, queues, now))?;
+        }
         reach(Step::Begun);
+        let changes = connection.total_changes();
+        let promises = group.orders.iter().any(|order| !order.ask.is_read() && !order.is_receive());
         // Read under the lock, so that it never goes back from one transaction to the next, whoever makes it.
         let (now, wall) = (micros(site.clock.since_boot()), site.clock.wall());
         let mut next_id = || ids.next(wall);
         let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id, gates);
         while let Some(order) = group.orders.pop_front() {
-            let at = Place { queue: queue_number(connection, queues, &order.queue)?, limit: order.limit };
+            let queue = queue_number(connection, queues, &order)?;
             let result = if order.is_given_up() {
                 Err(MailboxError::Closed(order.queue.to_string()))
-            } else {
-                match desk.serve(at, &order.ask) {
+            } else if let Some(queue) = queue {
+                match desk.serve(Place { queue }, &order.ask) {
                     Ok(answer) => Ok(answer),
                     Err(Failure::Refused(error)) => Err(error),
                     Err(Failure::Sql(error)) if concerns_one_order(&error) => Err(explain(&site.path, error)),
@@ -356,6 +368,8 @@ impl Writer {
                         return Err(error);
                     }
                 }
+            } else {
+                Err(site.missing(&order.queue))
             };
             match result {
                 // Before the next order, which may bring what it waits for.
@@ -375,7 +389,8 @@ impl Writer {
             bell.ring();
             reach(Step::Rung);
         }
-        Ok(news)
+        let has_to_be_kept = promises || connection.total_changes() != changes;
+        Ok((news, has_to_be_kept))
     }
 }
 
@@ -394,6 +409,29 @@ struct Group {
     orders: VecDeque<Order>,
     done: Vec<(Order, Result<Answer, MailboxError>)>,
     is_stirred: bool,
+}
+
+impl Group {
+    /// Whether something may have to be written: not if all that is asked is to receive where there is nothing.
+    fn may_write(
+        &self,
+        connection: &Connection,
+        queues: &HashMap<Arc<str>, i64>,
+        now: Micros,
+    ) -> rusqlite::Result<bool> {
+        if self.is_stirred {
+            return Ok(true);
+        }
+        for order in self.orders.iter().filter(|order| !order.ask.is_read()) {
+            let Some(queue) = queues.get(&order.queue).filter(|_| order.is_receive()) else {
+                return Ok(true);
+            };
+            if glance(connection, *queue, now)?.0 || has_expired(connection, *queue, now)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn answer(order: Order, result: Result<Answer, MailboxError>) {
@@ -438,7 +476,7 @@ fn serve_waiting(
         }
         while let Some(waiting) = line.next_waiting() {
             let Ask::Receive(options) = &waiting.order.ask else { continue };
-            let at = Place { queue: *queue, limit: waiting.order.limit };
+            let at = Place { queue: *queue };
             match desk.receive(at, options) {
                 Ok(received) if received.messages.is_empty() => {
                     line.next = received.next;
@@ -468,19 +506,34 @@ fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<
     Ok((is_ready || next.is_some_and(|next| next <= now), next))
 }
 
-/// The number of a queue in this file, which gets one if it has none.
+/// Whether the time to live of something in the queue is over.
+fn has_expired(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state < 2 AND expires <= ?2 LIMIT 1")?
+        .exists([queue, now])
+}
+
+/// The number of a queue in this file, which gets one if it has none; None if somebody only looks for it.
 fn queue_number(
     connection: &Connection,
     queues: &mut HashMap<Arc<str>, i64>,
-    name: &Arc<str>,
-) -> rusqlite::Result<i64> {
+    order: &Order,
+) -> rusqlite::Result<Option<i64>> {
+    let name = &order.queue;
     if let Some(number) = queues.get(name) {
-        return Ok(*number);
+        return Ok(Some(*number));
     }
-    connection.prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?.execute([name.as_ref()])?;
+    if !order.ask.is_read() {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?
+            .execute([name.as_ref()])?;
+    }
     let number = connection
         .prepare_cached("SELECT number FROM queue WHERE name = ?1")?
-        .query_row([name.as_ref()], |row| row.get(0))?;
-    queues.insert(Arc::clone(name), number);
+        .query_row([name.as_ref()], |row| row.get(0))
+        .optional()?;
+    if let Some(number) = number {
+        queues.insert(Arc::clone(name), number);
+    }
     Ok(number)
 }
