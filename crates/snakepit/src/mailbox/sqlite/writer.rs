@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, News, Place};
+use super::desk::{Desk, News, Place, may_receive};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
@@ -184,7 +184,14 @@ impl Writer {
         let mut is_there = is_due;
         for (name, line) in self.parked.lines() {
             let Some(queue) = queues.get(name) else { return true };
-            let Ok((some, next)) = glance(connection, *queue, now) else { return true };
+            let Ok((some, next)) =
+                may_receive(connection, *queue, now).and_then(|is_held_back| match is_held_back {
+                    Some(until) => Ok((false, until)),
+                    None => glance(connection, *queue, now),
+                })
+            else {
+                return true;
+            };
             line.next = next;
             is_there |= some;
         }
