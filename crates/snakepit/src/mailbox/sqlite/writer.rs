@@ -132,7 +132,9 @@ impl Writer {
                 self.inbox.gather(orders, took / GATHERING);
             }
             let patience = self.patience();
-            let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
+            // Whoever has nobody that waits need not hear of others: with many processes each ring would wake all of them.
+            let bell = self.bell.heard().filter(|_| !self.parked.is_empty());
+            let Woken { orders, is_rung, is_over } = self.inbox.wait(bell, patience);
             if is_over {
                 return;
             }
