@@ -238,7 +238,7 @@ impl Receive {
             });
         }
         check_visibility(self.visibility_timeout)?;
-        within("wait", self.wait, MAX_WAIT)
+        check_wait(self.wait)
     }
 }
 
@@ -304,6 +304,11 @@ pub(super) fn positive(option: &'static str, value: Duration, most: Duration) ->
     }
     let range = format!("more than nothing, up to {most:?}");
     Err(MailboxError::OutOfRange { option, value: format!("{value:?}"), range })
+}
+
+/// For every operation that waits.
+pub fn check_wait(wait: Duration) -> Result<(), MailboxError> {
+    within("wait", wait, MAX_WAIT)
 }
 
 fn within(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {
