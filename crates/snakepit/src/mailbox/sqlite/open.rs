@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::clock::{BootClock, Clock};
 use super::desk::register;
+use super::failure::explain;
 use super::inbox::Inbox;
 use super::site::{Creation, Inode, Site};
 use super::writer::Writer;
@@ -100,6 +101,24 @@ impl SqliteOptions {
             queue.clone_into(&mut self.queue);
         }
         self.open(path)
+    }
+
+    /// The names of the mailboxes in a file, in the order in which they were made.
+    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
+        let path = Site::locate(path.as_ref())?;
+        let site = Site {
+            path,
+            clock: self.clock,
+            patience: self.busy_timeout,
+            vfs: self.vfs,
+            creation: self.creation,
+        };
+        let connection = site.connect()?;
+        let names = || {
+            let mut names = connection.prepare("SELECT name FROM queue ORDER BY number")?;
+            names.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+        };
+        names().map_err(|error| explain(&site.path, error))
     }
 
     /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
