@@ -7,6 +7,7 @@ mod failures;
 mod formats;
 mod kills;
 mod load;
+mod one_file;
 mod telling;
 mod wakeups;
 

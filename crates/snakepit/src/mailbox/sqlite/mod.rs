@@ -2,7 +2,8 @@
 //!
 //! An operation travels [`SqliteMailbox`] → `inbox` → `writer` → `desk`. The writer is one thread per file and process: it does
 //! all orders that wait in one transaction and answers when its commit has returned. `parked` has the receivers that wait, and
-//! `bell` wakes those of other processes. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
+//! `bell` wakes those of other processes. `wal` syncs the file's log and
+//! moves it into the file, `patience` waits for locks of others. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
 //! who blocks it, and `failure` what SQLite's errors mean.
 
 mod bell;
@@ -15,9 +16,11 @@ mod inbox;
 mod open;
 mod order;
 mod parked;
+mod patience;
 mod private;
 mod schema;
 mod site;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -33,6 +36,7 @@ pub use open::SqliteOptions;
 use open::{Gate, Office};
 use order::{Answer, Ask, Lease, expired};
 use site::beside;
+pub use wal::{DiskSync, LogSync};
 
 use super::{
     Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,

@@ -11,7 +11,9 @@ use super::clock::{BootClock, Clock};
 use super::desk::register;
 use super::failure::explain;
 use super::inbox::Inbox;
-use super::site::{Creation, Inode, Site};
+use super::patience::within;
+use super::site::{Creation, Inode, LostLog, Site};
+use super::wal::{DiskSync, LogSync};
 use super::writer::Writer;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
 use crate::custody::without_file_size_signal;
@@ -25,6 +27,8 @@ pub struct SqliteOptions {
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
     vfs: Option<String>,
+    log_sync: Arc<dyn LogSync>,
+    lost_log: LostLog,
     creation: Creation,
 }
 
@@ -36,6 +40,8 @@ impl Default for SqliteOptions {
             busy_timeout: Duration::from_secs(5),
             clock: Arc::new(BootClock),
             vfs: None,
+            log_sync: Arc::new(DiskSync),
+            lost_log: LostLog::Refuse,
             creation: Creation::IfMissing,
         }
     }
@@ -76,6 +82,18 @@ impl SqliteOptions {
     /// Reads and writes through a file layer of this name, which was registered with SQLite before.
     pub fn vfs(mut self, name: impl Into<String>) -> Self {
         self.vfs = Some(name.into());
+        self
+    }
+
+    /// Brings the log onto the disk with this.
+    pub fn log_sync(mut self, sync: Arc<dyn LogSync>) -> Self {
+        self.log_sync = sync;
+        self
+    }
+
+    /// Opens also a file whose log was lost, with what the file has. What was only in the log is gone for good.
+    pub fn accept_lost_log(mut self) -> Self {
+        self.lost_log = LostLog::Accept;
         self
     }
 
@@ -130,6 +148,8 @@ impl SqliteOptions {
             clock: self.clock,
             patience: self.busy_timeout,
             vfs: self.vfs,
+            log_sync: self.log_sync,
+            lost_log: self.lost_log,
             creation: self.creation,
         };
         let office = Office::of(site, &self.queue, &self.policy.settings_change())?;
@@ -176,9 +196,14 @@ impl Gates {
     }
 }
 
+/// How long the last handle waits until the file is closed.
+const CLOSING: Duration = Duration::from_secs(5);
+
 impl Drop for Office {
+    /// Waits until the file is closed, so that a process that ends right after this leaves one whole file.
     fn drop(&mut self) {
         self.inbox.end();
+        self.inbox.closed(CLOSING);
     }
 }
 
@@ -194,11 +219,12 @@ impl Office {
     /// The one that there is, or a new one. The queue is known in the file from now on, so that replies find it.
     fn of(site: Site, queue: &str, change: &SettingsChange) -> Result<Arc<Self>, MailboxError> {
         static OFFICES: Mutex<Option<HashMap<PathBuf, Weak<Office>>>> = Mutex::new(None);
-        let connection = without_file_size_signal(|| {
+        let open = || {
             let connection = site.connect()?;
             register(&connection, &site, queue, change)?;
             Ok(connection)
-        })?;
+        };
+        let connection = without_file_size_signal(|| within(site.patience, open))?;
         let inode = site.inode();
         let mut offices = OFFICES.lock().unwrap_or_else(PoisonError::into_inner);
         let offices = offices.get_or_insert_default();

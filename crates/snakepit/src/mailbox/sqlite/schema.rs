@@ -162,6 +162,11 @@ pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
     })
 }
 
+/// Whether the file is of a version that says whether it needs its log.
+pub(super) fn has_generation(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? >= 2)
+}
+
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
