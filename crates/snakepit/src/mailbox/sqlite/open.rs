@@ -121,16 +121,21 @@ impl SqliteOptions {
         self.open(path)
     }
 
-    /// The names of the mailboxes in a file, in the order in which they were made.
-    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
-        let path = Site::locate(path.as_ref())?;
-        let site = Site {
-            path,
+    fn site(self, path: &Path) -> Result<Site, MailboxError> {
+        Ok(Site {
+            path: Site::locate(path)?,
             clock: self.clock,
             patience: self.busy_timeout,
             vfs: self.vfs,
+            log_sync: self.log_sync,
+            lost_log: self.lost_log,
             creation: self.creation,
-        };
+        })
+    }
+
+    /// The names of the mailboxes in a file, in the order in which they were made.
+    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
+        let site = self.site(path.as_ref())?;
         let connection = site.connect()?;
         let names = || {
             let mut names = connection.prepare("SELECT name FROM queue ORDER BY number")?;
@@ -142,18 +147,8 @@ impl SqliteOptions {
     /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
         self.policy.check()?;
-        let path = Site::locate(path.as_ref())?;
-        let site = Site {
-            path,
-            clock: self.clock,
-            patience: self.busy_timeout,
-            vfs: self.vfs,
-            log_sync: self.log_sync,
-            lost_log: self.lost_log,
-            creation: self.creation,
-        };
-        let office = Office::of(site, &self.queue, &self.policy.settings_change())?;
-        let queue: Arc<str> = self.queue.into();
+        let (queue, change): (Arc<str>, _) = (self.queue.as_str().into(), self.policy.settings_change());
+        let office = Office::of(self.site(path.as_ref())?, &queue, &change)?;
         let gate = office.gates.open(&queue);
         Ok(SqliteMailbox { queue, office, gate })
     }
