@@ -31,7 +31,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         say("draining");
     });
     say(&format!("process {} works on {path}; end it with SIGTERM or Ctrl-C", std::process::id()));
-    let end = group.run_until_signal(RunOptions::new()).await?;
+    let end = group.run(RunOptions::new()).await?;
     pit.stop().await;
     Ok(ExitCode::from(end.status))
 }

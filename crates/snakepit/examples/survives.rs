@@ -45,7 +45,7 @@ async fn serve(file: &str) -> Outcome<ExitCode> {
     let greets = PoolLoop::new(&pit, requests, &PoolLoopOptions::new("greet"))?;
     let group = LoopGroup::new("service").with(Arc::new(greets));
     let options = RunOptions::new().visibility_timeout(LEASE).shutdown_timeout(LEASE / 2);
-    let end = group.run_until_signal(options).await?;
+    let end = group.run(options).await?;
     pit.stop().await;
     Ok(ExitCode::from(end.status))
 }

@@ -405,7 +405,8 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     let plan = plan(&[json!({ "id": "stuck", "input": "hang", "expected": 1 })], "exact");
     let (requests, replies) = mailboxes();
     let evals = Arc::new(EvalLoop::new("evals", Arc::clone(&requests), &pit, Evaluator::Exact));
-    let watchdog = Watchdog::new().message_limit(Duration::from_millis(200));
+    let limit = Duration::from_millis(200);
+    let watchdog = Watchdog::new().message_limit(limit).liveness_limit(limit);
     let group = Arc::new(LoopGroup::new("group").with(evals.clone()).watchdog(watchdog));
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     soon("it runs", evals.control().until_running(true)).await;
@@ -414,7 +415,7 @@ async fn l10_the_loop_of_an_evaluation_has_a_heartbeat_and_is_watched() {
     sender.run(&mut Journal::in_memory(), |_| {}).await.expect("a report");
     let told = async {
         loop {
-            if let Event::LoopStuck { name, message, stack, .. } = events.next().await {
+            if let Event::LoopStuck { name, message_id: message, stack, .. } = events.next().await {
                 return (name.to_string(), message.is_some(), stack);
             }
         }

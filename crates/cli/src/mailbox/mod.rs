@@ -6,12 +6,19 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{
-    Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Receive, Send, SqliteMailbox,
+    Extension, MAX_WAIT, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive, Reply, Send,
+    SettingsChange,
 };
 
 use crate::duration;
 use crate::say::{self, Failure};
+
+/// The exit status for a mailbox, or a message, that is not there.
+const MISSING: u8 = 3;
 
 /// Send, receive and look after the messages of a mailbox.
 #[derive(clap::Args)]
@@ -19,6 +26,7 @@ use crate::say::{self, Failure};
     arg_required_else_help = true,
     after_help = "URL: sqlite:PATH, or sqlite:PATH#NAME for one of several mailboxes in a file.\n\
                   Exit status: 0 when it is done, 1 when a receipt has expired, 2 for a wrong command line, \
+                  3 when there is no such mailbox or message, \
                   125 when the mailbox cannot be used."
 )]
 pub(crate) struct Args {
@@ -39,6 +47,9 @@ enum Verb {
     Nack {
         url: String,
         receipt: String,
+        /// What went wrong; it stays with the message.
+        #[arg(long, value_name = "TEXT")]
+        error: Option<String>,
         /// How long until it can be received again.
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
         visibility: Duration,
@@ -57,6 +68,26 @@ enum Verb {
         /// Also if that is shorter than it would have been.
         #[arg(long)]
         exactly: bool,
+    },
+    /// Show what the mailbox keeps about itself, as one JSON object; with an option, change it first, for all who use it.
+    Settings {
+        url: String,
+        /// A message is given up after so many deliveries.
+        #[arg(long, value_name = "N")]
+        max_deliveries: Option<u32>,
+    },
+    /// Show a message and its attempts, wherever it is, as one JSON object.
+    Show {
+        url: String,
+        id: MessageId,
+    },
+    /// Show the reply to a message that was sent with --keep-result, as one JSON object.
+    Result {
+        url: String,
+        id: MessageId,
+        /// How long to wait for it.
+        #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+        wait: Duration,
     },
     /// Show the next messages without taking them, one JSON object a line.
     Peek {
@@ -112,6 +143,9 @@ struct SendArgs {
     /// A dead letter if nobody has received it by then.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
+    /// How long its reply is kept, to be read by its id (`mailbox result`); up to 12 h.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
+    keep_result: Option<Duration>,
     /// Whatever else belongs to it; as often as needed.
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute)]
     attribute: Vec<(String, String)>,
@@ -152,35 +186,69 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Send(args) => send(args).await,
         Verb::Receive(args) => receive(args).await,
-        Verb::Ack { url, receipt } => failed(open(&url)?.ack(&Receipt::from(&*receipt)).await),
-        Verb::Nack { url, receipt, visibility } => {
-            failed(open(&url)?.nack(&Receipt::from(&*receipt), visibility).await)
+        Verb::Ack { url, receipt } => failed(existing(&url)?.ack(&Receipt::from(&*receipt)).await),
+        Verb::Nack { url, receipt, error, visibility } => {
+            let mut options = Nack::new().visibility(visibility);
+            options.error = error;
+            failed(existing(&url)?.nack(&Receipt::from(&*receipt), options).await)
         }
         Verb::Release { url, receipt } => {
             let receipt = Receipt::from(&*receipt);
-            match failed(open(&url)?.release(std::slice::from_ref(&receipt)).await)? {
+            match failed(existing(&url)?.release(std::slice::from_ref(&receipt)).await)? {
                 0 => failed(Err(MailboxError::ReceiptExpired)),
                 _ => Ok(()),
             }
         }
         Verb::Extend { url, receipt, visibility, exactly } => {
             let extension = if exactly { Extension::Exactly } else { Extension::AtLeast };
-            failed(open(&url)?.extend(&Receipt::from(&*receipt), visibility, extension).await)
+            failed(existing(&url)?.extend(&Receipt::from(&*receipt), visibility, extension).await)
         }
+        Verb::Settings { url, max_deliveries } => {
+            let mailbox = existing(&url)?;
+            let mut change = SettingsChange::new();
+            change.max_deliveries = max_deliveries;
+            let settings = match change == SettingsChange::new() {
+                true => mailbox.settings().await,
+                false => mailbox.configure(change).await,
+            };
+            say::out(&say::json(&failed(settings)?));
+            Ok(())
+        }
+        Verb::Result { url, id, wait } => match result(&*existing(&url)?, id, wait).await? {
+            Some(reply) => {
+                say::out(&show::reply(&reply));
+                Ok(())
+            }
+            None => Err(Failure::plain(format!(
+                "there is no reply to the message {id} in the mailbox {url}: it is not answered yet, was not sent with \
+                 --keep-result, or its reply was kept for long enough"
+            ))
+            .status(MISSING)),
+        },
+        Verb::Show { url, id } => match failed(existing(&url)?.find(id).await)? {
+            Some(found) => {
+                say::out(&show::found(&found));
+                Ok(())
+            }
+            None => Err(Failure::plain(format!(
+                "there is no message {id} in the mailbox {url}: it was acknowledged or removed, or was never there"
+            ))
+            .status(MISSING)),
+        },
         Verb::Peek { url, max } => {
-            let messages = failed(open(&url)?.peek(max).await)?;
+            let messages = failed(existing(&url)?.peek(max).await)?;
             for message in &messages {
                 say::out(&show::message(message));
             }
             Ok(())
         }
         Verb::Count { url } => {
-            say::out(&say::json(&failed(open(&url)?.count().await)?));
+            say::out(&say::json(&failed(existing(&url)?.count().await)?));
             Ok(())
         }
-        Verb::Purge { url } => tell_number("purged", open(&url)?.purge().await),
+        Verb::Purge { url } => tell_number("purged", existing(&url)?.purge().await),
         Verb::Dlq(DeadVerb::List { url, max }) => {
-            let letters = failed(open(&url)?.dead_letters(max).await)?;
+            let letters = failed(existing(&url)?.dead_letters(max).await)?;
             for letter in &letters {
                 say::out(&show::dead_letter(letter));
             }
@@ -188,9 +256,9 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
         }
         Verb::Dlq(DeadVerb::Redrive { url, ids }) => {
             let some = (!ids.is_empty()).then_some(&ids[..]);
-            tell_number("redriven", open(&url)?.redrive(some).await)
+            tell_number("redriven", existing(&url)?.redrive(some).await)
         }
-        Verb::Dlq(DeadVerb::Purge { url }) => tell_number("purged", open(&url)?.purge_dead_letters().await),
+        Verb::Dlq(DeadVerb::Purge { url }) => tell_number("purged", existing(&url)?.purge_dead_letters().await),
     }
 }
 
@@ -210,6 +278,7 @@ async fn send(args: SendArgs) -> Result<(), Failure> {
     options.reply_to = args.reply_to;
     options.dedup_key = args.dedup;
     options.time_to_live = args.ttl;
+    options.keep_result = args.keep_result;
     options.attributes.extend(args.attribute);
     let id = failed(mailbox.send(body, options).await)?;
     say::out(&format!("{id}\n"));
@@ -237,6 +306,18 @@ async fn receive(args: ReceiveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Waits for as long as it is told, in as many waits as that takes.
+async fn result(mailbox: &dyn Mailbox, id: MessageId, wait: Duration) -> Result<Option<Reply>, Failure> {
+    let began = Instant::now();
+    loop {
+        let left = wait.saturating_sub(began.elapsed());
+        let reply = failed(mailbox.result(id, left.min(MAX_WAIT)).await)?;
+        if reply.is_some() || left.is_zero() {
+            return Ok(reply);
+        }
+    }
+}
+
 async fn give_back(mailbox: &dyn Mailbox, messages: &[Message]) {
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
     // If that fails, too, their leases run out.
@@ -248,9 +329,20 @@ fn tell_number(what: &str, number: Result<u64, MailboxError>) -> Result<(), Fail
     Ok(())
 }
 
+/// The mailbox, made if there is none.
 fn open(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
-    match SqliteMailbox::open_url(url) {
+    opened(url, SqliteOptions::new())
+}
+
+/// The mailbox; one that is missing is said to be.
+fn existing(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
+    opened(url, SqliteOptions::new().existing())
+}
+
+fn opened(url: &str, options: SqliteOptions) -> Result<Arc<dyn Mailbox>, Failure> {
+    match options.open_url(url) {
         Ok(mailbox) => Ok(Arc::new(mailbox)),
+        Err(error @ MailboxError::Missing(_)) => failed(Err(error)),
         Err(error) => Err(Failure::new(format!("cannot open the mailbox {url}"), &error)),
     }
 }
@@ -259,6 +351,7 @@ fn open(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
 fn failed<T>(outcome: Result<T, MailboxError>) -> Result<T, Failure> {
     outcome.map_err(|error| match &error {
         MailboxError::ReceiptExpired => Failure::of(&error).status(1),
+        MailboxError::Missing(_) => Failure::of(&error).status(MISSING),
         MailboxError::OutOfRange { .. } => Failure::of(&error).status(say::USAGE),
         _ => Failure::of(&error),
     })

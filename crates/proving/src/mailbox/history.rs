@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    Count, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Receive, Send,
+    Attempt, Count, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive,
+    Send,
 };
 use tokio::time::Instant;
 
@@ -234,6 +235,11 @@ fn receipt_of(message: &Message) -> Receipt {
     message.receipt.clone().expect("a message that was received")
 }
 
+/// The error with which a delivery is given back: the checker wants each to have one.
+pub fn nack_error(delivery: u32) -> String {
+    format!("delivery {delivery} failed")
+}
+
 impl Client {
     /// The mailbox that it uses.
     pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
@@ -299,9 +305,11 @@ impl Client {
         self.end(message, Way::Ack, self.mailbox.ack(&receipt_of(message))).await
     }
 
-    /// As [`Mailbox::nack`].
+    /// As [`Mailbox::nack`], with an error that tells of the delivery.
     pub async fn nack(&self, message: &Message, pause: Duration) -> Result<(), MailboxError> {
-        self.end(message, Way::Nack, self.mailbox.nack(&receipt_of(message), pause)).await
+        let error = nack_error(message.delivery_count);
+        let options = Nack::new().visibility(pause).error(error);
+        self.end(message, Way::Nack, self.mailbox.nack(&receipt_of(message), options)).await
     }
 
     /// As [`Mailbox::release`].
@@ -361,6 +369,21 @@ impl Client {
     }
 }
 
+/// A dead letter as it was found.
+#[derive(Clone, Debug)]
+pub struct Dead {
+    /// Its id.
+    pub id: MessageId,
+    /// What it says.
+    pub body: Digest,
+    /// Why it was given up.
+    pub reason: DeadReason,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    /// What it remembers of that.
+    pub attempts: Vec<Attempt>,
+}
+
 /// How a mailbox was found when everybody had left.
 #[derive(Clone, Debug)]
 pub struct Ending {
@@ -368,8 +391,8 @@ pub struct Ending {
     pub at: Time,
     /// What could still be received.
     pub present: Vec<(MessageId, Digest)>,
-    /// The dead letters, with the number of their deliveries.
-    pub dead: Vec<(MessageId, Digest, DeadReason, u32)>,
+    /// The dead letters.
+    pub dead: Vec<Dead>,
     /// What the mailbox counts.
     pub count: Count,
 }
@@ -385,8 +408,9 @@ impl Ending {
             dead: dead
                 .into_iter()
                 .map(|letter| {
-                    let Message { id, body, delivery_count, .. } = &letter.message;
-                    (*id, Digest::of(body), letter.reason, *delivery_count)
+                    let Message { id, body, delivery_count, attempts, .. } = letter.message;
+                    let body = Digest::of(&body);
+                    Dead { id, body, reason: letter.reason, deliveries: delivery_count, attempts }
                 })
                 .collect(),
             count: mailbox.count().await?,

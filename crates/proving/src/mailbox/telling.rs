@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use snakepit::mailbox::sqlite::{BootClock, Clock};
 use snakepit::mailbox::{
-    Capabilities, Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId,
-    Pending, Receipt, Receive, Send,
+    Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 /// A whole line at once, so that a kill leaves no half of it.
@@ -155,12 +155,12 @@ impl Mailbox for Telling {
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
         Box::pin(Self::all_told("ack", receipts, self.inner.ack_all(receipts)))
     }
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
         let what = json!({ "op": "nack", "receipt": receipt.to_string() });
-        Box::pin(Self::told(what, self.inner.nack(receipt, visibility), nothing))
+        Box::pin(Self::told(what, self.inner.nack(receipt, options), nothing))
     }
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        Box::pin(Self::all_told("nack", receipts, self.inner.nack_all(receipts, visibility)))
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+        Box::pin(Self::all_told("nack", receipts, self.inner.nack_all(receipts, options)))
     }
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
         Box::pin(Self::all_told("release", receipts, self.inner.release(receipts)))
@@ -176,6 +176,18 @@ impl Mailbox for Telling {
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         let what = json!({ "op": "reply", "receipt": receipt.to_string() });
         Box::pin(Self::told(what, self.inner.reply(receipt, body, options), nothing))
+    }
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        self.inner.result(id, wait)
+    }
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        self.inner.settings()
+    }
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        self.inner.configure(change)
+    }
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        self.inner.find(id)
     }
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         self.inner.peek(max_messages)

@@ -1,13 +1,14 @@
 //! Backends that are broken on purpose: memory, with one fault each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use snakepit::mailbox::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError,
-    MemoryMailbox, Message, MessageId, Pending, PostOffice, Receipt, Receive, Send,
+    AttemptEnd, Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox,
+    MailboxError, MemoryMailbox, Message, MessageId, Nack, Pending, PostOffice, QueueSettings, Receipt,
+    Receive, Reply, Send, SettingsChange,
 };
 use snakepit_proving::mailbox::Fixture;
 use tokio::runtime::Runtime;
@@ -56,6 +57,14 @@ pub(crate) enum Fault {
     ClampsRanges,
     ForgetsDedupKeys,
     RepliesWithoutAck,
+    LosesErrors,
+    LosesLapses,
+    BuriesWhenLookedAt,
+    KeepsTheLimitToItself,
+    RepliesWithoutId,
+    LosesEarlyReplies,
+    MixesUpResults,
+    ForgetsResults,
 }
 
 /// A mailbox with a fault.
@@ -65,6 +74,8 @@ pub(crate) struct Broken {
     shadow: MemoryMailbox,
     fault: Fault,
     memory: Mutex<Notes>,
+    /// The mailboxes of this post office that somebody has opened.
+    opened: Arc<Mutex<HashSet<String>>>,
     me: Weak<Broken>,
 }
 
@@ -80,6 +91,8 @@ struct Notes {
     again: Vec<Message>,
     acked: Vec<Message>,
     extra_dead: Vec<DeadLetter>,
+    /// Messages that were answered.
+    answered: Vec<MessageId>,
     is_closed: bool,
 }
 
@@ -102,16 +115,28 @@ impl Broken {
         name: &str,
         policy: DeadLetterPolicy,
         fault: Fault,
+        opened: Arc<Mutex<HashSet<String>>>,
     ) -> Result<Arc<Self>, MailboxError> {
-        let limit = policy.max_deliveries;
-        let policy = match fault {
-            Fault::IgnoresTheLimit => policy.max_deliveries(u32::MAX),
-            Fault::GivesUpEarly => policy.max_deliveries(limit.saturating_sub(1).max(1)),
+        opened.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        let policy = match (fault, policy.max_deliveries) {
+            (Fault::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),
+            (Fault::GivesUpEarly, Some(limit)) => policy.max_deliveries(limit.saturating_sub(1).max(1)),
             _ => policy,
         };
         let inner = office.mailbox_with(name, policy)?;
         let shadow = MemoryMailbox::new("shadow");
-        Ok(Arc::new_cyclic(|me| Self { inner, shadow, fault, memory: Mutex::default(), me: me.clone() }))
+        Ok(Arc::new_cyclic(|me| Self {
+            inner,
+            shadow,
+            fault,
+            memory: Mutex::default(),
+            opened,
+            me: me.clone(),
+        }))
+    }
+
+    fn was_opened(&self, name: &str) -> bool {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -133,6 +158,30 @@ impl Broken {
             }
             _ => {}
         }
+    }
+
+    /// By a limit of its own.
+    async fn bury_what_was_delivered_often(&self) -> Result<(), MailboxError> {
+        let often = |message: &Message| message.delivery_count > 2;
+        let seen = self.inner.peek(10).await?;
+        if !seen.iter().any(often) {
+            return Ok(());
+        }
+        for message in self.inner.receive(Receive::new().max_messages(10)).await? {
+            match often(&message) {
+                true => message.bury(DeadReason::Deliveries).await?,
+                false => message.release().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// As whoever forgets crashes remembers it.
+    fn without_lapses(&self, mut message: Message) -> Message {
+        if self.is(Fault::LosesLapses) {
+            message.attempts.retain(|attempt| attempt.end != AttemptEnd::Lapse);
+        }
+        message
     }
 
     fn lease(&self, asked: Duration) -> Duration {
@@ -191,6 +240,7 @@ impl Broken {
             message
         }));
         for message in &mut messages {
+            *message = self.without_lapses(message.clone());
             message.mailbox = self.me.upgrade().expect("it is alive");
             match self.fault {
                 Fault::ChangesBodies if notes.every(7) => message.body = b"changed"[..].into(),
@@ -308,7 +358,7 @@ impl Mailbox for Broken {
         self.inner.ack_all(receipts)
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, mut options: Nack) -> Pending<'a, ()> {
         Box::pin(async move {
             let real = self.real(receipt);
             let outcome = match self.fault {
@@ -319,14 +369,19 @@ impl Mailbox for Broken {
                 Fault::UncountsNacks => self.inner.release(&[real]).await.and_then(|released| {
                     if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
                 }),
-                _ => self.inner.nack(&real, visibility).await,
+                _ => {
+                    if self.is(Fault::LosesErrors) {
+                        options.error = None;
+                    }
+                    self.inner.nack(&real, options).await
+                }
             };
             self.judged(outcome)
         })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        self.inner.nack_all(receipts, visibility)
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+        self.inner.nack_all(receipts, options)
     }
 
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
@@ -335,7 +390,7 @@ impl Mailbox for Broken {
             for receipt in receipts {
                 let real = [self.real(receipt)];
                 released += match self.fault {
-                    Fault::CountsReleases => self.inner.nack_all(&real, Duration::ZERO).await?,
+                    Fault::CountsReleases => self.inner.nack_all(&real, Nack::new()).await?,
                     Fault::LosesReleases if self.notes().every(3) => self.inner.ack_all(&real).await?,
                     _ => self.inner.release(&real).await?,
                 };
@@ -369,7 +424,7 @@ impl Mailbox for Broken {
             if !self.is(Fault::CopiesInsteadOfMoving) {
                 return self.judged(self.inner.bury(&real, reason).await);
             }
-            self.inner.nack(&real, Duration::ZERO).await?;
+            self.inner.nack(&real, Nack::new()).await?;
             self.copy_to_the_dead(receipt, reason).await;
             Ok(())
         })
@@ -378,14 +433,68 @@ impl Mailbox for Broken {
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         Box::pin(async move {
             let real = self.real(receipt);
-            if !self.is(Fault::RepliesWithoutAck) {
-                return self.inner.reply(&real, body, options).await;
-            }
             let named = self.notes().given.get(receipt).and_then(|message| message.reply_to.clone());
+            match self.fault {
+                // As if it were any other message.
+                Fault::RepliesWithoutId => {
+                    let name = named.ok_or(MailboxError::NoReplyTo)?;
+                    self.inner.ack(&real).await?;
+                    return self.inner.office().mailbox(name).send(body, options).await;
+                }
+                // A mailbox without a trace of anybody is taken for one that nobody has.
+                Fault::LosesEarlyReplies => {
+                    if let Some(name) = &named
+                        && !self.was_opened(name)
+                    {
+                        self.inner.ack(&real).await?;
+                        return self.shadow.send(body, options).await;
+                    }
+                    return self.inner.reply(&real, body, options).await;
+                }
+                Fault::RepliesWithoutAck => {}
+                _ => {
+                    let answered = self.notes().given.get(receipt).map(|message| message.id);
+                    self.notes().answered.extend(answered);
+                    return self.inner.reply(&real, body, options).await;
+                }
+            }
             self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await?;
             let name = named.ok_or(MailboxError::NoReplyTo)?;
             self.inner.office().mailbox(name).send(body, options).await
         })
+    }
+
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(async move {
+            let reply = self.inner.result(id, wait).await?;
+            let last = self.notes().answered.last().copied();
+            match (self.fault, last) {
+                // The latest answer is taken for everybody's.
+                (Fault::MixesUpResults, Some(last)) => self.inner.result(last, Duration::ZERO).await,
+                (Fault::ForgetsResults, _) if self.notes().every(2) => Ok(None),
+                _ => Ok(reply),
+            }
+        })
+    }
+
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        self.inner.settings()
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            match (self.fault, change.max_deliveries) {
+                // Only this handle knows of it.
+                (Fault::KeepsTheLimitToItself, Some(_)) => {
+                    Ok(change.applied_to(&self.inner.settings().await?))
+                }
+                _ => self.inner.configure(change).await,
+            }
+        })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        self.inner.find(id)
     }
 
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
@@ -394,6 +503,9 @@ impl Mailbox for Broken {
 
     fn count(&self) -> Pending<'_, Count> {
         Box::pin(async move {
+            if self.is(Fault::BuriesWhenLookedAt) {
+                self.bury_what_was_delivered_often().await?;
+            }
             let mut count = self.inner.count().await?;
             match self.fault {
                 Fault::DropsDeadLetters => count.dead = self.dead_letters(usize::MAX).await?.len() as u64,
@@ -411,6 +523,9 @@ impl Mailbox for Broken {
         Box::pin(async move {
             let mut letters = self.inner.dead_letters(max_messages).await?;
             letters.extend(self.notes().extra_dead.iter().cloned());
+            for letter in &mut letters {
+                letter.message = self.without_lapses(letter.message.clone());
+            }
             match self.fault {
                 Fault::DropsDeadLetters => letters.retain(|letter| letter.reason != DeadReason::Deliveries),
                 Fault::DeadLettersTwice => letters.extend(letters.clone()),
@@ -449,11 +564,12 @@ pub(crate) struct BrokenMemory {
     office: PostOffice,
     memory: Memory,
     fault: Fault,
+    opened: Arc<Mutex<HashSet<String>>>,
 }
 
 impl BrokenMemory {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { office: PostOffice::new(), memory: Memory::default(), fault }
+        Self { office: PostOffice::new(), memory: Memory::default(), fault, opened: Arc::default() }
     }
 }
 
@@ -468,7 +584,10 @@ impl Fixture for BrokenMemory {
         policy: DeadLetterPolicy,
     ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
         Box::pin(async move {
-            let broken: Arc<dyn Mailbox> = Broken::new(&self.office, name, policy, self.fault)?;
+            let broken: Arc<dyn Mailbox> = {
+                let opened = Arc::clone(&self.opened);
+                Broken::new(&self.office, name, policy, self.fault, opened)?
+            };
             Ok(broken)
         })
     }

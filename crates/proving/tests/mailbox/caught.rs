@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// alone, so that for whoever looked at the wall it would jump back all the time.
 async fn trial(fault: Fault, seed: u64) -> Report {
     let policy = DeadLetterPolicy::new().max_deliveries(LIMIT);
-    let broken = Broken::new(&PostOffice::new(), "trial", policy, fault).expect("a mailbox");
+    let broken = Broken::new(&PostOffice::new(), "trial", policy, fault, Arc::default()).expect("a mailbox");
     let mailbox: Arc<dyn Mailbox> = Arc::clone(&broken) as Arc<dyn Mailbox>;
     let history = History::new();
     let load = Load { producers: 3, consumers: 3, messages: 100, lease: LEASE, seed, patience: LEASE * 100 };
@@ -58,9 +58,16 @@ fn tried(fault: Fault, seed: u64) -> Report {
 }
 
 fn assert_caught_by_rule(fault: Fault, rule: Rule) {
-    let report = tried(fault, 7);
-    let first: Vec<String> = report.violations.iter().take(5).map(ToString::to_string).collect();
-    assert!(report.broken().contains(&rule), "{fault:?} was to be caught by {rule:?}: {first:?}");
+    let mut first = Vec::new();
+    // What a fault does to whom is up to chance, and some need two who meet.
+    for seed in 7..12 {
+        let report = tried(fault, seed);
+        if report.broken().contains(&rule) {
+            return;
+        }
+        first.extend(report.violations.iter().take(5).map(ToString::to_string));
+    }
+    panic!("{fault:?} was to be caught by {rule:?}: {first:?}");
 }
 
 fn assert_caught_by_check(fault: Fault, name: &str) {
@@ -118,6 +125,8 @@ caught_by_the_checker! {
     q7_catches_a_limit_that_is_ignored: IgnoresTheLimit, Q7;
     q7_catches_releases_that_count: CountsReleases, Q7;
     q7_catches_nacks_that_do_not_count: UncountsNacks, Q7;
+    q7_catches_errors_that_are_lost: LosesErrors, Q7;
+    q7_catches_crashes_that_are_not_remembered: LosesLapses, Q7;
     q1_catches_releases_that_lose: LosesReleases, Q1;
     q8_catches_two_dead_letters_of_one: DeadLettersTwice, Q8;
     q8_catches_exhausted_messages_without_a_dead_letter: DropsDeadLetters, Q8;
@@ -129,6 +138,14 @@ caught_by_the_checker! {
 }
 
 caught_by_the_suite! {
+    the_suite_catches_replies_without_the_id_of_their_request: RepliesWithoutId, a_reply_has_the_id_the_attributes_and_the_trace_of_its_request;
+    the_suite_catches_replies_that_nobody_has_waited_for_yet: LosesEarlyReplies, a_reply_to_a_mailbox_that_nobody_has_opened_waits_there;
+    the_suite_catches_answers_to_somebody_else: MixesUpResults, each_of_many_requests_gets_its_own_answer;
+    the_suite_catches_results_that_are_forgotten: ForgetsResults, a_result_is_kept_for_its_time_and_read_by_its_id;
+    the_suite_catches_looks_that_bury: BuriesWhenLookedAt, looking_changes_nothing;
+    the_suite_catches_a_limit_that_others_do_not_see: KeepsTheLimitToItself, a_limit_that_one_sets_holds_for_all;
+    the_suite_catches_errors_that_are_lost: LosesErrors, the_last_error_stays_with_what_is_given_up;
+    the_suite_catches_crashes_that_are_not_remembered: LosesLapses, each_attempt_is_remembered;
     the_suite_catches_batches_out_of_order: Reorders, first_deliveries_come_in_the_order_of_their_sends;
     the_suite_catches_priorities_that_are_ignored: IgnoresPriorities, higher_priorities_come_first;
     the_suite_catches_receivers_that_are_never_woken: NeverWakes, a_send_wakes_a_receiver;

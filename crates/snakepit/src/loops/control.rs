@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Heartbeat, LoopError};
+use super::{Beats, Heartbeat, LoopError};
 
 /// A time that is farther away than anybody waits.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -85,6 +85,8 @@ pub struct InHand {
     pub trace: Option<String>,
     /// Since when.
     pub since: std::time::Instant,
+    /// When its handler last told that it makes progress; its start unless it has.
+    pub last_beat: std::time::Instant,
     /// Told apart from an earlier handling of the same message.
     pub number: u64,
 }
@@ -113,6 +115,7 @@ struct Inner {
     /// Rings when there may be nothing left in flight, and nothing that waits.
     emptied: Notify,
     handled: AtomicU64,
+    failed: AtomicU64,
     held: Mutex<BTreeMap<u64, InHand>>,
     stacks: OnceLock<StackSource>,
     heartbeat: Heartbeat,
@@ -146,6 +149,7 @@ impl Control {
             waiting: AtomicUsize::new(0),
             emptied: Notify::new(),
             handled: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             held: Mutex::default(),
             stacks: OnceLock::new(),
             heartbeat: Heartbeat::default(),
@@ -270,7 +274,8 @@ impl Control {
     pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> Holding {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let held = InHand { message: message.into(), trace, since: std::time::Instant::now(), number };
+        let now = std::time::Instant::now();
+        let held = InHand { message: message.into(), trace, since: now, last_beat: now, number };
         self.held().insert(number, held);
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
         Holding { control: self.clone(), number }
@@ -279,6 +284,14 @@ impl Control {
     /// The messages that are being handled, the oldest first.
     pub fn in_hand(&self) -> Vec<InHand> {
         self.held().values().cloned().collect()
+    }
+
+    /// The handler of a message tells that it makes progress, which shows that the loop lives, too.
+    pub(super) fn note_progress(&self, number: u64) {
+        self.0.heartbeat.beat();
+        if let Some(held) = self.held().get_mut(&number) {
+            held.last_beat = std::time::Instant::now();
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<u64, InHand>> {
@@ -298,6 +311,16 @@ impl Control {
     /// How many were handled since the loop was made, however that ended.
     pub fn handled(&self) -> u64 {
         self.0.handled.load(Ordering::Relaxed)
+    }
+
+    /// How many of these failed; the same message each time that it does.
+    pub fn failed(&self) -> u64 {
+        self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// Says that the handling of a message has failed.
+    pub fn note_failed(&self) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Says how many messages were received and are not started.
@@ -376,6 +399,13 @@ impl Drop for Run {
 pub struct Holding {
     control: Control,
     number: u64,
+}
+
+impl Holding {
+    /// How its handler tells that it makes progress.
+    pub fn beats(&self) -> Beats {
+        Beats::new(self.control.clone(), self.number)
+    }
 }
 
 impl Drop for Holding {

@@ -7,19 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::door::{Door, Outlook};
+use super::extending::{SlowMessages, extend_all, period, still_leased};
 use super::failpoint::{Step, reach};
-use super::hand::{Hand, Leavings, Place, Taken};
+use super::hand::{Hand, Leavings, Taken};
 use super::handling::{Leases, NO_WORKERS, Shared, handle_all};
-use super::settle::{self, Outcome, Rules, tell_lost};
+use super::lease_thread::Guarded;
+use super::settle::{self, Outcome, Rules};
 use super::trouble::Trouble;
-use super::{Control, End, LoopError, Orders, RunOptions};
+use super::window::{Concurrency, Window};
+use super::{Control, End, Heartbeat, LoopError, Orders, RunOptions};
 use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
 use crate::telemetry::{Event, Level, emit_with};
 
@@ -41,7 +44,7 @@ pub(super) struct Engine {
     /// Where messages wait for those who handle them, if that is not the host itself.
     pub(super) door: Option<Door>,
     pub(super) rules: Arc<Rules>,
-    pub(super) concurrency: usize,
+    pub(super) concurrency: Concurrency,
     pub(super) prefetch: usize,
 }
 
@@ -63,6 +66,7 @@ type Received = (usize, Result<Vec<Message>, MailboxError>);
 struct Turning<'a> {
     engine: &'a Engine,
     options: RunOptions,
+    window: Window,
     orders: watch::Receiver<Orders>,
     receiving: FuturesUnordered<BoxFuture<'a, Received>>,
     /// The last receive brought all that it asked for, so there may be more.
@@ -78,6 +82,7 @@ struct Turning<'a> {
     handlers: JoinSet<()>,
     returns: JoinSet<()>,
     shared: Arc<Shared>,
+    _guarded: Guarded,
     _leavings: Leavings,
 }
 
@@ -87,7 +92,8 @@ impl Engine {
         let _run = self.control.begin()?;
         emit_with(Level::Info, || Event::LoopStarted { name: self.control.name().into() });
         let hand = Arc::new(Hand::new(self.control.clone()));
-        let most = self.concurrency + self.prefetch;
+        let window =
+            Window::new(self.concurrency, self.prefetch, options.visibility_timeout, self.control.handled());
         // Whoever wants messages given up for want of workers does not want them to wait.
         let door = self.door.clone().filter(|_| !self.rules.policy.buries_at_once(NO_WORKERS));
         let shared = Arc::new(Shared {
@@ -96,25 +102,34 @@ impl Engine {
             trouble: Trouble::new(self.control.clone()),
             rules: Arc::clone(&self.rules),
             door,
+            slow: SlowMessages::default(),
             leases: Leases {
+                extended: Heartbeat::default(),
                 visibility: options.visibility_timeout,
                 shutdown: options.shutdown_timeout,
                 longest: AtomicU64::new(0),
                 told: AtomicBool::new(false),
             },
             asked: AtomicUsize::new(0),
-            enough: most - MAX_MESSAGES.min(most / 2),
+            enough: AtomicUsize::new(enough(&window)),
             room: Notify::new(),
         });
+        let limited = settle::set_limit(&*self.mailbox, &self.rules, &self.control, &shared.trouble).await;
+        limited.map_err(LoopError::Options)?;
+        let guarded = Guarded::new(Arc::clone(&shared)).map_err(|error| LoopError::Failed {
+            name: self.control.name().to_owned(),
+            reason: format!("cannot start the thread that extends leases: {error}"),
+        })?;
         let now = Instant::now();
         let turning = Turning {
             engine: self,
             options,
+            window,
             orders: self.control.orders(),
             receiving: FuturesUnordered::new(),
             is_backlog: false,
             extending: None,
-            extend_at: now + extension_period(options.visibility_timeout),
+            extend_at: now + period(options.visibility_timeout),
             door: self.door.clone(),
             not_before: now,
             iterations: 0,
@@ -122,6 +137,7 @@ impl Engine {
             handlers: JoinSet::new(),
             returns: JoinSet::new(),
             shared,
+            _guarded: guarded,
             _leavings: Leavings { hand, control: self.control.clone() },
         };
         turning.until_end().await;
@@ -133,9 +149,9 @@ impl Engine {
     }
 }
 
-/// Two extensions may fail before a lease is over.
-fn extension_period(visibility: Duration) -> Duration {
-    (visibility / 3).max(Duration::from_millis(1))
+/// From how many in hand on there is no room worth a receive.
+fn enough(window: &Window) -> usize {
+    window.all() - MAX_MESSAGES.min(window.all() / 2)
 }
 
 impl<'a> Turning<'a> {
@@ -185,6 +201,7 @@ impl<'a> Turning<'a> {
         if self.receiving.is_empty() && self.not_before > now {
             wake_at = wake_at.min(self.not_before);
         }
+        let began = std::time::Instant::now();
         tokio::select! {
             biased;
             _ = self.orders.changed() => {}
@@ -194,7 +211,12 @@ impl<'a> Turning<'a> {
             }
             () = self.shared.room.notified(), if wanted.receives() => {}
             Some(_) = self.returns.join_next(), if !self.returns.is_empty() => {}
-            Some((asked, received)) = self.receiving.next(), if !self.receiving.is_empty() => {
+            Some((asked, mut received)) = self.receiving.next(), if !self.receiving.is_empty() => {
+                // It wakes several times during a lease. If it did not, handlers have blocked the runtime, and the leases of what came
+                // meanwhile may be over.
+                if let (true, Ok(messages)) = (began.elapsed() > self.options.visibility_timeout / 2, &mut received) {
+                    *messages = still_leased(std::mem::take(messages), &self.shared).await;
+                }
                 self.received(asked, received);
             }
             in_order = or_pending(&mut self.extending) => self.extended(in_order),
@@ -217,7 +239,10 @@ impl<'a> Turning<'a> {
     /// Asks for as many messages as there is room for. One receive waits for them. While there is a backlog, others take what is
     /// at hand, each a full batch: a backend that syncs does many of them at once.
     fn receive(&mut self) {
-        let most = self.engine.concurrency + self.engine.prefetch;
+        if self.window.look(self.engine.control.handled()) {
+            self.shared.enough.store(enough(&self.window), Ordering::Relaxed);
+        }
+        let most = self.window.all();
         while self.not_before <= Instant::now() {
             let asked = self.shared.asked.load(Ordering::Relaxed);
             let held = self.handlers.len() + self.shared.hand.waiting() + asked;
@@ -266,7 +291,7 @@ impl<'a> Turning<'a> {
     }
 
     fn start_waiting(&mut self) {
-        while self.handlers.len() < self.engine.concurrency {
+        while self.handlers.len() < self.window.handling() {
             let Some(first) = self.shared.hand.start() else { break };
             let (work, shared) = (Arc::clone(&self.engine.work), Arc::clone(&self.shared));
             self.handlers.spawn(handle_all(work, first, shared));
@@ -293,22 +318,15 @@ impl<'a> Turning<'a> {
         if self.extending.is_some() || now < self.extend_at || wanted.is_overdue() {
             return;
         }
-        self.extend_at = now + extension_period(self.options.visibility_timeout);
-        let held = self.shared.hand.all();
-        if held.is_empty() {
-            return;
-        }
-        let (shared, visibility) = (Arc::clone(&self.shared), self.options.visibility_timeout);
-        self.extending = Some(Box::pin(async move {
-            let extensions = held.iter().map(|(place, message)| extend(*place, message, visibility, &shared));
-            join_all(extensions).await.into_iter().all(|in_order| in_order)
-        }));
+        self.extend_at = now + period(self.options.visibility_timeout);
+        let shared = Arc::clone(&self.shared);
+        self.extending = Some(Box::pin(async move { extend_all(&shared).await }));
     }
 
     fn extended(&mut self, in_order: bool) {
         self.extending = None;
         if !in_order {
-            let soon = Instant::now() + extension_period(self.options.visibility_timeout) / 3;
+            let soon = Instant::now() + period(self.options.visibility_timeout) / 3;
             self.extend_at = self.extend_at.min(soon);
         }
     }
@@ -343,26 +361,5 @@ async fn changed(door: &mut Option<Door>) {
     match door {
         Some(door) => door.changed().await,
         None => pending().await,
-    }
-}
-
-/// False if it should be tried again soon.
-async fn extend(place: Place, message: &Message, visibility: Duration, shared: &Shared) -> bool {
-    reach(Step::Extend);
-    let extended = message.extend(visibility).await;
-    reach(Step::Extended);
-    match extended {
-        Ok(()) => true,
-        Err(MailboxError::ReceiptExpired) => {
-            // If it was settled meanwhile, nothing is lost.
-            if shared.hand.remove(place).0.is_some() {
-                tell_lost(&shared.control, message);
-            }
-            true
-        }
-        Err(error) => {
-            shared.trouble.note(&error);
-            false
-        }
     }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use super::settle::CUT_OFF;
 use super::{Control, Holding};
-use crate::mailbox::{Message, Receipt};
+use crate::mailbox::{Message, Nack, Receipt};
 
 /// A message's place in the hand.
 pub(super) type Place = u64;
@@ -151,7 +151,7 @@ impl Drop for Leavings {
         runtime.spawn(async move {
             // If it fails, the leases run out.
             let _ = mailbox.release(&not_started).await;
-            let _ = mailbox.nack_all(&started, Duration::ZERO).await;
+            let _ = mailbox.nack_all(&started, Nack::new().error(CUT_OFF)).await;
         });
     }
 }

@@ -12,18 +12,18 @@ use tracing::Instrument;
 
 use super::door::{Door, Outlook};
 use super::engine::Work;
+use super::extending::SlowMessages;
 use super::failpoint::{Step, reach};
 use super::hand::{Hand, Place, Started};
-use super::settle::{Outcome, Rules, settle};
+use super::settle::{Handled, Outcome, Rules, settle};
 use super::trouble::Trouble;
-use super::{Control, End, Failure, Orders};
+use super::{Beats, Control, End, Failure, Heartbeat, Orders};
 use crate::mailbox::{Backoff, Message};
 use crate::supervision::jitter::Chance;
 use crate::telemetry::{Event, Level, TraceContext, emit_with};
 
 /// Between two tries of a message that nobody begins: a pool that is busy, or refuses calls for a while, is not asked all the time.
-const TRIES: Backoff =
-    Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(1), jitter: 0.25 };
+const TRIES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// By which policies know that a pool has none.
 pub(super) const NO_WORKERS: &str = "NoWorkers";
@@ -36,10 +36,11 @@ pub(super) struct Shared {
     pub(super) rules: Arc<Rules>,
     pub(super) door: Option<Door>,
     pub(super) leases: Leases,
+    pub(super) slow: SlowMessages,
     /// How many messages the receives under way may bring.
     pub(super) asked: AtomicUsize,
     /// From this many in hand on, and in receives under way, there is no room worth a receive.
-    pub(super) enough: usize,
+    pub(super) enough: AtomicUsize,
     /// Rings when there is.
     pub(super) room: Notify,
 }
@@ -47,7 +48,7 @@ pub(super) struct Shared {
 impl Shared {
     /// A message is settled, and this many are left in hand.
     fn note_settled(&self, left: usize) {
-        if left + self.asked.load(Ordering::Relaxed) < self.enough {
+        if left + self.asked.load(Ordering::Relaxed) < self.enough.load(Ordering::Relaxed) {
             self.room.notify_one();
         }
     }
@@ -67,8 +68,10 @@ impl Shared {
     }
 }
 
-/// Whether leases are long enough.
+/// How long leases last, when they were extended, and whether they are long enough.
 pub(super) struct Leases {
+    /// The begin of the last extension of all that was in hand.
+    pub(super) extended: Heartbeat,
     pub(super) visibility: Duration,
     pub(super) shutdown: Duration,
     pub(super) longest: AtomicU64,
@@ -97,7 +100,7 @@ pub(super) async fn handle_all(work: Work, first: Started, shared: Arc<Shared>) 
     let mut orders = shared.control.orders();
     let mut next = Some(first);
     while let Some(Started { place, message, holding }) = next {
-        handle(&work, &message, place, &shared, &mut orders).await;
+        handle(&work, &message, place, &holding.beats(), &shared, &mut orders).await;
         drop(holding);
         // What is to be given back is not started.
         next = if shared.control.wanted().receives() { shared.hand.start() } else { None };
@@ -109,28 +112,34 @@ async fn handle(
     work: &Work,
     message: &Message,
     place: Place,
+    beats: &Beats,
     shared: &Shared,
     orders: &mut watch::Receiver<Orders>,
 ) {
     reach(Step::Handle);
+    let began = Instant::now();
     let outcome = tokio::select! {
         biased;
         _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
-        outcome = try_until_begun(work, message, shared) => outcome,
+        outcome = try_until_begun(work, message, beats, shared) => outcome,
     };
     reach(Step::Handled);
-    settle(message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
+    if matches!(outcome, Outcome::Failed(_) | Outcome::Unanswerable(_) | Outcome::Undecodable(_)) {
+        shared.control.note_failed();
+    }
+    let handled = Handled { outcome, took: began.elapsed(), lease: shared.leases.visibility };
+    settle(message, handled, &shared.rules, &shared.control, &shared.trouble).await;
     let (_, left) = shared.hand.remove(place);
     shared.note_settled(left);
 }
 
 /// Handles it; again if nobody has begun it, as soon as somebody may, unless the loop is to give back what is not started.
-async fn try_until_begun(work: &Work, message: &Message, shared: &Shared) -> Outcome {
+async fn try_until_begun(work: &Work, message: &Message, beats: &Beats, shared: &Shared) -> Outcome {
     let mut tries = 0;
     loop {
         let began = Instant::now();
         let outcome = match shared.door.as_ref().map_or(Outlook::Open, Door::outlook) {
-            Outlook::Open => handle_once(work, message, shared).await,
+            Outlook::Open => handle_once(work, message, beats, shared).await,
             Outlook::Shut(reason) | Outlook::Over(reason) => {
                 Outcome::NotBegun { failure: Failure::new(NO_WORKERS, reason), again_in: Duration::ZERO }
             }
@@ -139,7 +148,7 @@ async fn try_until_begun(work: &Work, message: &Message, shared: &Shared) -> Out
             shared.leases.note(&shared.control, began.elapsed());
             return outcome;
         };
-        if shared.rules.policy.buries_at_once(&failure.name) {
+        if shared.rules.policy.buries_at_once(failure.known_as(&shared.rules.policy)) {
             return Outcome::Failed(failure);
         }
         tries += 1;
@@ -150,9 +159,14 @@ async fn try_until_begun(work: &Work, message: &Message, shared: &Shared) -> Out
     }
 }
 
-async fn handle_once(work: &Work, message: &Message, shared: &Shared) -> Outcome {
-    let span =
-        tracing::info_span!(target: "snakepit", "message", name = shared.control.name(), id = %message.id);
+async fn handle_once(work: &Work, message: &Message, beats: &Beats, shared: &Shared) -> Outcome {
+    // Not `name`: in JSON that is the span's own.
+    let span = tracing::info_span!(
+        target: "snakepit",
+        "message",
+        loop_name = shared.control.name(),
+        message_id = %message.id,
+    );
     // The work begins in here: what is told, and what panics, before its first wait is its own, too.
     let handling = async {
         match message.trace.as_deref().map(TraceContext::new) {
@@ -160,6 +174,7 @@ async fn handle_once(work: &Work, message: &Message, shared: &Shared) -> Outcome
             _ => work(message).await,
         }
     };
-    let handling = AssertUnwindSafe(shared.control.within(handling.instrument(span))).catch_unwind();
+    let handling = shared.control.within(beats.clone().within(handling.instrument(span)));
+    let handling = AssertUnwindSafe(handling).catch_unwind();
     handling.await.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)))
 }

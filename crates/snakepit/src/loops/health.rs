@@ -2,11 +2,13 @@
 //!
 //! `/livez` and `/health/live`: all loops turn. `/readyz` and `/health/ready`: they take messages; not while the group drains or
 //! ends, nor while a mailbox does not work. `/startupz`: all have begun. 200 is yes, 503 no, and the body says why.
+//!
+//! It has a thread and a runtime of its own: handlers that block all threads of theirs do not keep probes from their answers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::LoopGroup;
 
@@ -33,20 +36,43 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 #[must_use = "probes are answered until this is dropped"]
 pub struct HealthServer {
     address: SocketAddr,
-    task: JoinHandle<()>,
+    /// Dropped, it ends the thread.
+    over: Option<oneshot::Sender<Infallible>>,
+    /// Answers when the thread has closed its sockets.
+    closed: oneshot::Receiver<Infallible>,
 }
 
 impl HealthServer {
-    /// Answers probes at this port of the loopback; 0 is any free one.
+    /// Answers probes at this port of the loopback, which only this machine reaches; 0 is any free one.
     pub async fn start(group: Arc<LoopGroup>, port: u16) -> io::Result<Self> {
-        Self::start_at(group, (Ipv4Addr::LOCALHOST, port).into()).await
+        Self::start_at(group, (Ipv4Addr::LOCALHOST, port)).await
     }
 
-    /// The same elsewhere. Whoever can reach it can see the names of the loops and their trouble.
-    pub async fn start_at(group: Arc<LoopGroup>, address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+    /// Answers probes at this address: `"0.0.0.0:8080"` and `"[::]:8080"` are all of this machine's, which Kubernetes needs, for it
+    /// asks at the pod's. Whoever can reach it can see the names of the loops, the ids of messages, and what troubles them.
+    pub async fn start_at(group: Arc<LoopGroup>, address: impl ToSocketAddrs) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Self { address, task: tokio::spawn(serve(listener, group)) })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _within = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let (over, ends) = oneshot::channel();
+        let (closes, closed) = oneshot::channel();
+        std::thread::Builder::new().name("snakepit-health".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = ends => {}
+                    () = serve(listener, group) => {}
+                }
+            });
+            drop(runtime);
+            drop(closes);
+        })?;
+        Ok(Self { address, over: Some(over), closed })
     }
 
     /// Where it listens.
@@ -56,15 +82,9 @@ impl HealthServer {
 
     /// Closes its socket and all connections, and waits until that is done.
     pub async fn stop(mut self) {
-        self.task.abort();
-        // Cancelled, as it was just told.
-        let _ = (&mut self.task).await;
-    }
-}
-
-impl Drop for HealthServer {
-    fn drop(&mut self) {
-        self.task.abort();
+        drop(self.over.take());
+        // Nothing is ever sent: it ends with the thread.
+        let _ = (&mut self.closed).await;
     }
 }
 

@@ -19,8 +19,13 @@ impl Default for Heartbeat {
 impl Heartbeat {
     /// It lives.
     pub fn beat(&self) {
-        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.last.fetch_max(now, Ordering::Relaxed);
+        self.beat_at(Instant::now());
+    }
+
+    /// It lived at this time.
+    pub(super) fn beat_at(&self, time: Instant) {
+        let time = u64::try_from(time.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        self.last.fetch_max(time, Ordering::Relaxed);
     }
 
     /// How long ago the last beat was.

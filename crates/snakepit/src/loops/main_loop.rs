@@ -8,14 +8,16 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
-use super::{Control, Failure, LoopError, RunOptions, Runnable};
+use super::window::Concurrency;
+use super::{Control, IntoFailure, LoopError, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage, body};
 
 /// A loop that gives each message of a mailbox to a handler.
 ///
 /// A handler's value is the reply, if the message names who waits for one; then, or without it, the message is acknowledged. If
 /// the handler fails or panics, the [`DeadLetterPolicy`] says whether the message comes again or is given up. A body that
-/// is no `T` is buried. No error ends the loop.
+/// is no `T` is buried. No error ends the loop. A handler may take as long as it likes: its lease is extended meanwhile, and
+/// [`beat`](super::beat) tells that it makes progress.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -37,11 +39,11 @@ pub struct MainLoop {
 
 impl MainLoop {
     /// Handles the messages of a mailbox, one at a time.
-    pub fn new<T, R, E, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
+    pub fn new<T, R, E, Way, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
         R: Serialize,
-        E: Into<Failure>,
+        E: IntoFailure<Way>,
         F: Fn(TypedMessage<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
     {
@@ -53,14 +55,14 @@ impl MainLoop {
                     Ok(value) => value,
                     Err(error) => return Outcome::Undecodable(error.to_string()),
                 };
-                let asks = message.reply_to.is_some();
+                let asks = message.wants_reply();
                 match handler(TypedMessage { value, message }).await {
                     Ok(_) if !asks => Outcome::Done(None),
                     Ok(value) => match body(&value) {
                         Ok(body) => Outcome::Done(Some(body)),
-                        Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
+                        Err(error) => Outcome::Unanswerable(error.to_string()),
                     },
-                    Err(error) => Outcome::Failed(error.into()),
+                    Err(error) => Outcome::Failed(error.into_failure()),
                 }
             })
         };
@@ -71,7 +73,7 @@ impl MainLoop {
                 work: Arc::new(work),
                 door: None,
                 rules: Arc::default(),
-                concurrency: 1,
+                concurrency: Concurrency::Fixed(1),
                 prefetch: 0,
             },
         }
@@ -83,7 +85,7 @@ impl MainLoop {
 
     /// Handles up to so many messages at the same time; at least one.
     pub fn concurrency(mut self, messages: usize) -> Self {
-        self.engine.concurrency = messages.max(1);
+        self.engine.concurrency = Concurrency::Fixed(messages.max(1));
         self
     }
 
@@ -93,7 +95,8 @@ impl MainLoop {
         self
     }
 
-    /// What becomes of messages whose handling failed.
+    /// What becomes of messages whose handling failed. A limit of deliveries is written to the mailbox's settings when the loop
+    /// runs, for all who use the mailbox; without one the mailbox keeps the limit that it has.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.rules().policy = policy;
         self

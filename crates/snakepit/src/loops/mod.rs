@@ -4,9 +4,11 @@
 //! [`MainLoop`] gives messages to a handler, [`PoolLoop`] to a command of a pool, and a [`LoopGroup`] runs many of them. A message travels `engine` → handler → `settle`; `hand` has those under way, and `door` knows
 //! whether a pool can take them.
 
+mod beats;
 mod control;
 mod door;
 mod engine;
+mod extending;
 pub(crate) mod failpoint;
 mod failure;
 mod group;
@@ -15,17 +17,21 @@ mod handling;
 #[cfg(feature = "health")]
 mod health;
 mod heartbeat;
+mod lease_thread;
 mod main_loop;
 mod pool_loop;
 mod runnable;
 mod scope;
 mod settle;
+mod signals;
 mod trouble;
 mod watchdog;
+mod window;
 
+pub use beats::{Beats, beat};
 pub use control::{Control, End, Holding, InHand, Intake, Orders, Run};
-pub use failure::Failure;
-pub use group::{CrashPolicy, GroupEnd, GroupError, Left, LoopGroup, LoopHealth, Signals};
+pub use failure::{Boxed, Converted, Failure, IntoFailure};
+pub use group::{CrashPolicy, GroupEnd, GroupError, Left, LoopGroup, LoopHealth, MessageHealth};
 #[cfg(feature = "health")]
 pub use health::HealthServer;
 pub use heartbeat::Heartbeat;

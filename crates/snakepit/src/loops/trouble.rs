@@ -10,8 +10,7 @@ use crate::supervision::jitter::Chance;
 use crate::telemetry::{Event, Level, emit_with};
 
 /// Short at first, since most trouble passes; never so long that a backend that is back is not noticed.
-const PAUSES: Backoff =
-    Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10), jitter: 0.25 };
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(10));
 
 /// What keeps a loop from its work.
 #[derive(Debug)]

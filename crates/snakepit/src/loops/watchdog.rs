@@ -41,8 +41,11 @@ pub enum IfStuck {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Watchdog {
-    /// A message has been in hand for so long.
+    /// A message has been in hand for so long, and its handler has not [beaten](super::beat) since.
     pub message_limit: Duration,
+    /// A message has been in hand for so long without a beat that its group is not alive any more, and whoever probes it ends the
+    /// process. None: no message is a reason for that, however long it takes.
+    pub liveness_limit: Option<Duration>,
     /// A loop has not turned for so long; it turns every five seconds at least.
     pub turn_limit: Duration,
     /// What is done about it.
@@ -53,6 +56,7 @@ impl Default for Watchdog {
     fn default() -> Self {
         Self {
             message_limit: Duration::from_mins(10),
+            liveness_limit: None,
             turn_limit: Duration::from_mins(1),
             then: IfStuck::default(),
         }
@@ -65,9 +69,15 @@ impl Watchdog {
         Self::default()
     }
 
-    /// A message may be in hand for so long.
+    /// A message may be in hand for so long without a beat.
     pub fn message_limit(mut self, limit: Duration) -> Self {
         self.message_limit = limit;
+        self
+    }
+
+    /// A message that is in hand for so long without a beat makes the group not alive.
+    pub fn liveness_limit(mut self, limit: Duration) -> Self {
+        self.liveness_limit = Some(limit);
         self
     }
 
@@ -128,9 +138,10 @@ impl Eye {
         for index in 0..self.loops.len() {
             let control = self.loops[index].control().clone();
             for held in control.in_hand() {
-                if held.since.elapsed() >= self.watchdog.message_limit {
+                let quiet = held.last_beat.elapsed();
+                if quiet >= self.watchdog.message_limit {
                     seen.insert((index, Some(held.number)));
-                    self.found(index, Some(&held), held.since.elapsed());
+                    self.found(index, Some(&held), quiet);
                 }
             }
             let age = control.heartbeat().age();
@@ -153,7 +164,7 @@ impl Eye {
         let stack = self.stack(index);
         emit_with(Level::Warn, || Event::LoopStuck {
             name: control.name().into(),
-            message: held.map(|held| held.message.as_str().into()),
+            message_id: held.map(|held| held.message.as_str().into()),
             trace: held.and_then(|held| held.trace.as_deref().map(Into::into)),
             lasted,
             stack: stack.map(Into::into),

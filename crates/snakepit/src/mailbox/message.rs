@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Extension, Mailbox, MailboxError, Send};
+use super::{Attempt, Extension, Mailbox, MailboxError, Nack, Send};
 
 /// The name of a message, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -85,6 +85,16 @@ pub struct Message {
     pub attributes: BTreeMap<String, String>,
     /// The W3C trace context that it belongs to.
     pub trace: Option<String>,
+    /// The message that this is the reply to.
+    pub in_reply_to: Option<MessageId>,
+    /// The group that it was sent in, if any.
+    pub group: Option<String>,
+    /// For how long its reply is kept.
+    pub keep_result: Option<Duration>,
+    /// After how many deliveries it is given up, as its mailbox says.
+    pub max_deliveries: u32,
+    /// Its earlier deliveries, the oldest first: the last 16, and the last one that had an error.
+    pub attempts: Vec<Attempt>,
     /// Where it came from.
     pub mailbox: Arc<dyn Mailbox>,
 }
@@ -119,9 +129,9 @@ impl Message {
         self.mailbox.ack(self.right()?).await
     }
 
-    /// Gives it back, to be received again after `visibility`.
-    pub async fn nack(&self, visibility: Duration) -> Result<(), MailboxError> {
-        self.mailbox.nack(self.right()?, visibility).await
+    /// Gives it back, to be received again: after a time, and with an error if there was one ([`Nack`]).
+    pub async fn nack(&self, options: impl Into<Nack>) -> Result<(), MailboxError> {
+        self.mailbox.nack(self.right()?, options.into()).await
     }
 
     /// Gives it back as if it had not been delivered: nobody has begun it.
@@ -140,6 +150,16 @@ impl Message {
     /// Gives it up.
     pub async fn bury(&self, reason: DeadReason) -> Result<(), MailboxError> {
         self.mailbox.bury(self.right()?, reason).await
+    }
+
+    /// What went wrong last, if whoever had it has said so.
+    pub fn last_error(&self) -> Option<&str> {
+        self.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref())
+    }
+
+    /// Whether somebody wants its reply: in a mailbox, or by its id.
+    pub fn wants_reply(&self) -> bool {
+        self.reply_to.is_some() || self.keep_result.is_some()
     }
 
     /// Answers it, and with that it is done.
@@ -179,6 +199,14 @@ pub enum DeadReason {
 }
 
 impl DeadReason {
+    /// What went wrong, if it says so.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Deliveries | Self::Expired => None,
+            Self::Undecodable { error } | Self::Failed { error } => Some(error),
+        }
+    }
+
     /// In one word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -200,4 +228,34 @@ pub struct DeadLetter {
     pub reason: DeadReason,
     /// When, by the wall clock, for people.
     pub died_at: SystemTime,
+}
+
+/// Where in its life a message is.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "place")]
+pub enum Place {
+    /// It can be received.
+    Visible,
+    /// It cannot be received yet.
+    Delayed,
+    /// Somebody has it.
+    InFlight {
+        /// Who, as `HOST/PROCESS`.
+        holder: String,
+    },
+    /// It was given up.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+    },
+}
+
+/// A message that was looked for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// As it is, without a receipt.
+    pub message: Message,
+    /// Where it is.
+    pub place: Place,
 }

@@ -10,21 +10,30 @@
 //!                       └── nack, release, lease over      limit reached, too old, buried ─► dead ─► redrive
 //! ```
 
+mod attempt;
 mod error;
 mod memory;
 mod message;
 mod options;
 mod policy;
+mod reply;
+mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod telling;
 mod typed;
 
+pub use attempt::{Attempt, AttemptEnd};
 pub use error::MailboxError;
 pub use memory::{MemoryMailbox, PostOffice};
-pub use message::{DeadLetter, DeadReason, Message, MessageId, Receipt, body};
-pub use options::{Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Receive, Send, check_visibility};
-pub use policy::{AfterFailure, Backoff, DeadLetterPolicy};
+pub use message::{DeadLetter, DeadReason, Found, Message, MessageId, Place, Receipt, body};
+pub use options::{
+    ERROR_ATTRIBUTE, Extension, MAX_DELAY, MAX_GROUP, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive,
+    Send, check_visibility, check_wait,
+};
+pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
+pub use reply::{Reply, Request};
+pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
 pub use typed::{Typed, TypedMessage};
@@ -41,7 +50,7 @@ pub struct Count {
     pub visible: u64,
     /// Are with receivers.
     pub in_flight: u64,
-    /// Cannot be received yet.
+    /// Cannot be received yet: their delay is not over, or others of their group are before them.
     pub delayed: u64,
     /// Were given up.
     pub dead: u64,
@@ -62,6 +71,12 @@ pub struct Capabilities {
     pub priorities: Result<(), &'static str>,
     /// A reply and the ack of what it answers are one step, if both mailboxes are in one place.
     pub atomic_reply: Result<(), &'static str>,
+    /// Messages of one group come one at a time, in order ([`Send::group`]).
+    pub groups: Result<(), &'static str>,
+    /// No more messages are given out in a period than is allowed ([`SettingsChange::rate_limit`]).
+    pub rate_limits: Result<(), &'static str>,
+    /// It can be paused for all who receive from it ([`SettingsChange::pause`]).
+    pub pauses: Result<(), &'static str>,
 }
 
 /// A mailbox: messages of bytes, each leased to one receiver at a time. All of its handles see the same messages.
@@ -90,13 +105,13 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Several messages are done. Receipts that have expired are left out; says how many were not.
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize>;
 
-    /// Gives the message back, to be received again after `visibility`, in its old place. One that was delivered as often as is
-    /// allowed is a dead letter at once, and so is one whose lease lapses: whoever looks next finds it there.
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: std::time::Duration) -> Pending<'a, ()>;
+    /// Gives the message back, to be received again after a time, in its old place. Its error stays with the message. One that
+    /// was delivered as often as is allowed is a dead letter at once, and so is one whose lease lapses: whoever looks next
+    /// finds it there.
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()>;
 
     /// Gives several back at once. Receipts that have expired are left out; says how many were not.
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: std::time::Duration)
-    -> Pending<'a, usize>;
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize>;
 
     /// Gives back what nobody has begun, to be received again at once, in its old place: as if it had not been delivered, so
     /// this delivery is not counted. Receipts that have expired are left out; says how many were not.
@@ -113,15 +128,35 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Moves the message to the dead letters, in one step with the end of its lease.
     fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()>;
 
-    /// Sends a reply to the mailbox that the message names and acknowledges the message: in one step where both are in one
-    /// place ([`Capabilities::atomic_reply`]), else the reply first.
+    /// Sends a reply to the mailbox that the message names, whether or not anybody has opened that, and acknowledges the message: in
+    /// one step where both are in one place ([`Capabilities::atomic_reply`]), else the reply first. The reply has the message's
+    /// id, attributes and trace ([`Send::answering`]). If the message was sent with [`Send::keep_result`], the reply is kept, too.
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId>;
 
-    /// The next messages that could be received, without leasing them.
+    /// The reply to the message of this id, for as long as it is kept ([`Send::keep_result`]); waits for it, 0 s to 20 s.
+    fn result(&self, id: MessageId, wait: std::time::Duration) -> Pending<'_, Option<Reply>>;
+
+    /// Sends a message and waits for the answer to exactly this one, whoever else asks at the same time, here or in another
+    /// process. Whoever drops it waits no more; the message stays sent.
+    fn request(&self, body: Vec<u8>, options: Request) -> Pending<'_, Reply> {
+        Box::pin(reply::request(self, body, options))
+    }
+
+    /// What it keeps about itself.
+    fn settings(&self) -> Pending<'_, QueueSettings>;
+
+    /// Changes what it keeps about itself, for all who use it; says what it is now.
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings>;
+
+    /// The next messages that could be received, without leasing them. Like [`Mailbox::count`], [`Mailbox::find`] and
+    /// [`Mailbox::dead_letters`] it changes nothing: what is due is shown as it will be found.
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>>;
 
     /// How many messages there are.
     fn count(&self) -> Pending<'_, Count>;
+
+    /// The message of this id, wherever in its life it is. It may have to be searched for.
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>>;
 
     /// Removes all messages but the dead ones, also those in flight; says how many. Dedup keys stay known.
     fn purge(&self) -> Pending<'_, u64>;

@@ -3,16 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::MailboxError;
+use super::{MailboxError, MessageId};
 
 /// The most messages of one receive.
 pub const MAX_MESSAGES: usize = 10;
-/// The longest lease, delay or time to live: twelve hours.
+/// The longest lease, and the longest pause after a nack: twelve hours.
 pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// The longest wait of one receive.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
-/// For how long a dedup key is remembered.
+/// The longest delay of a send, and the longest time for which a dedup key is remembered: 366 days.
+pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
+/// For how long a dedup key is remembered, unless the sender says otherwise.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
+/// The longest name of a group, in bytes.
+pub const MAX_GROUP: usize = 256;
+
+/// The attribute of a reply that tells of an error; its value is the error's name.
+pub const ERROR_ATTRIBUTE: &str = "error";
 
 /// What comes with a message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -24,8 +31,12 @@ pub struct Send {
     pub delay: Duration,
     /// Higher ones are received first.
     pub priority: i8,
-    /// A second message with the same key is not put in for five minutes.
+    /// A second message with the same key is not put in for `dedup_for`.
     pub dedup_key: Option<String>,
+    /// For how long the key is remembered: five minutes unless it is set.
+    pub dedup_for: Option<Duration>,
+    /// Messages of one group come one at a time, in the order of their sends.
+    pub group: Option<String>,
     /// Whatever else belongs to it.
     pub attributes: BTreeMap<String, String>,
     /// It is a dead letter once this has passed, but not while somebody holds it: then it can still be acknowledged, and is a
@@ -33,6 +44,10 @@ pub struct Send {
     pub time_to_live: Option<Duration>,
     /// The W3C trace context (`traceparent`) that it belongs to.
     pub trace: Option<String>,
+    /// For how long its reply is kept, to be read by its id ([`Mailbox::result`](super::Mailbox::result)); none: it is not.
+    pub keep_result: Option<Duration>,
+    /// The message that this is the reply to; [`Mailbox::reply`](super::Mailbox::reply) says it by itself.
+    pub in_reply_to: Option<MessageId>,
 }
 
 impl Send {
@@ -59,10 +74,46 @@ impl Send {
         self
     }
 
-    /// A second message with the same key is not put in for five minutes.
+    /// A second message with the same key is not put in for five minutes, or for as long as [`Send::dedup_for`] says.
     pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
         self.dedup_key = Some(key.into());
         self
+    }
+
+    /// Remembers the dedup key for so long: more than nothing, up to 366 days.
+    pub fn dedup_for(mut self, time: Duration) -> Self {
+        self.dedup_for = Some(time);
+        self
+    }
+
+    /// Puts it into a group: its messages are received one at a time, in the order of their sends. The next one comes when the
+    /// one before it is acknowledged or dead, and not while that one is held, given back or delayed by a nack. Other groups go
+    /// on. A message of a group cannot be sent with a delay.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
+    /// For how long its dedup key is remembered.
+    pub(crate) fn dedup_window(&self) -> Duration {
+        self.dedup_for.unwrap_or(DEDUP_WINDOW)
+    }
+
+    fn check_group(&self) -> Result<(), MailboxError> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let refused = |option, value, range: String| Err(MailboxError::OutOfRange { option, value, range });
+        if group.is_empty() || group.len() > MAX_GROUP {
+            return refused(
+                "group",
+                format!("{} bytes long", group.len()),
+                format!("1 to {MAX_GROUP} bytes long"),
+            );
+        }
+        if !self.delay.is_zero() {
+            let range = "0s for a message of a group: a delay would hold up those behind it".into();
+            return refused("delay", format!("{:?}", self.delay), range);
+        }
+        Ok(())
     }
 
     /// Adds an attribute.
@@ -77,15 +128,53 @@ impl Send {
         self
     }
 
+    /// Its reply is kept for so long, to be read by its id: more than nothing and up to 12 h.
+    pub fn keep_result(mut self, time: Duration) -> Self {
+        self.keep_result = Some(time);
+        self
+    }
+
     /// The W3C trace context that it belongs to.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
         self
     }
 
+    /// The options of a reply, with all that it has of its request: the id, the trace, and the attributes that it does not set
+    /// itself. Every backend replies with these.
+    pub fn answering(
+        mut self,
+        request: MessageId,
+        attributes: &BTreeMap<String, String>,
+        trace: Option<&str>,
+    ) -> Self {
+        self.in_reply_to = Some(request);
+        self.trace = self.trace.or_else(|| trace.map(str::to_owned));
+        // That the request told of an error says nothing about its reply.
+        for (name, value) in attributes.iter().filter(|(name, _)| *name != ERROR_ATTRIBUTE) {
+            self.attributes.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
     /// Every backend asks this first.
     pub fn check(&self) -> Result<(), MailboxError> {
-        within("delay", self.delay, MAX_VISIBILITY)?;
+        within("delay", self.delay, MAX_DELAY)?;
+        self.check_group()?;
+        if let Some(time) = self.dedup_for {
+            positive("dedup_for", time, MAX_DELAY)?;
+        }
+        match self.keep_result {
+            Some(Duration::ZERO) => {
+                return Err(MailboxError::OutOfRange {
+                    option: "keep_result",
+                    value: "0s".into(),
+                    range: format!("more than nothing, up to {MAX_VISIBILITY:?}"),
+                });
+            }
+            Some(time) => within("keep_result", time, MAX_VISIBILITY)?,
+            None => {}
+        }
         match self.time_to_live {
             Some(Duration::ZERO) => Err(MailboxError::OutOfRange {
                 option: "time_to_live",
@@ -149,7 +238,47 @@ impl Receive {
             });
         }
         check_visibility(self.visibility_timeout)?;
-        within("wait", self.wait, MAX_WAIT)
+        check_wait(self.wait)
+    }
+}
+
+/// How a message is given back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Nack {
+    /// It cannot be received again before this has passed: 0 s to 12 h.
+    pub visibility: Duration,
+    /// What went wrong: kept with the message, the first 2 KiB of it.
+    pub error: Option<String>,
+}
+
+impl Nack {
+    /// Back at once, without an error.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cannot be received again before this has passed, 0 s to 12 h.
+    pub fn visibility(mut self, visibility: Duration) -> Self {
+        self.visibility = visibility;
+        self
+    }
+
+    /// Says what went wrong.
+    pub fn error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// Every backend asks this first.
+    pub fn check(&self) -> Result<(), MailboxError> {
+        check_visibility(self.visibility)
+    }
+}
+
+impl From<Duration> for Nack {
+    fn from(visibility: Duration) -> Self {
+        Self::new().visibility(visibility)
     }
 }
 
@@ -166,6 +295,20 @@ pub enum Extension {
 /// For every operation that sets a lease.
 pub fn check_visibility(visibility: Duration) -> Result<(), MailboxError> {
     within("visibility_timeout", visibility, MAX_VISIBILITY)
+}
+
+/// More than nothing, up to this.
+pub(super) fn positive(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {
+    if !value.is_zero() && value <= most {
+        return Ok(());
+    }
+    let range = format!("more than nothing, up to {most:?}");
+    Err(MailboxError::OutOfRange { option, value: format!("{value:?}"), range })
+}
+
+/// For every operation that waits.
+pub fn check_wait(wait: Duration) -> Result<(), MailboxError> {
+    within("wait", wait, MAX_WAIT)
 }
 
 fn within(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {

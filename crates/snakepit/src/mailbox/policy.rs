@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use super::MailboxError;
+use super::{MailboxError, SettingsChange};
+
+/// Names of errors that another try cannot mend: the message has arguments that its command does not take.
+pub const BAD_ARGUMENTS: [&str; 2] = ["Arguments", "bad_argument"];
 
 /// When messages become dead letters.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetterPolicy {
-    /// After so many deliveries, counted when they are made; at least 1.
-    pub max_deliveries: u32,
-    /// Names of errors that bury a message at once.
+    /// After so many deliveries, counted when they are made; at least 1. It is written to the mailbox's
+    /// [settings](super::QueueSettings), where all who use it find it. None: as the mailbox has it.
+    pub max_deliveries: Option<u32>,
+    /// Names of errors that bury a message at once; [`BAD_ARGUMENTS`] unless it is set.
     pub include: Vec<String>,
     /// Names of errors that never do by themselves, whatever `include` says.
     pub exclude: Vec<String>,
@@ -20,7 +24,12 @@ pub struct DeadLetterPolicy {
 
 impl Default for DeadLetterPolicy {
     fn default() -> Self {
-        Self { max_deliveries: 5, include: Vec::new(), exclude: Vec::new(), backoff: Backoff::default() }
+        Self {
+            max_deliveries: None,
+            include: BAD_ARGUMENTS.map(str::to_owned).to_vec(),
+            exclude: Vec::new(),
+            backoff: Backoff::default(),
+        }
     }
 }
 
@@ -34,14 +43,14 @@ pub enum AfterFailure {
 }
 
 impl DeadLetterPolicy {
-    /// After five deliveries, whatever the errors are.
+    /// After as many deliveries as the mailbox says, and at once if the arguments are wrong.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// After so many deliveries; at least 1.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
-        self.max_deliveries = deliveries;
+        self.max_deliveries = Some(deliveries);
         self
     }
 
@@ -65,14 +74,12 @@ impl DeadLetterPolicy {
 
     /// Every backend asks this first.
     pub fn check(&self) -> Result<(), MailboxError> {
-        if self.max_deliveries > 0 {
-            return Ok(());
-        }
-        Err(MailboxError::OutOfRange {
-            option: "max_deliveries",
-            value: self.max_deliveries.to_string(),
-            range: "at least 1".into(),
-        })
+        self.settings_change().check()
+    }
+
+    /// What it changes in the settings of a mailbox.
+    pub fn settings_change(&self) -> SettingsChange {
+        SettingsChange { max_deliveries: self.max_deliveries, ..SettingsChange::default() }
     }
 
     /// Whether an error of this name buries a message, however often it was delivered.
@@ -81,10 +88,10 @@ impl DeadLetterPolicy {
         named(&self.include) && !named(&self.exclude)
     }
 
-    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries`. `chance` is
-    /// between 0 and 1.
-    pub fn after_failure(&self, error: &str, deliveries: u32, chance: f64) -> AfterFailure {
-        if self.buries_at_once(error) || deliveries >= self.max_deliveries {
+    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries` of `limit`.
+    /// `chance` is between 0 and 1.
+    pub fn after_failure(&self, error: &str, deliveries: u32, limit: u32, chance: f64) -> AfterFailure {
+        if self.buries_at_once(error) || deliveries >= limit {
             AfterFailure::Bury
         } else {
             AfterFailure::Again(self.backoff.pause(deliveries, chance))
@@ -106,11 +113,22 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: Duration::from_mins(5), jitter: 0.25 }
+        Self::new(Duration::from_secs(1), Duration::from_mins(5))
     }
 }
 
 impl Backoff {
+    /// Pauses from the first to the longest, a quarter of each left to chance.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, jitter: 0.25 }
+    }
+
+    /// Leaves this part of each pause to chance, 0 to 1.
+    pub const fn jitter(mut self, part: f64) -> Self {
+        self.jitter = part;
+        self
+    }
+
     /// The pause after so many deliveries; `chance` is between 0 and 1.
     pub fn pause(&self, deliveries: u32, chance: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(deliveries.saturating_sub(1));

@@ -35,7 +35,7 @@ pub(crate) fn nacked(mailbox: &str, messages: usize) {
 pub(crate) fn lease_lapsed(mailbox: &str, id: MessageId, delivery: u32) {
     emit_with(Level::Debug, || Event::MailboxLeaseLapsed {
         mailbox: mailbox.into(),
-        message: id.to_string().into(),
+        message_id: id.to_string().into(),
         delivery,
     });
 }
@@ -43,7 +43,7 @@ pub(crate) fn lease_lapsed(mailbox: &str, id: MessageId, delivery: u32) {
 pub(crate) fn dead_lettered(mailbox: &str, id: MessageId, reason: &DeadReason, deliveries: u32) {
     emit_with(Level::Warn, || Event::MailboxDeadLettered {
         mailbox: mailbox.into(),
-        message: id.to_string().into(),
+        message_id: id.to_string().into(),
         reason: reason.kind(),
         deliveries,
     });

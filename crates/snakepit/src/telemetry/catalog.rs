@@ -378,9 +378,24 @@ catalog! {
     LoopRecovered = "snakepit.loop.recovered", Info, "A loop's mailbox works again, or its pool has a worker." {
         name: Arc<str> = "the loop",
     }
+    LoopAttemptDone = "snakepit.loop.attempt_done", Debug, "A message was handled." {
+        name: Arc<str> = "the loop",
+        message_id: Arc<str> = "the message",
+        delivery: u32 = "which delivery of it that was",
+        took: Duration = "how long the handler took",
+    }
+    LoopAttemptFailed = "snakepit.loop.attempt_failed", Warn, "The handling of a message failed, or its reply could not be sent." {
+        name: Arc<str> = "the loop",
+        message_id: Arc<str> = "the message",
+        delivery: u32 = "which delivery of it that was",
+        of: u32 = "after how many deliveries it is given up",
+        took: Duration = "how long the handler took",
+        error: Arc<str> = "why",
+        then: &'static str = "what becomes of the message: it comes `again`, `bury`, or the error is the `reply`",
+    }
     LoopLeaseLost = "snakepit.loop.lease_lost", Warn, "The lease of a message ended before its handling did; somebody else may get it." {
         name: Arc<str> = "the loop",
-        message: Arc<str> = "the message",
+        message_id: Arc<str> = "the message",
     }
     LoopLeaseShort = "snakepit.loop.lease_short", Warn, "Leases are shorter than a shutdown and the longest handling take: messages may be delivered twice." {
         name: Arc<str> = "the loop",
@@ -388,9 +403,16 @@ catalog! {
         shutdown: Duration = "how long a shutdown may take",
         longest: Duration = "the longest handling so far",
     }
+    LoopMessageSlow = "snakepit.loop.message_slow", Warn, "A message has been in hand for longer than a lease lasts, or for twice as long as when this was told before. Its lease is extended." {
+        name: Arc<str> = "the loop",
+        message_id: Arc<str> = "the message",
+        trace: Option<Arc<str>> = "the W3C trace context of the message's span",
+        lasted: Duration = "for how long",
+        since_beat: Duration = "how long ago its handler last told that it makes progress, or was begun",
+    }
     LoopStuck = "snakepit.loop.stuck", Warn, "A message has been in hand for too long, or a loop does not turn." {
         name: Arc<str> = "the loop",
-        message: Option<Arc<str>> = "the message; absent if the loop itself does not turn",
+        message_id: Option<Arc<str>> = "the message; absent if the loop itself does not turn",
         trace: Option<Arc<str>> = "the W3C trace context of the message's span",
         lasted: Duration = "for how long",
         stack: Option<Arc<str>> = "where the worker is that has it, if it can be told",
@@ -417,12 +439,12 @@ catalog! {
     }
     MailboxLeaseLapsed = "snakepit.mailbox.lease_lapsed", Debug, "Whoever had a message has not said in time what became of it." {
         mailbox: Arc<str> = "the mailbox",
-        message: Arc<str> = "its id",
+        message_id: Arc<str> = "its id",
         delivery: u32 = "which delivery of it that was",
     }
     MailboxDeadLettered = "snakepit.mailbox.dead_lettered", Warn, "A message was given up." {
         mailbox: Arc<str> = "the mailbox",
-        message: Arc<str> = "its id",
+        message_id: Arc<str> = "its id",
         reason: &'static str = "`deliveries`, `expired`, `undecodable` or `failed`",
         deliveries: u32 = "how often it was delivered",
     }

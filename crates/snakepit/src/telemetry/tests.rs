@@ -25,6 +25,21 @@ fn names_are_unique_and_well_formed() {
 }
 
 #[test]
+fn no_field_has_a_name_that_every_line_of_a_log_has() {
+    // The keys that tracing-subscriber writes beside the fields of an event, and those that our own events have.
+    let taken =
+        ["message", "event", "level", "target", "timestamp", "span", "spans", "filename", "line_number"];
+    for entry in CATALOG {
+        let mut names: Vec<&str> = entry.fields.iter().map(|field| field.name).collect();
+        names.extend(taken);
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "{}: {names:?}", entry.name);
+    }
+}
+
+#[test]
 fn an_event_knows_its_name_its_level_and_its_fields() {
     let success = |killed, took| Event::CleanupSuccess {
         run_id: "r".into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use snakepit::loops::{
-    Control, CrashPolicy, GroupEnd, GroupError, LoopError, LoopGroup, MainLoop, RunOptions, Runnable, Signals,
+    Control, CrashPolicy, GroupEnd, GroupError, LoopError, LoopGroup, MainLoop, RunOptions, Runnable,
 };
 use snakepit::mailbox::Count;
 use tokio::sync::Semaphore;
@@ -79,7 +79,7 @@ impl Pair {
         let group = LoopGroup::new("group").with(fragile.clone()).with(other.clone()).crash_policy(policy);
         let group = Arc::new(group);
         let runs = Arc::clone(&group);
-        let task = tokio::spawn(async move { runs.run_with(RunOptions::new(), Signals::Leave).await });
+        let task = tokio::spawn(async move { runs.run_without_signals(RunOptions::new()).await });
         Self { of_fragile, of_other, fragile, other, group, task }
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    Capabilities, Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId,
-    Pending, Receipt, Receive, Send,
+    Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 #[derive(Debug)]
@@ -115,15 +115,15 @@ impl Mailbox for Behind {
     fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
         self.0.or_fail(|| self.0.inner.ack_all(receipts))
     }
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
-        self.0.or_fail(|| self.0.inner.nack(receipt, visibility))
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
+        self.0.or_fail(|| self.0.inner.nack(receipt, options))
     }
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
         let before = self.0.batches.fetch_add(1, Ordering::SeqCst);
         if before < self.0.lost_batches.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
-        self.0.or_fail(|| self.0.inner.nack_all(receipts, visibility))
+        self.0.or_fail(|| self.0.inner.nack_all(receipts, options))
     }
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
         let before = self.0.batches.fetch_add(1, Ordering::SeqCst);
@@ -143,6 +143,18 @@ impl Mailbox for Behind {
             return self.0.fail("the disk is full");
         }
         self.0.or_fail(|| self.0.inner.reply(receipt, body, options))
+    }
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        self.0.inner.result(id, wait)
+    }
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        self.0.inner.settings()
+    }
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        self.0.or_fail(|| self.0.inner.configure(change))
+    }
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        self.0.inner.find(id)
     }
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         self.0.inner.peek(max_messages)

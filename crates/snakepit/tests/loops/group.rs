@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use snakepit::loops::{
-    CrashPolicy, Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, Scope, Signals, Watchdog,
+    CrashPolicy, Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, Scope, Watchdog,
 };
 use snakepit::mailbox::{Mailbox, MemoryMailbox, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
@@ -153,7 +153,7 @@ async fn a_shutdown_of_the_group_from_inside_a_handler_only_begins_and_the_handl
     slot.set(group.control().clone()).expect("once");
     post.ask(json!(1)).await;
     let began = Instant::now();
-    let end = soon("it ends by itself", group.run_with(RunOptions::new(), Signals::Leave)).await;
+    let end = soon("it ends by itself", group.run_without_signals(RunOptions::new())).await;
     assert!(end.expect("no error").is_clean);
     assert!(began.elapsed() < Duration::from_secs(15), "it has waited for itself: {:?}", began.elapsed());
     assert!(!post.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
@@ -166,7 +166,7 @@ async fn stop_now_reaches_all_loops_and_is_not_clean() {
     let main = Arc::new(gate.main_loop("main", &post.requests));
     let group = Arc::new(LoopGroup::new("group").with(main));
     let runs = Arc::clone(&group);
-    let task = tokio::spawn(async move { runs.run_with(RunOptions::new(), Signals::Leave).await });
+    let task = tokio::spawn(async move { runs.run_without_signals(RunOptions::new()).await });
     post.send(json!(1)).await;
     gate.begun().await;
     group.stop_now();
@@ -198,7 +198,7 @@ async fn a_loop_that_is_stuck_with_a_message_is_told_and_run_again() {
     let id = post.requests.send(b"1".to_vec(), options).await.expect("sent");
     let told = async {
         loop {
-            if let Event::LoopStuck { message, trace, lasted, then, .. } = events.next().await {
+            if let Event::LoopStuck { message_id: message, trace, lasted, then, .. } = events.next().await {
                 return (message, trace, lasted, then);
             }
         }

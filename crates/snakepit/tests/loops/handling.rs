@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snakepit::loops::{ERROR_ATTRIBUTE, Failure, GiveUp, MainLoop, Replies, RunOptions, Runnable};
-use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, Send, TypedMessage};
+use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
 use crate::flaky::{Behind, Flaky};
@@ -98,24 +98,6 @@ async fn a_message_that_is_given_up_can_be_answered_with_its_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_nobody_can_get_does_not_end_the_loop_and_is_not_lost() {
-    for post in Post::both() {
-        let scope = run(failing(&post.requests), RunOptions::new()).await;
-        post.replies.close();
-        post.ask(json!("fine")).await;
-        let nowhere = Send::new().reply_to("nowhere");
-        post.requests.send(b"\"fine\"".to_vec(), nowhere).await.expect("sent");
-        post.until_count(0, 0, 2).await;
-        let dead = post.requests.dead_letters(10).await.expect("dead letters");
-        assert!(dead.iter().all(|letter| reason(letter).starts_with("ReplyFailed")), "{dead:?}");
-        post.send(json!("fine")).await;
-        until("all are handled", || scope.runnable().control().in_flight() == 0).await;
-        assert!(scope.runnable().running(), "{}", post.kind);
-        end(scope).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_loop_that_never_replies_only_acknowledges() {
     let post = Post::memory();
     let scope = run(failing(&post.requests).replies(Replies::Never), RunOptions::new()).await;
@@ -129,16 +111,17 @@ async fn a_loop_that_never_replies_only_acknowledges() {
 async fn a_message_that_outlasts_its_lease_many_times_over_is_delivered_once() {
     for post in Post::both() {
         let mut gate = Gate::new();
-        let options = RunOptions::new().visibility_timeout(Duration::from_millis(300));
+        // Long enough for a busy disk to sync an extension in time.
+        let options = RunOptions::new().visibility_timeout(Duration::from_secs(1));
         let scope = run(gate.main_loop("main", &post.requests), options).await;
         post.send(json!("long")).await;
         gate.begun().await;
         let began = tokio::time::Instant::now();
         // Half of it during a shutdown.
         let mut ends = None;
-        while began.elapsed() < Duration::from_secs(3) {
+        while began.elapsed() < Duration::from_secs(6) {
             assert!(post.take_all().await.is_empty(), "{}: delivered twice", post.kind);
-            if began.elapsed() > Duration::from_millis(1500) && ends.is_none() {
+            if began.elapsed() > Duration::from_secs(3) && ends.is_none() {
                 ends = Some(scope.runnable().shutdown(Duration::from_secs(20)));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

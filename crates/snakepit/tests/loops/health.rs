@@ -69,6 +69,18 @@ async fn probes_say_how_a_group_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn probes_are_answered_at_any_address_that_is_asked_for() {
+    let group = Arc::new(LoopGroup::new("group"));
+    let server = HealthServer::start_at(Arc::clone(&group), "0.0.0.0:0").await.expect("an address");
+    assert!(server.address().ip().is_unspecified());
+    // All of this machine's addresses are one of them.
+    let address = SocketAddr::from(([127, 0, 0, 2], server.address().port()));
+    assert_eq!(get(address, "/livez").await.0, 200);
+    server.stop().await;
+    assert!(HealthServer::start_at(group, "nowhere").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn slow_clients_do_not_keep_probes_out() {
     let group = Arc::new(LoopGroup::new("group"));
     let server = HealthServer::start(group, 0).await.expect("a port");

@@ -4,7 +4,9 @@
 mod support;
 
 mod backlog;
+mod beats;
 mod crashes;
+mod failures;
 mod flaky;
 mod group;
 mod handling;
@@ -15,5 +17,6 @@ mod post;
 mod process;
 mod python;
 mod recovery;
+mod replies;
 mod seed;
 mod shortage;

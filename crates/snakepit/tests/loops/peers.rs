@@ -16,7 +16,7 @@ use snakepit::telemetry::{Event, Level, subscribe_to};
 
 use crate::flaky::{Behind, Flaky};
 use crate::post::{Gate, Post, end, run};
-use crate::support::{soon, until};
+use crate::support::{chain, soon, until};
 
 /// Longer than any wake-up takes, shorter than any wait that would have been burnt.
 const AT_ONCE: Duration = Duration::from_secs(4);
@@ -180,7 +180,7 @@ async fn l7_when_one_loop_crashes_the_group_ends_at_once() {
     let group = LoopGroup::new("group").with(other.clone()).with(Bare::crashing("crashing"));
     let began = Instant::now();
     let error = soon("the group ends", group.run(RunOptions::new())).await.expect_err("it crashed");
-    assert!(error.to_string().contains("no luck"), "{error}");
+    assert!(chain(&error).contains("no luck"), "{error}");
     assert!(!other.running());
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
@@ -230,7 +230,7 @@ async fn l10_every_kind_of_loop_has_a_heartbeat_and_is_watched() {
     let scope = Scope::start(Arc::clone(&group), RunOptions::new());
     let told = async {
         loop {
-            if let Event::LoopStuck { name, message, .. } = events.next().await
+            if let Event::LoopStuck { name, message_id: message, .. } = events.next().await
                 && &*name == "still"
             {
                 return message;
@@ -285,7 +285,7 @@ async fn l13_a_signal_needs_no_lock_that_others_hold() {
     let main = idle("main");
     let group = Arc::new(LoopGroup::new("group").with(main.clone()));
     let runs = Arc::clone(&group);
-    let task = tokio::spawn(async move { runs.run_until_signal(RunOptions::new()).await });
+    let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
     soon("it runs", main.control().until_running(true)).await;
     // This thread takes the coordinator's lock all the time while the signal comes. That the signal interrupts the one who holds it
     // takes a process of its own, in `proving`.

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use snakepit::loops::{Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, Watchdog};
+use snakepit::lifecycle::{ShutdownCoordinator, Stage};
+use snakepit::loops::{
+    Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
+};
 use snakepit::mailbox::{Mailbox, Send, SqliteMailbox, TypedMessage};
 use tempfile::TempDir;
 
@@ -171,4 +174,50 @@ fn a_process_whose_runtime_is_blocked_is_ended_by_the_watchdog() {
         .status()
         .expect("it starts");
     assert_eq!(ended.code(), Some(70));
+}
+
+/// Set in the process that the test below starts.
+const ONE_LOOP: &str = "SNAKEPIT_TEST_ONE_LOOP";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a process of its own, started by the test below"]
+async fn a_host_of_one_loop() {
+    if std::env::var_os(ONE_LOOP).is_none() {
+        return;
+    }
+    let mailbox = Arc::new(snakepit::mailbox::MemoryMailbox::new("main"));
+    mailbox.send(b"1".to_vec(), Send::new()).await.expect("sent");
+    let handler = |_: TypedMessage<i64>| async {
+        println!("\nhandling");
+        std::future::pending::<Result<(), Failure>>().await
+    };
+    let main = Arc::new(MainLoop::new("main", mailbox.clone(), handler));
+    let coordinator = ShutdownCoordinator::install().expect("installed");
+    coordinator.register_loop(main.clone(), SHUTDOWN_TIMEOUT);
+    tokio::spawn(async move {
+        coordinator.reached(Stage::Draining { signal: None }).await;
+        println!("\ndraining");
+    });
+    main.run(RunOptions::new()).await.expect("no error");
+    println!("\n{} given back", mailbox.count().await.expect("counted").visible);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the host is a process of its own")]
+fn a_coordinator_with_one_loop_answers_the_second_signal() {
+    let test = std::env::current_exe().expect("a test has a path");
+    let mut process = Command::new(test)
+        .args(["--exact", "process::a_host_of_one_loop", "--ignored", "--nocapture"])
+        .env(ONE_LOOP, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+    let mut service = Service { process, lines, dir: tempfile::tempdir().expect("a directory") };
+    service.says("handling");
+    service.signal(Signal::TERM);
+    service.says("draining");
+    service.signal(Signal::TERM);
+    service.says("1 given back");
+    assert_eq!(service.status(), 0);
 }

@@ -51,7 +51,7 @@ async fn a_group_coordinates_the_shutdown() {
         let second = Arc::new(gate.main_loop("second", &post.replies));
         let group = Arc::new(LoopGroup::new("group").with(first.clone()).with(second.clone()));
         let runs = Arc::clone(&group);
-        let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
+        let task = tokio::spawn(async move { runs.run_without_signals(RunOptions::new()).await });
         soon("both run", async {
             first.control().until_running(true).await;
             second.control().until_running(true).await;
@@ -69,8 +69,7 @@ async fn pattern_1_a_single_loop_with_signals() {
     let gate = Gate::new();
     let coordinator = ShutdownCoordinator::install().expect("installed");
     let main = Arc::new(gate.main_loop("main", &post.requests));
-    let told = Arc::clone(&main);
-    coordinator.register("main", move || drop(told.shutdown(SHUTDOWN_TIMEOUT)));
+    coordinator.register_loop(main.clone(), SHUTDOWN_TIMEOUT);
     let triggers = Arc::clone(&coordinator);
     let of_control = main.control().clone();
     tokio::spawn(async move {
@@ -93,7 +92,7 @@ async fn pattern_2_several_loops_with_a_group() {
         of_control.until_running(true).await;
         ShutdownCoordinator::get().expect("the group has installed it").trigger();
     });
-    let end = soon("until the signal", group.run_until_signal(RunOptions::new())).await.expect("no error");
+    let end = soon("until the signal", group.run(RunOptions::new())).await.expect("no error");
     assert!(end.is_clean);
     assert_eq!(end.status, 0);
     ShutdownCoordinator::get().expect("installed").reset();

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use snakepit::Snakepit;
-use snakepit::loops::{
-    Failure, LoopGroup, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable, Signals,
-};
+use snakepit::loops::{Failure, LoopGroup, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable};
 use snakepit::mailbox::{Receive, Send, TypedMessage};
 use snakepit_proving::bench::{Line, Outcome, Samples};
 use tokio::time::timeout;
@@ -64,7 +62,7 @@ async fn end_of_idle(kind: Kind) -> Outcome<Duration> {
     let group = Arc::new(group);
     let run = {
         let group = Arc::clone(&group);
-        tokio::spawn(async move { group.run_with(RunOptions::new(), Signals::Leave).await })
+        tokio::spawn(async move { group.run_without_signals(RunOptions::new()).await })
     };
     for one in group.loops() {
         timeout(PATIENCE, one.control().until_running(true)).await?;

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
 use snakepit_proving::bench::Outcome;
+
+use crate::wake::now;
 
 /// A mutexed queue with a lease heap and a receipt map.
 #[derive(Default)]
@@ -58,32 +61,129 @@ impl Queue {
     }
 }
 
-/// The same inserts, by hand: as many in a transaction as there are senders. Gives the messages per second.
-pub(crate) fn inserts(file: &Path, messages: usize, group: usize, body: &[u8]) -> Outcome<f64> {
-    let mut connection = rusqlite::Connection::open(file)?;
+/// A file as somebody would make it who writes his own queue: a table, an index, a durable log.
+pub(crate) fn open(file: &Path) -> Outcome<Connection> {
+    let connection = Connection::open(file)?;
+    connection.busy_timeout(Duration::from_secs(30))?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.execute_batch(
-        "CREATE TABLE message (seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, queue TEXT NOT NULL,
+        "CREATE TABLE IF NOT EXISTS message (seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, queue TEXT NOT NULL,
          priority INTEGER NOT NULL, due INTEGER NOT NULL, deliveries INTEGER NOT NULL, sent INTEGER NOT NULL, body BLOB NOT NULL);
-         CREATE INDEX next ON message (queue, priority DESC, seq) WHERE due = 0;",
+         CREATE INDEX IF NOT EXISTS next ON message (queue, priority DESC, seq) WHERE due = 0;",
     )?;
+    Ok(connection)
+}
+
+fn insert(connection: &Connection, priority: i8, body: &[u8]) -> Outcome<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO message (id, queue, priority, due, deliveries, sent, body) VALUES (randomblob(16), ?, ?, 0, 0, ?, ?)",
+        )?
+        .execute(("default", priority, 1_700_000_000_000_000_i64, body))?;
+    Ok(())
+}
+
+/// The same inserts, by hand: as many in a transaction as there are senders. Gives the messages per second.
+pub(crate) fn inserts(file: &Path, messages: usize, group: usize, body: &[u8]) -> Outcome<f64> {
+    let connection = open(file)?;
     let began = Instant::now();
     let mut left = messages;
     while left > 0 {
-        let transaction = connection.transaction()?;
-        {
-            let mut insert = transaction.prepare_cached(
-                "INSERT INTO message (id, queue, priority, due, deliveries, sent, body) VALUES (?, ?, 0, 0, 0, ?, ?)",
-            )?;
-            for number in 0..group.min(left) {
-                let id = ((left - number) as u128).to_be_bytes();
-                insert.execute((&id[..], "default", 1_700_000_000_000_000_i64, body))?;
-            }
+        let transaction = connection.unchecked_transaction()?;
+        for _ in 0..group.min(left) {
+            insert(&transaction, 0, body)?;
         }
         transaction.commit()?;
         left -= group.min(left);
     }
+    Ok(rate(messages, began))
+}
+
+/// So many, each in a transaction of its own.
+pub(crate) fn send(connection: &Connection, messages: usize, body: &[u8]) -> Outcome<()> {
+    (0..messages).try_for_each(|_| insert(connection, 0, body))
+}
+
+/// So many behind all others.
+pub(crate) fn send_last(connection: &Connection, messages: usize, body: &[u8]) -> Outcome<()> {
+    (0..messages).try_for_each(|_| insert(connection, -1, body))
+}
+
+/// Leases up to so many in one transaction: their numbers and bodies.
+fn lease(connection: &Connection, most: usize) -> Outcome<Vec<(i64, Vec<u8>)>> {
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let mut select = connection.prepare_cached(
+        "SELECT seq, body FROM message WHERE queue = 'default' AND due = 0 ORDER BY priority DESC, seq LIMIT ?",
+    )?;
+    let found: Vec<(i64, Vec<u8>)> = select
+        .query_map([most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    let mut update =
+        connection.prepare_cached("UPDATE message SET due = ?, deliveries = deliveries + 1 WHERE seq = ?")?;
+    for (number, _) in &found {
+        update.execute([1_700_000_060_000_000_i64, *number])?;
+    }
+    drop(update);
+    connection.prepare_cached("COMMIT")?.execute([])?;
+    Ok(found)
+}
+
+fn acknowledge(connection: &Connection, numbers: impl Iterator<Item = i64>) -> Outcome<()> {
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let mut delete = connection.prepare_cached("DELETE FROM message WHERE seq = ? AND due > 0")?;
+    for number in numbers {
+        delete.execute([number])?;
+    }
+    drop(delete);
+    connection.prepare_cached("COMMIT")?.execute([])?;
+    Ok(())
+}
+
+/// Receives and acknowledges all of them. Gives the messages per second.
+pub(crate) fn receives(file: &Path, messages: usize, batch: usize, body: &[u8]) -> Outcome<f64> {
+    let connection = open(file)?;
+    let transaction = connection.unchecked_transaction()?;
+    send(&transaction, messages, body)?;
+    transaction.commit()?;
+    let began = Instant::now();
+    let mut left = messages;
+    while left > 0 {
+        let found = lease(&connection, batch)?;
+        left -= found.len();
+        acknowledge(&connection, found.into_iter().map(|(number, _)| number))?;
+    }
+    Ok(rate(messages, began))
+}
+
+/// Receives until it gets a message behind all others; looks again and again, as who has no bell must. When the last one of the
+/// others was acknowledged.
+pub(crate) fn receive_until_stopped(connection: &Connection, batch: usize) -> Outcome<f64> {
+    let mut last = now();
+    loop {
+        let found = lease(connection, batch)?;
+        if found.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        let (stops, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, body)| body == b"stop");
+        if !others.is_empty() {
+            acknowledge(connection, others.into_iter().map(|(number, _)| number))?;
+            last = now();
+        }
+        if let [own, rest @ ..] = &stops[..] {
+            acknowledge(connection, std::iter::once(own.0))?;
+            for (number, _) in rest {
+                connection.execute("UPDATE message SET due = 0 WHERE seq = ?", [number])?;
+            }
+            return Ok(last);
+        }
+    }
+}
+
+fn rate(messages: usize, began: Instant) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a count of messages")]
-    Ok(messages as f64 / began.elapsed().as_secs_f64())
+    let messages = messages as f64;
+    messages / began.elapsed().as_secs_f64()
 }

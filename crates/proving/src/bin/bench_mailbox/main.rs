@@ -6,6 +6,8 @@
 mod floor;
 mod memory;
 mod peer;
+mod receive;
+mod shared;
 mod sqlite;
 mod wake;
 
@@ -28,6 +30,11 @@ fn main() -> ExitCode {
         && word == "--answer"
     {
         return wake::answer(file).map_or_else(|error| fail(&*error), |()| ExitCode::SUCCESS);
+    }
+    if let [verb, file, number] = &words[..]
+        && let Ok(number) = number.parse()
+    {
+        return shared::part(verb, file, number).map_or_else(|error| fail(&*error), |()| ExitCode::SUCCESS);
     }
     match run(&words) {
         Ok(true) => ExitCode::SUCCESS,
@@ -53,6 +60,8 @@ fn run(words: &[String]) -> Outcome<bool> {
     };
     let mut rows = vec![memory::measure(effort)?];
     rows.extend(sqlite::measure(effort)?);
+    rows.push(receive::measure(effort)?);
+    rows.push(shared::measure(effort)?);
     rows.extend(wake::measure(effort)?);
     let table = line::table(&rows);
     println!("{table}");

@@ -45,7 +45,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
 }
 
 /// Seconds of a clock that all processes share.
-fn now() -> f64 {
+pub(crate) fn now() -> f64 {
     let time = clock_gettime(ClockId::Monotonic);
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;

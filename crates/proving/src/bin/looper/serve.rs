@@ -91,7 +91,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
         tell("receiving");
     });
     let group = LoopGroup::new("service").with(Arc::new(main));
-    let end = group.run_until_signal(RunOptions::new()).await.unwrap_or_else(|error| panic!("{error}"));
+    let end = group.run(RunOptions::new()).await.unwrap_or_else(|error| panic!("{error}"));
     tell(&format!("stopped {}", end.status));
     pass(&allowed.leave).await;
     ExitCode::from(end.status)

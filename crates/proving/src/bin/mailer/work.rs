@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{DeadReason, Extension, Mailbox, Message, Receive, Send, SqliteMailbox};
+use snakepit::mailbox::{DeadReason, Extension, Mailbox, Message, Nack, Receive, Send, SqliteMailbox};
+use snakepit_proving::mailbox::history::nack_error;
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::mailbox::telling::{answer, ask, deliveries, done};
 
@@ -81,7 +82,10 @@ impl Worker {
         let outcome = match way {
             "ack" => message.ack().await,
             "reply" => message.reply(&message.id).await.map(drop),
-            "nack" => message.nack(Duration::from_millis(self.dice.below(2) * 10)).await,
+            "nack" => {
+                let pause = Duration::from_millis(self.dice.below(2) * 10);
+                message.nack(Nack::new().visibility(pause).error(nack_error(message.delivery_count))).await
+            }
             "bury" => message.bury(DeadReason::Failed { error: "by chance".into() }).await,
             _ => {
                 let receipt = message.receipt.clone().expect("a receipt");

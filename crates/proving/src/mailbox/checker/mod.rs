@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use snakepit::mailbox::{DeadReason, MessageId};
+use snakepit::mailbox::{AttemptEnd, DeadReason, MessageId};
 
-use super::history::{Digest, Ending, Event, Moment, Time, Way, What};
+use super::history::{Dead, Digest, Ending, Event, Moment, Time, Way, What};
 use lives::{Lease, Life, Lives};
 
 /// What must hold.
@@ -30,7 +30,7 @@ pub enum Rule {
     Q5,
     /// Leases of one id never overlap.
     Q6,
-    /// Attempts rise by one, but for those that are released, and stop at the limit.
+    /// Attempts rise by one, but for those that are released, stop at the limit, and are remembered with their errors.
     Q7,
     /// One dead letter per exhausted id.
     Q8,
@@ -141,6 +141,7 @@ pub fn check(events: &[Event], ending: &Ending, terms: Terms) -> Report {
         case.dead_letters(*id, life, &mut report);
         case.leases(*id, life, &mut report);
     }
+    case.memories(&mut report);
     case.receipts(&mut report);
     case.drained(&mut report);
     report
@@ -196,7 +197,7 @@ impl<'a> Case<'a> {
         for (id, body) in &ending.present {
             case.found.entry(*id).or_default().push(*body);
         }
-        for (id, body, ..) in &ending.dead {
+        for Dead { id, body, .. } in &ending.dead {
             case.found.entry(*id).or_default().push(*body);
             *case.dead.entry(*id).or_default() += 1;
         }
@@ -309,6 +310,29 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Q7 for what dead letters remember: each delivery that counts, and no other; and the error of each that was given back.
+    fn memories(&self, report: &mut Report) {
+        if self.redrives > 0 {
+            return;
+        }
+        for Dead { id, deliveries, attempts, .. } in &self.ending.dead {
+            report.fire(Rule::Q7, 1);
+            let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.delivery).collect();
+            let expected: Vec<u32> = (1..=*deliveries).collect();
+            report.require(Rule::Q7, numbers == expected, || {
+                format!("{id} was delivered {deliveries} times, and remembers {numbers:?}")
+            });
+            for attempt in attempts {
+                let error = attempt.error.as_deref();
+                let is_right = match attempt.end {
+                    AttemptEnd::Nack | AttemptEnd::Bury => error.is_some(),
+                    AttemptEnd::Lapse => error.is_none(),
+                };
+                report.require(Rule::Q7, is_right, || format!("{id} remembers {attempt:?}"));
+            }
+        }
+    }
+
     /// Q8.
     fn dead_letters(&self, id: MessageId, life: &Life, report: &mut Report) {
         let limit = self.terms.max_deliveries;
@@ -341,7 +365,7 @@ impl<'a> Case<'a> {
             report.find(Rule::Q5, format!("the receipt {receipt} was accepted and never given out"));
         }
         let mut seen = BTreeSet::new();
-        for (id, _, reason, deliveries) in &self.ending.dead {
+        for Dead { id, reason, deliveries, .. } in &self.ending.dead {
             report.require(Rule::Q8, seen.insert(id), || format!("{id} has two dead letters"));
             let is_right = *reason != DeadReason::Deliveries || *deliveries == self.terms.max_deliveries;
             report.require(Rule::Q8, is_right, || format!("{id} was given up after {deliveries} deliveries"));

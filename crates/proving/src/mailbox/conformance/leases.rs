@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snakepit::mailbox::{DeadReason, Extension, MailboxError, Message, Receipt, Receive, Send, Typed};
+use snakepit::mailbox::{DeadReason, Extension, MailboxError, Message, Nack, Receipt, Receive, Send, Typed};
 
 use super::desk::{Desk, assert_expired, bodies};
 use super::{Held, Verdict, needs_time};
@@ -17,14 +17,14 @@ async fn assert_good_for_nothing(desk: &Desk<'_>, message: &Message) {
     let mailbox = &desk.mailbox;
     let before = desk.count().await;
     assert_expired(&mailbox.ack(&receipt).await);
-    assert_expired(&mailbox.nack(&receipt, Duration::ZERO).await);
+    assert_expired(&mailbox.nack(&receipt, Nack::new()).await);
     assert_expired(&mailbox.extend(&receipt, desk.units(50), Extension::AtLeast).await);
     assert_expired(&mailbox.extend(&receipt, desk.units(50), Extension::Exactly).await);
     assert_expired(&mailbox.bury(&receipt, DeadReason::Failed { error: "no".into() }).await);
     assert_expired(&mailbox.reply(&receipt, Vec::new(), Send::new()).await);
     let several = std::slice::from_ref(&receipt);
     assert_eq!(mailbox.ack_all(several).await.expect("acks"), 0);
-    assert_eq!(mailbox.nack_all(several, Duration::ZERO).await.expect("nacks"), 0);
+    assert_eq!(mailbox.nack_all(several, Nack::new()).await.expect("nacks"), 0);
     assert_eq!(mailbox.release(several).await.expect("releases"), 0);
     assert_eq!(desk.count().await, before, "an expired receipt has changed something");
 }

@@ -1,12 +1,15 @@
 //! The checks that every backend passes, by name. Each takes a fresh mailbox and panics where it does not hold.
 
+mod attempts;
 mod desk;
+mod flow;
 mod leases;
 mod operations;
 mod order;
 mod ranges;
 mod reopening;
 mod replies;
+mod settings;
 mod states;
 mod waiting;
 
@@ -116,9 +119,38 @@ checks! { $
         a_reply_arrives_and_acknowledges
         a_mailbox_can_reply_to_itself
         without_a_name_there_is_no_reply
-        a_reply_to_nobody_leaves_the_message_leased
+        a_reply_to_a_mailbox_that_nobody_has_opened_waits_there
         a_reply_with_an_expired_receipt_sends_nothing
         a_reply_out_of_range_leaves_the_message_leased
+        a_reply_has_the_id_the_attributes_and_the_trace_of_its_request
+        a_result_is_kept_for_its_time_and_read_by_its_id
+        a_result_is_kept_for_more_than_nothing_and_up_to_12_h
+        a_reply_wakes_who_waits_for_the_result
+        each_of_many_requests_gets_its_own_answer
+        a_request_that_nobody_answers_ends_in_time
+        a_request_that_is_dropped_harms_nobody
+        results_outlive_their_process
+    ]
+    settings: [
+        a_message_is_delivered_five_times_unless_somebody_says_otherwise
+        a_limit_holds_for_failures_and_crashes_alike
+        a_limit_that_one_sets_holds_for_all
+        whoever_opens_without_a_limit_keeps_the_one_that_is_set
+        a_limit_that_is_lowered_holds_for_what_is_there
+        a_limit_that_is_raised_holds_for_what_is_held
+        what_died_before_a_limit_is_raised_stays_dead
+        a_limit_is_at_least_one_delivery
+        settings_outlive_their_process
+    ]
+    attempts: [
+        each_attempt_is_remembered
+        the_last_error_stays_with_what_is_given_up
+        attempts_and_their_errors_are_bounded
+        an_error_outlasts_many_crashes
+        a_redrive_keeps_what_is_remembered
+        a_new_message_remembers_nothing_of_those_before_it
+        a_message_is_found_by_its_id_wherever_it_is
+        looking_changes_nothing
     ]
     ranges: [
         a_receive_takes_1_to_10_messages
@@ -126,7 +158,7 @@ checks! { $
         a_receive_waits_0_s_to_20_s
         a_nack_pauses_0_s_to_12_h
         an_extension_lasts_0_s_to_12_h
-        a_delay_lasts_0_s_to_12_h
+        a_delay_lasts_0_s_to_366_days
         a_time_to_live_is_more_than_nothing
         priorities_are_all_of_an_i8
         a_message_is_delivered_at_least_once
@@ -156,6 +188,29 @@ checks! { $
         a_dedup_key_is_taken_once
         a_dedup_key_counts_within_a_batch
         a_dedup_key_is_forgotten_after_five_minutes
+    ]
+    flow: [
+        messages_of_a_group_come_one_at_a_time_and_in_order
+        other_groups_go_on
+        a_batch_takes_one_of_each_group
+        a_nack_keeps_its_group_waiting
+        a_release_keeps_the_order_of_a_group
+        a_lapse_keeps_the_order_of_a_group
+        a_dead_letter_lets_its_group_go_on
+        what_dies_of_age_lets_its_group_go_on
+        what_is_redriven_goes_behind_its_group
+        an_ack_wakes_a_receiver_for_the_next_of_its_group
+        a_purge_forgets_groups
+        the_order_of_a_group_outlives_its_process
+        a_group_has_a_name_and_no_delays
+        a_rate_holds_for_the_whole_mailbox
+        the_end_of_a_period_wakes_a_receiver
+        a_rate_holds_for_each_group
+        a_rate_is_more_than_nothing
+        a_paused_mailbox_takes_messages_and_gives_none
+        a_resume_wakes_a_receiver
+        a_pause_outlives_its_process
+        a_dedup_key_is_remembered_for_as_long_as_asked
     ]
     order: [
         first_deliveries_come_in_the_order_of_their_sends

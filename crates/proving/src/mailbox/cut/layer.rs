@@ -3,11 +3,14 @@
 //! The ordinary layer's own structure lies behind ours in the memory that SQLite reserves for a file.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use rusqlite::ffi;
+use snakepit::mailbox::sqlite::LogSync;
 
 use super::log::{Change, Log};
 
@@ -24,6 +27,20 @@ pub fn fail_syncs(dir: Option<&Path>) {
 
 fn is_faulty(path: &Path) -> bool {
     FAULTY.lock().expect("nobody panics here").as_ref().is_some_and(|dir| path.starts_with(dir))
+}
+
+/// The log's sync outside of SQLite, as the layer notes it.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedSync;
+
+impl LogSync for RecordedSync {
+    fn sync(&self, _: &File, path: &Path) -> io::Result<()> {
+        if is_faulty(path) {
+            return Err(io::Error::other("the disk fails"));
+        }
+        Log::note(path, Change::Sync);
+        Ok(())
+    }
 }
 
 /// The ordinary layer.

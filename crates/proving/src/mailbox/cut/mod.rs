@@ -5,6 +5,6 @@ mod layer;
 mod log;
 mod remains;
 
-pub use layer::{LAYER, fail_syncs, install};
+pub use layer::{LAYER, RecordedSync, fail_syncs, install};
 pub use log::{Change, Entry, Log};
 pub use remains::Remains;

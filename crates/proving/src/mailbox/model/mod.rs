@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use proptest::test_runner::{Config, TestRunner};
 use snakepit::mailbox::{
-    DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Receive,
-    Send,
+    DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Nack, Receipt,
+    Receive, Send, SettingsChange,
 };
 
 use super::Fixture;
 use crate::random;
-use simple::{Fate, Name, Simple};
+use simple::{Fate, Name, Simple, Try};
 use steps::{Step, steps};
 
 /// After so many deliveries a message is given up.
@@ -72,8 +72,16 @@ impl<'a> Game<'a> {
         for message in messages {
             let name = self.name(message.id);
             assert_eq!(message.body, format!("body {name}").into_bytes(), "the body of {name}");
+            self.compare_attempts(name, message);
         }
         messages.iter().map(|message| (self.name(message.id), message.delivery_count)).collect()
+    }
+
+    fn compare_attempts(&self, name: Name, message: &Message) {
+        let told: Vec<Try> =
+            message.attempts.iter().map(|it| (it.delivery, it.end, it.error.clone())).collect();
+        assert_eq!(told, self.model.attempts(name), "the attempts of {name}");
+        assert_eq!(message.max_deliveries, self.model.limit(), "the limit of {name}");
     }
 
     fn options(&self, step: &steps::Sending) -> Send {
@@ -113,6 +121,12 @@ impl<'a> Game<'a> {
             Step::Pass(units) => {
                 self.fixture.pass(self.units(units)).await;
                 self.model.pass(units);
+            }
+            Step::SetLimit(limit) => {
+                let change = SettingsChange::new().max_deliveries(limit);
+                let settings = self.mailbox.configure(change).await.expect("it is set");
+                self.model.set_limit(limit);
+                assert_eq!(settings.max_deliveries, limit, "the limit");
             }
             Step::Reopen => {
                 if self.mailbox.capabilities().outlives_process.is_ok() {
@@ -179,8 +193,10 @@ impl<'a> Game<'a> {
         let (outcome, expected) = match step {
             Step::Ack(_) => (self.mailbox.ack(&receipt).await, self.model.end(place, Fate::Gone)),
             Step::Nack(_, pause) => {
-                let outcome = self.mailbox.nack(&receipt, self.units(pause)).await;
-                (outcome, self.model.end(place, Fate::Back(pause)))
+                let error = format!("failure {place}");
+                let options = Nack::new().visibility(self.units(pause)).error(&error);
+                let outcome = self.mailbox.nack(&receipt, options).await;
+                (outcome, self.model.end(place, Fate::Back(pause, error)))
             }
             Step::Release(_) => {
                 let released = self.mailbox.release(std::slice::from_ref(&receipt)).await.expect("a release");
@@ -234,6 +250,9 @@ impl<'a> Game<'a> {
     /// Those that died at the same time may come in any order; the model takes it over, since a redrive keeps it.
     async fn compare_dead_letters(&mut self) {
         let letters = self.mailbox.dead_letters(1000).await.expect("dead letters can be listed");
+        for letter in &letters {
+            self.compare_attempts(self.name(letter.message.id), &letter.message);
+        }
         let listed: Vec<(Name, DeadReason, u32)> = letters
             .into_iter()
             .map(|letter| (self.name(letter.message.id), letter.reason, letter.message.delivery_count))

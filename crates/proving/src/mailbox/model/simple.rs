@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use snakepit::mailbox::{Count, DeadReason};
+use snakepit::mailbox::{AttemptEnd, Count, DeadReason};
 
 use super::steps::Sending;
 
@@ -25,12 +25,17 @@ struct Item {
     deliveries: u32,
     time_to_live: Option<u32>,
     expires: Option<u64>,
+    attempts: Vec<Try>,
 }
+
+/// An attempt: its delivery, how it ended, and its error.
+pub(super) type Try = (u32, AttemptEnd, Option<String>);
 
 /// What becomes of a message whose lease is ended.
 pub(super) enum Fate {
     Gone,
-    Back(u32),
+    /// Back after a pause, with an error.
+    Back(u32, String),
     /// Back as if it had not been delivered.
     Undone,
     Dead(DeadReason),
@@ -46,6 +51,16 @@ pub(super) struct Simple {
     leases: Vec<Name>,
     /// The dead, in the order in which they are listed.
     dead: Vec<Name>,
+}
+
+impl Item {
+    fn note(&mut self, end: AttemptEnd, error: Option<String>) {
+        self.attempts.push((self.deliveries, end, error));
+        let last_error = self.attempts.iter().rposition(|(.., error)| error.is_some());
+        let first = self.attempts.len().saturating_sub(16);
+        let kept = |(place, _): &(usize, &Try)| *place >= first || Some(*place) == last_error;
+        self.attempts = self.attempts.iter().enumerate().filter(kept).map(|(_, it)| it.clone()).collect();
+    }
 }
 
 impl Simple {
@@ -80,6 +95,7 @@ impl Simple {
             deliveries: 0,
             time_to_live: sending.time_to_live,
             expires: sending.time_to_live.map(|time| self.now + u64::from(time)),
+            attempts: Vec::new(),
         });
         name
     }
@@ -97,7 +113,10 @@ impl Simple {
             let item = &self.items[name];
             let is_expired = item.expires.is_some_and(|at| at <= self.now);
             match item.place {
-                Place::Leased { until, .. } if until <= self.now => self.come_back(name, 0),
+                Place::Leased { until, .. } if until <= self.now => {
+                    self.items[name].note(AttemptEnd::Lapse, None);
+                    self.come_back(name, 0);
+                }
                 Place::Delayed { .. } | Place::Visible if is_expired => self.die(name, DeadReason::Expired),
                 Place::Delayed { until } if until <= self.now => self.items[name].place = Place::Visible,
                 Place::Delayed { .. }
@@ -162,12 +181,18 @@ impl Simple {
         let Some(name) = self.held(lease) else { return false };
         match fate {
             Fate::Gone => self.items[name].place = Place::Gone,
-            Fate::Back(pause) => self.come_back(name, pause),
+            Fate::Back(pause, error) => {
+                self.items[name].note(AttemptEnd::Nack, Some(error));
+                self.come_back(name, pause);
+            }
             Fate::Undone => {
                 self.items[name].deliveries -= 1;
                 self.come_back(name, 0);
             }
-            Fate::Dead(reason) => self.die(name, reason),
+            Fate::Dead(reason) => {
+                self.items[name].note(AttemptEnd::Bury, reason.error().map(str::to_owned));
+                self.die(name, reason);
+            }
         }
         true
     }
@@ -180,6 +205,28 @@ impl Simple {
         }
         self.settle();
         true
+    }
+
+    /// What is remembered of a message.
+    pub(super) fn attempts(&self, name: Name) -> &[Try] {
+        &self.items[name].attempts
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Those that were delivered as often already die at once, but for those that are held.
+    pub(super) fn set_limit(&mut self, limit: u32) {
+        let is_lower = limit < self.limit;
+        self.limit = limit;
+        for name in 0..self.items.len() {
+            let item = &self.items[name];
+            let is_free = matches!(item.place, Place::Visible | Place::Delayed { .. });
+            if is_lower && is_free && item.deliveries >= limit {
+                self.die(name, DeadReason::Deliveries);
+            }
+        }
     }
 
     pub(super) fn count(&self) -> Count {

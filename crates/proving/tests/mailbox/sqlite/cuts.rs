@@ -8,7 +8,7 @@ use std::time::Duration;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{DeadReason, Mailbox, MailboxError, Receive, Send, SqliteMailbox};
 use snakepit_proving::mailbox::JumpClock;
-use snakepit_proving::mailbox::cut::{Change, Entry, LAYER, Log, Remains, fail_syncs, install};
+use snakepit_proving::mailbox::cut::{Change, Entry, LAYER, Log, RecordedSync, Remains, fail_syncs, install};
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::rounds;
 use tempfile::TempDir;
@@ -37,7 +37,12 @@ fn fast_dir() -> TempDir {
 }
 
 fn open(path: &Path, queue: &str) -> SqliteMailbox {
-    SqliteOptions::new().queue(queue).vfs(LAYER).open(path).expect("a mailbox")
+    SqliteOptions::new()
+        .queue(queue)
+        .vfs(LAYER)
+        .log_sync(Arc::new(RecordedSync))
+        .open(path)
+        .expect("a mailbox")
 }
 
 /// Uses a mailbox, and notes what should be in it after each operation.

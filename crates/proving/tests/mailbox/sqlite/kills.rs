@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use snakepit::mailbox::{Mailbox, SqliteMailbox};
-use snakepit_proving::mailbox::history::{Way, What};
+use snakepit_proving::mailbox::history::{Dead, Way, What};
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::mailbox::telling::now;
 use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
@@ -69,7 +69,7 @@ fn check_replies(path: &Path, notes: &Notes, ending: &Ending) {
     let answered: BTreeSet<&String> = bodies.iter().collect();
     assert_eq!(answered.len(), bodies.len(), "something was answered twice");
     assert!(notes.replied.iter().all(|id| answered.contains(id)), "a reply is lost");
-    for (id, ..) in &ending.dead {
+    for Dead { id, .. } in &ending.dead {
         assert!(!answered.contains(&id.to_string()), "{id} was answered, and is dead");
     }
     let acked: BTreeSet<&String> = notes

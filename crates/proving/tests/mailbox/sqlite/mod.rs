@@ -7,10 +7,10 @@ mod failures;
 mod formats;
 mod kills;
 mod load;
+mod one_file;
 mod telling;
 mod wakeups;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -53,8 +53,6 @@ pub(crate) struct Sqlite {
     is_frozen: bool,
     /// Where they are now.
     file: Mutex<PathBuf>,
-    /// The rules of each mailbox, which are not in the file.
-    policies: Mutex<HashMap<String, DeadLetterPolicy>>,
 }
 
 impl Sqlite {
@@ -70,12 +68,11 @@ impl Sqlite {
     fn with(clock: JumpClock, is_frozen: bool) -> Self {
         let dir = dir();
         let file = Mutex::new(dir.path().join("mail"));
-        Self { dir, clock: Arc::new(clock), is_frozen, file, policies: Mutex::default() }
+        Self { dir, clock: Arc::new(clock), is_frozen, file }
     }
 
     fn options(&self, name: &str) -> SqliteOptions {
-        let policy = self.policies.lock().expect("nobody panics here").get(name).cloned().unwrap_or_default();
-        SqliteOptions::new().queue(name).clock(Arc::clone(&self.clock) as _).policy(policy)
+        SqliteOptions::new().queue(name).clock(Arc::clone(&self.clock) as _)
     }
 }
 
@@ -90,8 +87,8 @@ impl Fixture for Sqlite {
         policy: DeadLetterPolicy,
     ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
         Box::pin(async move {
-            self.policies.lock().expect("nobody panics here").insert(name.into(), policy);
-            let mailbox = self.options(name).open(self.file.lock().expect("nobody panics here").as_path())?;
+            let options = self.options(name).policy(policy);
+            let mailbox = options.open(self.file.lock().expect("nobody panics here").as_path())?;
             Ok(Arc::new(mailbox) as Arc<dyn Mailbox>)
         })
     }

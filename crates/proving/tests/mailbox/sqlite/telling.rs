@@ -41,6 +41,8 @@ fn what_is_committed_is_told() {
     assert!(matches!(next(&mut events, "told"), Event::MailboxSent { messages: 1, .. }));
     block_on(mailbox.receive(Receive::new().visibility_timeout(Duration::ZERO))).expect("a receive");
     assert_eq!(block_on(mailbox.count()).expect("a count").dead, 1);
+    // Whoever looks moves nothing, and has nothing to tell.
+    assert!(block_on(mailbox.receive(Receive::new())).expect("a receive").is_empty());
     assert!(matches!(next(&mut events, "told"), Event::MailboxReceived { messages: 1, .. }));
     assert!(matches!(next(&mut events, "told"), Event::MailboxLeaseLapsed { delivery: 1, .. }));
     assert!(matches!(

@@ -21,11 +21,7 @@ pub enum CrashPolicy {
 impl CrashPolicy {
     /// Runs it again: after 100 ms at first, after 30 s at most.
     pub fn restart() -> Self {
-        Self::Restart(Backoff {
-            first: Duration::from_millis(100),
-            longest: Duration::from_secs(30),
-            jitter: 0.25,
-        })
+        Self::Restart(Backoff::new(Duration::from_millis(100), Duration::from_secs(30)))
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -11,19 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
+use serde::{Serialize, Serializer};
 
 pub use crash::CrashPolicy;
 
-use super::{Control, End, Intake, LoopError, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog};
+use super::{Control, End, InHand, Intake, LoopError, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog};
 use crate::lifecycle::SignalError;
 
+/// Of how many messages the health of a loop tells.
+const MOST_MESSAGES: usize = 10;
+
 /// Whether a group answers signals.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Signals {
-    /// SIGTERM and SIGINT end it: the first shuts down, the second stops now, the third ends the process.
-    #[default]
-    Install,
-    /// That is somebody else's matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Signals {
+    Answer,
     Leave,
 }
 
@@ -88,12 +89,46 @@ pub struct LoopHealth {
     pub end: End,
     /// What keeps it from its work.
     pub trouble: Option<String>,
-    /// How long ago it last turned.
+    /// How long ago it last turned; seconds in JSON, as all durations here.
+    #[serde(serialize_with = "seconds")]
     pub heartbeat: Duration,
     /// How many messages are being handled.
     pub in_flight: usize,
     /// For how long the oldest of them has been.
+    #[serde(serialize_with = "seconds_if_any")]
     pub oldest: Option<Duration>,
+    /// Those that have been handled for longest, ten at most.
+    pub messages: Vec<MessageHealth>,
+}
+
+/// How it stands with a message that is being handled.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[non_exhaustive]
+pub struct MessageHealth {
+    /// Its id.
+    pub id: String,
+    /// For how long it has been handled.
+    #[serde(serialize_with = "seconds")]
+    pub lasted: Duration,
+    /// How long ago its handler last told that it makes progress, or was begun.
+    #[serde(serialize_with = "seconds")]
+    pub since_beat: Duration,
+}
+
+impl MessageHealth {
+    fn of(held: &InHand) -> Self {
+        let (lasted, since_beat) = (held.since.elapsed(), held.last_beat.elapsed());
+        Self { id: held.message.clone(), lasted, since_beat }
+    }
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+#[expect(clippy::ref_option, reason = "as serde asks")]
+fn seconds_if_any<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }
 
 #[derive(Debug)]
@@ -106,10 +141,10 @@ struct Member {
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use snakepit::loops::{LoopGroup, MainLoop, RunOptions, Signals};
+/// # use snakepit::loops::{LoopGroup, MainLoop, RunOptions};
 /// # async fn doc(main: Arc<MainLoop>, background: Arc<MainLoop>) -> Result<(), Box<dyn std::error::Error>> {
 /// let group = LoopGroup::new("service").with_priority(main, 10).with(background);
-/// let end = group.run_until_signal(RunOptions::new()).await?;
+/// let end = group.run(RunOptions::new()).await?;
 /// std::process::exit(end.status.into());
 /// # }
 /// ```
@@ -168,13 +203,19 @@ impl LoopGroup {
         self.members.iter().map(|member| &member.runnable)
     }
 
-    /// Runs all loops until they have ended, or SIGTERM or SIGINT has ended them.
-    pub async fn run_until_signal(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
-        self.run_with(options, Signals::Install).await
+    /// Runs all loops until they have ended, or SIGTERM or SIGINT has ended them: the first signal shuts down, the second stops
+    /// now, the third ends the process. The handlers of signals stay when it is over.
+    pub async fn run(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
+        self.run_with(options, Signals::Answer).await
     }
 
-    /// Runs all loops until they have ended.
-    pub async fn run_with(&self, options: RunOptions, signals: Signals) -> Result<GroupEnd, GroupError> {
+    /// Runs all loops until they have ended, and leaves signals to others. So does a [`Scope`](super::Scope), and a group that
+    /// this one is a loop of.
+    pub async fn run_without_signals(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
+        self.run_with(options, Signals::Leave).await
+    }
+
+    async fn run_with(&self, options: RunOptions, signals: Signals) -> Result<GroupEnd, GroupError> {
         options.check()?;
         let _run = self.control.begin()?;
         for runnable in self.loops() {
@@ -215,14 +256,16 @@ impl LoopGroup {
         join_all(self.loops().map(|member| member.control().until_empty())).await;
     }
 
-    /// Whether all loops turn and, if they are watched, none is stuck with a message.
+    /// Whether all loops turn. A message that takes long is no reason to say no, unless the watchdog has a
+    /// [limit](Watchdog::liveness_limit) for that.
     pub fn is_alive(&self) -> bool {
         let limits = self.watchdog.unwrap_or_default();
-        let turns = |it: &LoopHealth| !it.running || it.heartbeat < limits.turn_limit;
-        let moves = |it: &LoopHealth| {
-            self.watchdog.is_none() || it.oldest.is_none_or(|age| age < limits.message_limit)
-        };
-        self.health().iter().all(|it| turns(it) && moves(it))
+        self.loops().all(|runnable| {
+            let control = runnable.control();
+            let turns = !control.running() || control.heartbeat().age() < limits.turn_limit;
+            let moves = |limit| control.in_hand().iter().all(|held| held.last_beat.elapsed() < limit);
+            turns && limits.liveness_limit.is_none_or(moves)
+        })
     }
 
     /// Whether all loops run, take messages and have no trouble.
@@ -243,6 +286,7 @@ impl LoopGroup {
         let health = |runnable: &Arc<dyn Runnable>| {
             let control = runnable.control();
             let orders = control.wanted();
+            let in_hand = control.in_hand();
             LoopHealth {
                 name: control.name().to_owned(),
                 has_begun: control.has_begun(),
@@ -252,7 +296,8 @@ impl LoopGroup {
                 trouble: control.trouble(),
                 heartbeat: control.heartbeat().age(),
                 in_flight: control.in_flight(),
-                oldest: control.in_hand().first().map(|held| held.since.elapsed()),
+                oldest: in_hand.first().map(|held| held.since.elapsed()),
+                messages: in_hand.iter().take(MOST_MESSAGES).map(MessageHealth::of).collect(),
             }
         };
         self.loops().map(health).collect()
@@ -264,10 +309,10 @@ impl Runnable for LoopGroup {
         &self.control
     }
 
-    /// As [`LoopGroup::run_with`], and leaves signals to others.
+    /// As [`LoopGroup::run_without_signals`].
     fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
         Box::pin(async move {
-            match self.run_with(options, Signals::Leave).await {
+            match self.run_without_signals(options).await {
                 Ok(_) => Ok(()),
                 Err(GroupError::Run(error) | GroupError::Crashed { source: error, .. }) => Err(error),
                 Err(error) => {

@@ -49,7 +49,7 @@ pub(super) async fn run(
     signals: Signals,
 ) -> Result<GroupEnd, GroupError> {
     let stages = match signals {
-        Signals::Install => Some(ShutdownCoordinator::install()?.stages()),
+        Signals::Answer => Some(ShutdownCoordinator::install()?.stages()),
         Signals::Leave => None,
     };
     // Bounded by what the loops have in hand: the watchdog tells each snag once.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::mailbox::{Mailbox, Message, MessageId, Receipt, Send};
+use crate::mailbox::{Attempt, Mailbox, Message, MessageId, Receipt, Send};
 
 /// What was sent, and what became of it so far.
 pub(super) struct Letter {
@@ -16,6 +16,7 @@ pub(super) struct Letter {
     pub(super) priority: i8,
     sent: SystemTime,
     pub(super) time_to_live: Option<Duration>,
+    pub(super) attempts: Vec<Attempt>,
     /// Most messages have none of it, and are smaller for that.
     rest: Option<Box<Rest>>,
 }
@@ -24,22 +25,64 @@ struct Rest {
     reply_to: Option<String>,
     attributes: BTreeMap<String, String>,
     trace: Option<String>,
+    in_reply_to: Option<MessageId>,
+    keep_result: Option<Duration>,
+    group: Option<String>,
+}
+
+impl Rest {
+    fn is_empty(&self) -> bool {
+        let Self { reply_to, attributes, trace, in_reply_to, keep_result, group } = self;
+        reply_to.is_none()
+            && attributes.is_empty()
+            && trace.is_none()
+            && in_reply_to.is_none()
+            && keep_result.is_none()
+            && group.is_none()
+    }
 }
 
 impl Letter {
     pub(super) fn new(id: MessageId, body: Vec<u8>, options: Send, sent: SystemTime) -> Self {
-        let Send { reply_to, attributes, trace, priority, time_to_live, delay: _, dedup_key: _ } = options;
-        let is_plain = reply_to.is_none() && trace.is_none() && attributes.is_empty();
-        let rest = (!is_plain).then(|| Box::new(Rest { reply_to, attributes, trace }));
-        Self { id, body: body.into(), deliveries: 0, priority, sent, time_to_live, rest }
+        let Send {
+            reply_to, attributes, trace, priority, time_to_live, in_reply_to, keep_result, group, ..
+        } = options;
+        let rest = Rest { reply_to, attributes, trace, in_reply_to, keep_result, group };
+        let rest = (!rest.is_empty()).then(|| Box::new(rest));
+        let (body, attempts) = (body.into(), Vec::new());
+        Self { id, body, deliveries: 0, priority, sent, time_to_live, attempts, rest }
+    }
+
+    pub(super) fn group(&self) -> Option<&str> {
+        self.rest.as_ref()?.group.as_deref()
     }
 
     pub(super) fn reply_to(&self) -> Option<&str> {
         self.rest.as_ref()?.reply_to.as_deref()
     }
 
-    /// As it is given out.
-    pub(super) fn message(&self, receipt: Option<Receipt>, mailbox: &Arc<dyn Mailbox>) -> Message {
+    pub(super) fn keep_result(&self) -> Option<Duration> {
+        self.rest.as_ref()?.keep_result
+    }
+
+    /// The options of a reply to it.
+    pub(super) fn answering(&self, options: Send) -> Send {
+        let rest = self.rest.as_deref();
+        let none = BTreeMap::new();
+        options.answering(
+            self.id,
+            rest.map_or(&none, |rest| &rest.attributes),
+            rest.and_then(|rest| rest.trace.as_deref()),
+        )
+    }
+
+    /// As it is given out by a mailbox that gives messages up after `limit` deliveries.
+    pub(super) fn message(
+        &self,
+        receipt: Option<Receipt>,
+        limit: u32,
+        mailbox: &Arc<dyn Mailbox>,
+    ) -> Message {
         let rest = self.rest.as_deref();
         Message {
             id: self.id,
@@ -51,6 +94,11 @@ impl Letter {
             reply_to: rest.and_then(|rest| rest.reply_to.clone()),
             attributes: rest.map(|rest| rest.attributes.clone()).unwrap_or_default(),
             trace: rest.and_then(|rest| rest.trace.clone()),
+            in_reply_to: rest.and_then(|rest| rest.in_reply_to),
+            keep_result: rest.and_then(|rest| rest.keep_result),
+            group: rest.and_then(|rest| rest.group.clone()),
+            max_deliveries: limit,
+            attempts: self.attempts.clone(),
             mailbox: Arc::clone(mailbox),
         }
     }

@@ -7,9 +7,11 @@
 //! is over, and works out by itself when that is.
 
 mod dedup;
+mod groups;
 mod lanes;
 pub(super) mod letter;
 mod office;
+mod results;
 mod store;
 mod timers;
 
@@ -18,15 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 pub use office::PostOffice;
 use store::{News, Ring, Store, after};
 
 use super::telling;
 use super::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
-    MessageId, Pending, Receipt, Receive, Send, check_visibility,
+    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox, MailboxError,
+    Message, MessageId, Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
+    check_visibility, check_wait,
 };
 
 /// A mailbox in memory. Clones are the same mailbox; those of one [`PostOffice`] find each other by name.
@@ -39,17 +42,18 @@ pub struct MemoryMailbox {
 /// What all handles of one mailbox share.
 struct Queue {
     name: String,
-    policy: DeadLetterPolicy,
     /// Times are counted from here.
     start: Instant,
     store: Mutex<Store>,
     bell: Notify,
+    /// Rings when a reply is kept.
+    answered: Notify,
 }
 
 impl Queue {
-    fn with_checked_policy(name: String, policy: DeadLetterPolicy) -> Self {
-        let store = Mutex::new(Store::new(policy.max_deliveries));
-        Self { name, policy, start: Instant::now(), store, bell: Notify::new() }
+    fn new(name: String) -> Self {
+        let store = Mutex::new(Store::new(QueueSettings::default()));
+        Self { name, start: Instant::now(), store, bell: Notify::new(), answered: Notify::new() }
     }
 
     fn now(&self) -> u64 {
@@ -71,6 +75,9 @@ impl Queue {
             Ring::One => self.bell.notify_one(),
             // Whoever is about to wait has registered before it looked, and is woken, too.
             Ring::All => self.bell.notify_waiters(),
+        }
+        if news.answered {
+            self.answered.notify_waiters();
         }
         telling::sent(&self.name, news.sent);
         for (id, delivery) in news.lapsed {
@@ -118,14 +125,9 @@ impl MemoryMailbox {
         PostOffice::new().mailbox(name)
     }
 
-    /// The same, with its own rules for dead letters.
+    /// The same, with a limit of deliveries if the policy names one.
     pub fn with_policy(name: impl Into<String>, policy: DeadLetterPolicy) -> Result<Self, MailboxError> {
         PostOffice::new().mailbox_with(name, policy)
-    }
-
-    /// When its messages are given up.
-    pub fn policy(&self) -> &DeadLetterPolicy {
-        &self.queue.policy
     }
 
     /// The post office in which its replies are delivered.
@@ -141,8 +143,13 @@ impl MemoryMailbox {
         let look = self.queue.settled(|store, now| {
             self.queue.check_open(store)?;
             let due = after(now, options.visibility_timeout);
-            let messages = store.receive(options.max_messages, due, || self.shared());
-            Ok(if messages.is_empty() { Look::Until(store.next_due()) } else { Look::Messages(messages) })
+            let now = (now, SystemTime::now());
+            let messages = store.receive(options.max_messages, now, due, || self.shared());
+            Ok(if messages.is_empty() {
+                Look::Until(store.next_look(now.0))
+            } else {
+                Look::Messages(messages)
+            })
         })?;
         if let Look::Messages(messages) = &look {
             telling::received(&self.queue.name, messages.len());
@@ -157,11 +164,11 @@ impl MemoryMailbox {
         acked
     }
 
-    fn nack_now(&self, receipts: &[Receipt], pause: Duration) -> Result<usize, MailboxError> {
-        check_visibility(pause)?;
+    fn nack_now(&self, receipts: &[Receipt], options: &Nack) -> Result<usize, MailboxError> {
+        options.check()?;
         let nacked = self
             .queue
-            .with(|store, now| receipts.iter().filter(|it| store.nack(it, pause, now).is_ok()).count());
+            .with(|store, now| receipts.iter().filter(|it| store.nack(it, options, now).is_ok()).count());
         telling::nacked(&self.queue.name, nacked);
         Ok(nacked)
     }
@@ -214,21 +221,45 @@ impl MemoryMailbox {
 
     fn reply_now(&self, receipt: &Receipt, body: Vec<u8>, options: Send) -> Result<MessageId, MailboxError> {
         options.check()?;
-        let name = self.queue.with(|store, now| store.reply_to(receipt, now).map(str::to_owned))?;
-        let target = self.office.find(&name).ok_or(MailboxError::UnknownReplyTo(name))?;
+        let (name, options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
         let wall = SystemTime::now();
-        if Arc::ptr_eq(&target, &self.queue) {
-            let id = self.queue.with(|store, now| {
+        // As it is kept, if it is.
+        let kept = {
+            let (body, options) = (body.clone(), options.clone());
+            move |id, in_reply_to| {
+                let Send { attributes, trace, .. } = options;
+                Reply { id, in_reply_to, body: body.into(), attributes, trace, replied_at: wall }
+            }
+        };
+        // It waits there whether or not anybody has opened it.
+        let target = name.map(|name| self.office.queue(&name));
+        let id = match target {
+            None => self.queue.with(|store, now| {
+                let id = store.next_id(wall);
+                store.answer(receipt, |request| kept(id, request), now).map(|()| id)
+            })?,
+            Some(target) if Arc::ptr_eq(&target, &self.queue) => self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
-                store.ack(receipt, now)?;
-                Ok(store.send(body, options, now, wall))
-            })?;
-            telling::acked(&self.queue.name, 1);
-            return Ok(id);
-        }
+                store.check_lease(receipt, now)?;
+                let id = store.send(body, options, now, wall);
+                store.answer(receipt, |request| kept(id, request), now).map(|()| id)
+            })?,
+            Some(target) => self.reply_to(&target, receipt, (body, options), kept)?,
+        };
+        telling::acked(&self.queue.name, 1);
+        Ok(id)
+    }
+
+    fn reply_to(
+        &self,
+        target: &Queue,
+        receipt: &Receipt,
+        (body, options): (Vec<u8>, Send),
+        kept: impl FnOnce(MessageId, MessageId) -> Reply,
+    ) -> Result<MessageId, MailboxError> {
         // Two who reply to each other take the locks in the same order.
         let (mut mine, mut theirs);
-        if Arc::as_ptr(&self.queue) < Arc::as_ptr(&target) {
+        if std::ptr::from_ref::<Queue>(&self.queue) < std::ptr::from_ref(target) {
             mine = self.queue.lock();
             theirs = target.lock();
         } else {
@@ -236,14 +267,32 @@ impl MemoryMailbox {
             mine = self.queue.lock();
         }
         target.check_open(&theirs)?;
-        mine.ack(receipt, self.queue.now())?;
-        let id = theirs.send(body, options, target.now(), wall);
+        let now = self.queue.now();
+        mine.check_lease(receipt, now)?;
+        let id = theirs.send(body, options, target.now(), SystemTime::now());
+        mine.answer(receipt, |request| kept(id, request), now)?;
         let (my_news, their_news) = (mine.take_news(), theirs.take_news());
         drop((mine, theirs));
         self.queue.publish(my_news);
         target.publish(their_news);
-        telling::acked(&self.queue.name, 1);
         Ok(id)
+    }
+
+    async fn result_in_time(&self, id: MessageId, wait: Duration) -> Result<Option<Reply>, MailboxError> {
+        check_wait(wait)?;
+        let until = Instant::now() + wait;
+        loop {
+            let answered = self.queue.answered.notified();
+            tokio::pin!(answered);
+            // Before it looks, so that nothing that comes in between is missed.
+            answered.as_mut().enable();
+            let found = self.queue.with(|store, now| store.result(id, now));
+            if found.is_some() || Instant::now() >= until {
+                return Ok(found);
+            }
+            // One more look when the time is over, which is the last.
+            let _ = timeout_at(until, answered).await;
+        }
     }
 }
 
@@ -272,6 +321,9 @@ impl Mailbox for MemoryMailbox {
             ordered: Ok(()),
             priorities: Ok(()),
             atomic_reply: Ok(()),
+            groups: Ok(()),
+            rate_limits: Ok(()),
+            pauses: Ok(()),
         }
     }
 
@@ -301,12 +353,12 @@ impl Mailbox for MemoryMailbox {
         Box::pin(async move { Ok(self.ack_now(receipts)) })
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
-        Box::pin(async move { one(self.nack_now(std::slice::from_ref(receipt), visibility)?) })
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
+        Box::pin(async move { one(self.nack_now(std::slice::from_ref(receipt), &options)?) })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
-        Box::pin(async move { self.nack_now(receipts, visibility) })
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+        Box::pin(async move { self.nack_now(receipts, &options) })
     }
 
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
@@ -333,12 +385,31 @@ impl Mailbox for MemoryMailbox {
         Box::pin(async move { self.reply_now(receipt, body, options) })
     }
 
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(self.result_in_time(id, wait))
+    }
+
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        Box::pin(async move { Ok(self.queue.lock().settings()) })
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            change.check()?;
+            Ok(self.queue.with(|store, now| store.configure(&change, now)))
+        })
+    }
+
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         Box::pin(async move { Ok(self.queue.settled(|store, _| store.peek(max_messages, &self.shared()))) })
     }
 
     fn count(&self) -> Pending<'_, Count> {
         Box::pin(async move { Ok(self.queue.settled(|store, _| store.count())) })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        Box::pin(async move { Ok(self.queue.settled(|store, _| store.find(id, &self.shared()))) })
     }
 
     fn purge(&self) -> Pending<'_, u64> {

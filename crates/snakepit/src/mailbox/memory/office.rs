@@ -23,30 +23,31 @@ impl PostOffice {
     /// The mailbox of this name, made if there is none yet.
     pub fn mailbox(&self, name: impl Into<String>) -> MemoryMailbox {
         let name = name.into();
-        let queue = self
-            .find(&name)
-            .unwrap_or_else(|| self.keep(Queue::with_checked_policy(name, DeadLetterPolicy::default())));
-        MemoryMailbox { queue, office: self.clone() }
+        MemoryMailbox { queue: self.queue(&name), office: self.clone() }
     }
 
-    /// The same with rules for dead letters, which count only if there is none yet.
+    /// The same, with a limit of deliveries if the policy names one: it is one of the mailbox's settings, also if there is one
+    /// already.
     pub fn mailbox_with(
         &self,
         name: impl Into<String>,
         policy: DeadLetterPolicy,
     ) -> Result<MemoryMailbox, MailboxError> {
         policy.check()?;
-        let queue = self.keep(Queue::with_checked_policy(name.into(), policy));
+        let queue = self.queue(&name.into());
+        queue.with(|store, now| store.configure(&policy.settings_change(), now));
         Ok(MemoryMailbox { queue, office: self.clone() })
     }
 
-    /// It, or the one that has its name already.
-    fn keep(&self, queue: Queue) -> Arc<Queue> {
-        Arc::clone(self.lock().entry(queue.name.clone()).or_insert_with(|| Arc::new(queue)))
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Queue>> {
-        self.lock().get(name).cloned()
+    /// The one of this name, made if there is none yet.
+    pub(super) fn queue(&self, name: &str) -> Arc<Queue> {
+        let mut queues = self.lock();
+        match queues.get(name) {
+            Some(queue) => Arc::clone(queue),
+            None => {
+                Arc::clone(queues.entry(name.to_owned()).or_insert(Arc::new(Queue::new(name.to_owned()))))
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Queue>>> {

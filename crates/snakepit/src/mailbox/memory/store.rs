@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::dedup::Dedup;
+use super::groups::{Groups, Rates};
 use super::lanes::Lanes;
 use super::letter::{Ids, Letter, random};
+use super::results::Results;
 use super::timers::{Timer, Timers};
+use crate::mailbox::attempt::{remember, shortened, this_process};
 use crate::mailbox::message::Right;
 use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{
-    Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Send,
+    Attempt, AttemptEnd, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message,
+    MessageId, Nack, Place as Location, QueueSettings, Receipt, Reply, Send, SettingsChange,
 };
 
 /// A time that never comes.
@@ -39,6 +43,8 @@ pub(super) enum Ring {
 pub(super) struct News {
     pub(super) ring: Ring,
     pub(super) sent: usize,
+    /// A reply is kept.
+    pub(super) answered: bool,
     /// Single messages, if anybody listens.
     pub(super) lapsed: Vec<(MessageId, u32)>,
     pub(super) dead: Vec<(MessageId, DeadReason, u32)>,
@@ -52,12 +58,15 @@ pub(super) struct Store {
     timers: Timers,
     dead: VecDeque<Dead>,
     dedup: Dedup,
+    groups: Groups,
+    rates: Rates,
+    results: Results,
     ids: Ids,
     /// The last number that was given to a send, a lease or a delay. They start somewhere, so that a receipt of another mailbox,
     /// or of one that had this name in an earlier process, is good for nothing here.
     numbers: u64,
     count: Count,
-    limit: u32,
+    settings: QueueSettings,
     news: News,
     pub(super) is_closed: bool,
 }
@@ -74,10 +83,14 @@ struct Held {
     due: u64,
     /// When its time to live does.
     expires: u64,
+    /// When it was leased, if it is: by the mailbox's clock, and by the wall.
+    leased: (u64, SystemTime),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
+    /// Others of its group are before it.
+    Behind,
     Delayed,
     Visible,
     Leased,
@@ -96,12 +109,12 @@ fn is_visible(slots: &[Option<Held>], (sequence, slot): (u64, u32)) -> bool {
 fn matters(slots: &[Option<Held>], timer: &Timer) -> bool {
     slots[timer.slot as usize].as_ref().is_some_and(|held| match held.place {
         Place::Delayed | Place::Leased if held.stage == timer.about => true,
-        Place::Delayed | Place::Visible | Place::Leased => held.sequence == timer.about,
+        Place::Behind | Place::Delayed | Place::Visible | Place::Leased => held.sequence == timer.about,
     })
 }
 
 impl Store {
-    pub(super) fn new(limit: u32) -> Self {
+    pub(super) fn new(settings: QueueSettings) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -109,10 +122,13 @@ impl Store {
             timers: Timers::default(),
             dead: VecDeque::new(),
             dedup: Dedup::default(),
+            groups: Groups::default(),
+            rates: Rates::default(),
+            results: Results::default(),
             ids: Ids::new(),
             numbers: random() as u64,
             count: Count::default(),
-            limit,
+            settings,
             news: News::default(),
             is_closed: false,
         }
@@ -144,13 +160,13 @@ impl Store {
     }
 
     pub(super) fn send(&mut self, body: Vec<u8>, mut options: Send, now: u64, wall: SystemTime) -> MessageId {
-        let key = options.dedup_key.take();
+        let (key, window) = (options.dedup_key.take(), options.dedup_window());
         if let Some(id) = key.as_ref().and_then(|key| self.dedup.find(key, now)) {
             return id;
         }
         let id = self.ids.next(wall);
         if let Some(key) = key {
-            self.dedup.note(key, id, now);
+            self.dedup.note(key, id, window, now);
         }
         let delay = options.delay;
         self.news.sent += 1;
@@ -166,8 +182,14 @@ impl Store {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
         });
-        let mut held = Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires };
-        if delay.is_zero() {
+        let leased = (now, SystemTime::UNIX_EPOCH);
+        let mut held =
+            Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires, leased };
+        let is_first = held.letter.group().is_none_or(|group| self.groups.join(group, sequence, slot));
+        if !is_first {
+            held.place = Place::Behind;
+            self.count.delayed += 1;
+        } else if delay.is_zero() {
             self.lanes.append(priority, sequence, slot);
             self.count.visible += 1;
             self.ring(Ring::One);
@@ -198,6 +220,9 @@ impl Store {
                     if held.place == Place::Leased && hears_of_single_messages() {
                         self.news.lapsed.push((held.letter.id, held.letter.deliveries));
                     }
+                    if held.place == Place::Leased {
+                        self.note_attempt(timer.slot, AttemptEnd::Lapse, None, timer.at);
+                    }
                     self.come_back(timer.slot, Duration::ZERO, timer.at);
                 }
             } else if held.place != Place::Leased {
@@ -206,11 +231,53 @@ impl Store {
         }
     }
 
+    /// A lease is about to end without an ack.
+    fn note_attempt(&mut self, slot: u32, end: AttemptEnd, error: Option<&str>, now: u64) {
+        let Some(held) = &mut self.slots[slot as usize] else { return };
+        let (leased, began_at) = held.leased;
+        let attempt = Attempt {
+            delivery: held.letter.deliveries,
+            began_at,
+            took: Duration::from_nanos(now.saturating_sub(leased)),
+            holder: this_process(),
+            end,
+            error: error.map(shortened),
+        };
+        remember(&mut held.letter.attempts, attempt);
+    }
+
+    pub(super) fn settings(&self) -> QueueSettings {
+        self.settings.clone()
+    }
+
+    /// What was due before now happens by the old settings.
+    pub(super) fn configure(&mut self, change: &SettingsChange, now: u64) -> QueueSettings {
+        self.settle(now);
+        let after = change.applied_to(&self.settings);
+        let before = std::mem::replace(&mut self.settings, after);
+        // Whoever waits may be given something now.
+        self.ring(Ring::All);
+        let limit = self.settings.max_deliveries;
+        if limit < before.max_deliveries {
+            let exhausted = |held: &Held| held.place != Place::Leased && held.letter.deliveries >= limit;
+            let mut slots: Vec<(u64, u32)> = (0..self.slots.len() as u32)
+                .filter_map(|slot| {
+                    Some((self.slots[slot as usize].as_ref().filter(|it| exhausted(it))?.sequence, slot))
+                })
+                .collect();
+            slots.sort_unstable();
+            for (_, slot) in slots {
+                self.die(slot, DeadReason::Deliveries);
+            }
+        }
+        self.settings()
+    }
+
     /// A lease or a delay is over: the message can be received again after `pause`, unless it is given up.
     fn come_back(&mut self, slot: u32, pause: Duration, now: u64) {
         let stage = self.number();
         let Some(held) = &mut self.slots[slot as usize] else { return };
-        if held.place == Place::Leased && held.letter.deliveries >= self.limit {
+        if held.place == Place::Leased && held.letter.deliveries >= self.settings.max_deliveries {
             return self.die(slot, DeadReason::Deliveries);
         }
         if held.expires <= now {
@@ -244,7 +311,70 @@ impl Store {
         }
         let timers = usize::from(held.due != NEVER) + usize::from(held.expires != NEVER);
         self.timers.note_stale(timers, |timer| matters(slots, timer));
+        match held.letter.group() {
+            Some(group) if held.place == Place::Behind => self.groups.leave(group, held.sequence, slot),
+            Some(group) => {
+                if let Some(next) = self.groups.next(group) {
+                    self.promote(next);
+                }
+            }
+            None => {}
+        }
         Some(held.letter)
+    }
+
+    /// It is the first of its group now.
+    fn promote(&mut self, slot: u32) {
+        let Some(held) = &mut self.slots[slot as usize] else { return };
+        held.place = Place::Visible;
+        self.lanes.restore(held.letter.priority, held.sequence, slot);
+        self.count.delayed -= 1;
+        self.count.visible += 1;
+        self.ring(Ring::One);
+    }
+
+    /// How many may be given out now, if so many are asked for.
+    fn allowed(&self, most: usize, now: u64) -> usize {
+        let most = most.min(self.count.visible as usize);
+        match &self.settings.rate_limit {
+            _ if self.settings.paused => 0,
+            Some(rate) => most.min(self.rates.whole(rate, now).0 as usize),
+            None => most,
+        }
+    }
+
+    /// When a receiver that was given nothing has to look again.
+    pub(super) fn next_look(&self, now: u64) -> Option<u64> {
+        let due = self.next_due();
+        match &self.settings.rate_limit {
+            Some(rate) if self.count.visible > 0 && !self.settings.paused => {
+                let (left, until) = self.rates.whole(rate, now);
+                if left == 0 { Some(due.map_or(until, |due| due.min(until))) } else { due }
+            }
+            _ => due,
+        }
+    }
+
+    /// Delays a message whose group has used up its rate; whether it has.
+    fn put_off(&mut self, slot: u32, now: u64) -> bool {
+        let stage = self.number();
+        let (Some(rate), Some(held)) = (&self.settings.group_rate_limit, &mut self.slots[slot as usize])
+        else {
+            return false;
+        };
+        let Some(group) = held.letter.group() else { return false };
+        let (left, until) = self.rates.of_group(group, rate, now);
+        if left > 0 {
+            self.rates.spend_of_group(group, rate, now);
+            return false;
+        }
+        held.place = Place::Delayed;
+        held.stage = stage;
+        held.due = until;
+        self.count.visible -= 1;
+        self.count.delayed += 1;
+        self.add_timer(until, stage, slot);
+        true
     }
 
     fn die(&mut self, slot: u32, reason: DeadReason) {
@@ -261,10 +391,11 @@ impl Store {
     pub(super) fn receive(
         &mut self,
         most: usize,
+        (now, wall): (u64, SystemTime),
         due: u64,
         mailbox: impl Fn() -> Arc<dyn Mailbox>,
     ) -> Vec<Message> {
-        let most = most.min(self.count.visible as usize);
+        let most = self.allowed(most, now);
         if most == 0 {
             return Vec::new();
         }
@@ -273,17 +404,24 @@ impl Store {
         while messages.len() < most {
             let slots = &self.slots;
             let Some((_, slot)) = self.lanes.pop(|entry| is_visible(slots, entry)) else { break };
+            if self.put_off(slot, now) {
+                continue;
+            }
             let lease = self.number();
             let Some(held) = &mut self.slots[slot as usize] else { break };
             held.place = Place::Leased;
             held.stage = lease;
             held.due = due;
+            held.leased = (now, wall);
             held.letter.deliveries += 1;
             let receipt = Receipt(Right::Numbers { message: u64::from(slot), lease });
-            messages.push(held.letter.message(Some(receipt), &mailbox));
+            messages.push(held.letter.message(Some(receipt), self.settings.max_deliveries, &mailbox));
             self.count.visible -= 1;
             self.count.in_flight += 1;
             self.add_timer(due, lease, slot);
+        }
+        if let Some(rate) = &self.settings.rate_limit {
+            self.rates.spend_whole(rate, now, messages.len() as u32);
         }
         if self.count.visible > 0 {
             self.ring(Ring::One);
@@ -314,15 +452,21 @@ impl Store {
         if let Some(held) = &mut self.slots[slot as usize] {
             held.letter.deliveries -= 1;
         }
-        self.nack(receipt, Duration::ZERO, now)
+        self.give_back(slot, Duration::ZERO, now);
+        Ok(())
     }
 
-    pub(super) fn nack(&mut self, receipt: &Receipt, pause: Duration, now: u64) -> Result<(), MailboxError> {
+    pub(super) fn nack(&mut self, receipt: &Receipt, options: &Nack, now: u64) -> Result<(), MailboxError> {
         let slot = self.leased(receipt, now)?;
+        self.note_attempt(slot, AttemptEnd::Nack, options.error.as_deref(), now);
+        self.give_back(slot, options.visibility, now);
+        Ok(())
+    }
+
+    fn give_back(&mut self, slot: u32, pause: Duration, now: u64) {
         self.come_back(slot, pause, now);
         let slots = &self.slots;
         self.timers.note_stale(1, |timer| matters(slots, timer));
-        Ok(())
     }
 
     pub(super) fn extend(
@@ -353,21 +497,77 @@ impl Store {
         now: u64,
     ) -> Result<(), MailboxError> {
         let slot = self.leased(receipt, now)?;
+        self.note_attempt(slot, AttemptEnd::Bury, reason.error(), now);
         self.die(slot, reason);
         Ok(())
     }
 
-    /// Who waits for a reply to the message.
-    pub(super) fn reply_to(&self, receipt: &Receipt, now: u64) -> Result<&str, MailboxError> {
+    /// Who waits for a reply to the message, and how it is sent.
+    pub(super) fn reply_to(
+        &self,
+        receipt: &Receipt,
+        options: Send,
+        now: u64,
+    ) -> Result<(Option<String>, Send), MailboxError> {
         let slot = self.leased(receipt, now)?;
-        let name = self.slots[slot as usize].as_ref().and_then(|held| held.letter.reply_to());
-        name.ok_or(MailboxError::NoReplyTo)
+        let letter = self.slots[slot as usize].as_ref().map(|held| &held.letter);
+        let letter = letter.ok_or(MailboxError::ReceiptExpired)?;
+        if letter.reply_to().is_none() && letter.keep_result().is_none() {
+            return Err(MailboxError::NoReplyTo);
+        }
+        Ok((letter.reply_to().map(str::to_owned), letter.answering(options)))
+    }
+
+    /// Whether the receipt is a right now.
+    pub(super) fn check_lease(&self, receipt: &Receipt, now: u64) -> Result<(), MailboxError> {
+        self.leased(receipt, now).map(|_| ())
+    }
+
+    /// The message is answered: it is done, and its reply is kept, if somebody wants to read it by the id.
+    pub(super) fn answer(
+        &mut self,
+        receipt: &Receipt,
+        reply: impl FnOnce(MessageId) -> Reply,
+        now: u64,
+    ) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        let Some(letter) = self.remove(slot) else { return Err(MailboxError::ReceiptExpired) };
+        if let Some(time) = letter.keep_result() {
+            self.results.keep(reply(letter.id), after(now, time), now);
+            self.news.answered = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn result(&mut self, request: MessageId, now: u64) -> Option<Reply> {
+        self.results.find(request, now)
+    }
+
+    pub(super) fn next_id(&mut self, wall: SystemTime) -> MessageId {
+        self.ids.next(wall)
     }
 
     pub(super) fn peek(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {
         let slots = &self.slots;
         let next = self.lanes.next(most, |entry| is_visible(slots, entry)).into_iter();
-        next.filter_map(|slot| Some(slots[slot as usize].as_ref()?.letter.message(None, mailbox))).collect()
+        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
+        next.filter_map(|slot| Some(seen(&slots[slot as usize].as_ref()?.letter))).collect()
+    }
+
+    /// Looks at all messages.
+    pub(super) fn find(&self, id: MessageId, mailbox: &Arc<dyn Mailbox>) -> Option<Found> {
+        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
+        if let Some(held) = self.slots.iter().flatten().find(|held| held.letter.id == id) {
+            let place = match held.place {
+                Place::Behind | Place::Delayed => Location::Delayed,
+                Place::Visible => Location::Visible,
+                Place::Leased => Location::InFlight { holder: this_process() },
+            };
+            return Some(Found { message: seen(&held.letter), place });
+        }
+        let dead = self.dead.iter().find(|dead| dead.letter.id == id)?;
+        let place = Location::Dead { reason: dead.reason.clone() };
+        Some(Found { message: seen(&dead.letter), place })
     }
 
     pub(super) fn count(&self) -> Count {
@@ -379,6 +579,7 @@ impl Store {
         self.slots.clear();
         self.free.clear();
         self.lanes.clear();
+        self.groups.clear();
         self.timers.clear();
         self.count = Count { dead, ..Count::default() };
         visible + in_flight + delayed
@@ -386,7 +587,7 @@ impl Store {
 
     pub(super) fn dead_letters(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<DeadLetter> {
         let letter = |dead: &Dead| DeadLetter {
-            message: dead.letter.message(None, mailbox),
+            message: dead.letter.message(None, self.settings.max_deliveries, mailbox),
             reason: dead.reason.clone(),
             died_at: dead.died,
         };
@@ -416,7 +617,7 @@ impl Store {
 
 fn place_count(count: &mut Count, place: Place) -> &mut u64 {
     match place {
-        Place::Delayed => &mut count.delayed,
+        Place::Behind | Place::Delayed => &mut count.delayed,
         Place::Visible => &mut count.visible,
         Place::Leased => &mut count.in_flight,
     }

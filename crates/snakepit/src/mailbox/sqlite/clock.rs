@@ -49,10 +49,15 @@ pub(super) fn micros(time: Duration) -> Micros {
     Micros::try_from(time.as_micros()).unwrap_or(Micros::MAX)
 }
 
+/// What the file has kept.
+pub(super) fn time(micros: Micros) -> Duration {
+    Duration::from_micros(micros.max(0) as u64)
+}
+
 pub(super) fn wall_micros(clock: &dyn Clock) -> Micros {
     clock.wall().duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
 pub(super) fn wall_time(micros: Micros) -> SystemTime {
-    UNIX_EPOCH + Duration::from_micros(micros.max(0) as u64)
+    UNIX_EPOCH + time(micros)
 }

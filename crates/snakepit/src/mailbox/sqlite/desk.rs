@@ -1,7 +1,16 @@
 //! Each operation as SQL, inside of a transaction that somebody else begins and commits.
 
+mod attempts;
+mod flow;
 mod graves;
+mod looking;
+mod replies;
+mod settings;
 
+pub(super) use flow::may_receive;
+pub(super) use settings::register;
+
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -11,9 +20,9 @@ use super::failpoint::{Step, reach};
 use super::failure::Failure;
 use super::open::Gates;
 use super::order::{Answer, Ask, Lease, Received, Stored, expired};
-use super::schema::state::{DELAYED, LEASED, READY};
-use crate::mailbox::options::DEDUP_WINDOW;
-use crate::mailbox::{Count, DeadReason, Extension, MailboxError, MessageId, Receive, Send};
+use super::schema::state::{BEHIND, DELAYED, LEASED, READY};
+use crate::mailbox::attempt::this_process;
+use crate::mailbox::{AttemptEnd, DeadReason, Extension, MessageId, Nack, QueueSettings, Receive, Send};
 
 /// A body longer than this is kept apart, so that a lease does not write it again.
 pub(super) const LARGE: usize = 1024;
@@ -30,7 +39,9 @@ pub(super) struct Desk<'a> {
     /// Kept for all sends of the transaction: looking it up would take as long as a part of the send.
     insert: Option<CachedStatement<'a>>,
     /// Queues in which everything that was due has been done.
-    settled: Vec<(i64, u32)>,
+    settled: Vec<i64>,
+    /// The settings of those queues that were asked for.
+    settings: Vec<(i64, QueueSettings)>,
     /// Queues in which there may be something to receive, or something is due earlier than was thought.
     pub(super) stirred: Vec<i64>,
     /// What others should hear of, when it is committed.
@@ -49,7 +60,6 @@ pub(super) enum News {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) queue: i64,
-    pub(super) limit: u32,
 }
 
 impl<'a> Desk<'a> {
@@ -68,6 +78,7 @@ impl<'a> Desk<'a> {
             gates,
             insert: None,
             settled: Vec::new(),
+            settings: Vec::new(),
             stirred: Vec::new(),
             news: Vec::new(),
         }
@@ -101,6 +112,7 @@ impl<'a> Desk<'a> {
             self.news.truncate(news);
             self.sql("ROLLBACK TO one")?.execute([])?;
             self.settled.clear();
+            self.settings.clear();
         }
         self.sql("RELEASE one")?.execute([])?;
         outcome
@@ -118,15 +130,19 @@ impl<'a> Desk<'a> {
             Ask::Receive(options) => Answer::Received(self.receive(at, options)?),
             Ask::Ack(lease) => self.one(lease, |desk, lease| desk.ack(at, lease))?,
             Ask::AckAll(leases) => self.several(leases, |desk, lease| desk.ack(at, lease))?,
-            Ask::Nack(lease, pause) => self.one(lease, |desk, lease| desk.nack(at, lease, *pause))?,
-            Ask::NackAll(leases, pause) => {
-                self.several(leases, |desk, lease| desk.nack(at, lease, *pause))?
+            Ask::Nack(lease, options) => self.one(lease, |desk, lease| desk.nack(at, lease, options))?,
+            Ask::NackAll(leases, options) => {
+                self.several(leases, |desk, lease| desk.nack(at, lease, options))?
             }
             Ask::Extend(lease, time, extension) => {
                 self.one(lease, |desk, lease| desk.extend(at, lease, *time, *extension))?
             }
             Ask::Bury(lease, reason) => self.one(lease, |desk, lease| desk.bury(at, lease, reason))?,
             Ask::Reply(lease, body, options) => Answer::Id(self.reply(at, *lease, body, options)?),
+            Ask::Result(request, _) => Answer::Reply(self.result(at, *request)?),
+            Ask::Settings => Answer::Settings(self.settings(at.queue)?),
+            Ask::Configure(change) => Answer::Settings(self.configure(at, change)?),
+            Ask::Find(id) => Answer::Found(self.find(at, *id)?),
             Ask::Peek(most) => Answer::Messages(self.peek(at, *most)?),
             Ask::Count => Answer::Count(self.count(at)?),
             Ask::Purge => Answer::Number(self.purge(at)?),
@@ -169,19 +185,24 @@ impl<'a> Desk<'a> {
         };
         let is_late = !options.delay.is_zero();
         let delay = micros(options.delay);
+        let state = match &options.group {
+            Some(group) if self.has_first(queue, group)? => BEHIND,
+            _ if is_late => DELAYED,
+            _ => READY,
+        };
         let lifetime = options.time_to_live.map(micros);
         let attributes = (!options.attributes.is_empty())
             .then(|| serde_json::to_string(&options.attributes).unwrap_or_default());
         let insert = "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
-                 sent, id, reply_to, trace, attributes, large, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+                 sent, id, reply_to, trace, attributes, large, body, in_reply_to, keep_result, group_key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
         let mut statement = match self.insert.take() {
             Some(statement) => statement,
             None => self.sql(insert)?,
         };
         statement.execute(params![
             queue,
-            if is_late { DELAYED } else { READY },
+            state,
             is_late.then(|| self.now.saturating_add(delay)),
             is_late.then(|| self.wall.saturating_add(delay)),
             lifetime.map(|time| self.now.saturating_add(time)),
@@ -195,14 +216,17 @@ impl<'a> Desk<'a> {
             attributes,
             large,
             large.is_none().then_some(body),
+            options.in_reply_to.map(|id| id.0.into_bytes()),
+            options.keep_result.map(micros),
+            options.group,
         ])?;
         self.insert = Some(statement);
         reach(Step::Statement);
         if let Some(key) = &options.dedup_key {
-            let window = micros(DEDUP_WINDOW);
+            let window = micros(options.dedup_window());
             self.run(
-                "INSERT OR REPLACE INTO dedup (queue, key, id, until, until_wall) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![queue, key, id.0.as_bytes(), self.now + window, self.wall + window],
+                "INSERT OR REPLACE INTO dedup (queue, key, id, until, until_wall, lasts) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![queue, key, id.0.as_bytes(), self.now + window, self.wall + window, window],
             )?;
         }
         self.stir(queue);
@@ -212,10 +236,14 @@ impl<'a> Desk<'a> {
 
     /// The message that was sent with this key not long ago.
     fn known(&self, queue: i64, key: &str) -> Outcome<Option<MessageId>> {
-        self.run("DELETE FROM dedup WHERE until <= ?1", [self.now])?;
+        // A few at a time: whoever sends does not pay for all that was forgotten at once.
+        self.run(
+            "DELETE FROM dedup WHERE (queue, key) IN (SELECT queue, key FROM dedup WHERE until <= ?1 LIMIT 100)",
+            [self.now],
+        )?;
         let found = self
-            .sql("SELECT id FROM dedup WHERE queue = ?1 AND key = ?2")?
-            .query_row(params![queue, key], |row| row.get(0))
+            .sql("SELECT id FROM dedup WHERE queue = ?1 AND key = ?2 AND until > ?3")?
+            .query_row(params![queue, key, self.now], |row| row.get(0))
             .optional()?;
         Ok(found.map(|id| MessageId(uuid::Uuid::from_bytes(id))))
     }
@@ -228,20 +256,23 @@ impl<'a> Desk<'a> {
 
     pub(super) fn receive(&mut self, at: Place, options: &Receive) -> Outcome<Received> {
         self.settle(at)?;
-        let mut messages = self.ready(at.queue, options.max_messages)?;
+        let (mut messages, next) = self.takeable(at.queue, options.max_messages)?;
         if messages.is_empty() {
-            return Ok(Received::new(messages, self.next(at.queue)?));
+            return Ok(Received::new(messages, next));
         }
         let is_over_at_once = options.visibility_timeout.is_zero();
         let due = self.now.saturating_add(micros(options.visibility_timeout));
+        let holder = this_process();
         for stored in &mut messages {
             stored.lease += 1;
             stored.deliveries += 1;
             self.run(
-                "UPDATE message SET state = ?1, due = ?2, lease = ?3, deliveries = ?4 WHERE number = ?5",
-                params![LEASED, due, stored.lease, stored.deliveries, stored.number],
+                "UPDATE message SET state = ?1, due = ?2, lease = ?3, deliveries = ?4, began = ?5, holder = ?6
+                 WHERE number = ?7",
+                params![LEASED, due, stored.lease, stored.deliveries, self.wall, holder, stored.number],
             )?;
         }
+        self.spend(at.queue, &messages)?;
         if is_over_at_once {
             self.settled.clear();
             self.stir(at.queue);
@@ -249,29 +280,37 @@ impl<'a> Desk<'a> {
         Ok(Received::new(messages, None))
     }
 
-    fn ready(&self, queue: i64, most: usize) -> Outcome<Vec<Stored>> {
-        let sql =
-            "SELECT number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body FROM message
-             WHERE queue = ?1 AND state = 0 ORDER BY priority DESC, number LIMIT ?2";
-        self.stored(sql, params![queue, most as i64])
+    fn ready(&mut self, queue: i64, most: usize) -> Outcome<Vec<Stored>> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT {} FROM message WHERE queue = ?1 AND state = 0 ORDER BY priority DESC, number LIMIT ?2",
+                Stored::COLUMNS
+            )
+        });
+        self.stored(queue, &SQL, params![queue, most as i64])
     }
 
-    fn stored(&self, sql: &str, params: impl rusqlite::Params) -> Outcome<Vec<Stored>> {
+    fn stored(&mut self, queue: i64, sql: &str, params: impl rusqlite::Params) -> Outcome<Vec<Stored>> {
         let mut statement = self.sql(sql)?;
         let mut found: Vec<Stored> =
             statement.query_map(params, Stored::read)?.collect::<rusqlite::Result<_>>()?;
         for stored in &mut found {
-            self.fetch(stored)?;
+            self.fetch(queue, stored)?;
         }
         Ok(found)
     }
 
-    /// The body of a message that has it elsewhere.
-    fn fetch(&self, stored: &mut Stored) -> Outcome<()> {
+    /// What a message has elsewhere: a large body, its attempts, and what its queue says.
+    fn fetch(&mut self, queue: i64, stored: &mut Stored) -> Outcome<()> {
         if let Some(large) = stored.large {
             stored.body =
                 self.sql("SELECT body FROM large WHERE number = ?1")?.query_row([large], |row| row.get(0))?;
         }
+        // Whoever was never leased has none.
+        if stored.lease > 0 {
+            stored.attempts = self.attempts(stored.number)?;
+        }
+        stored.limit = self.limit(queue)?;
         Ok(())
     }
 
@@ -283,17 +322,24 @@ impl<'a> Desk<'a> {
         Ok(next)
     }
 
-    fn ack(&self, at: Place, Lease { message, lease }: Lease) -> Outcome<bool> {
-        let gone: Option<Option<i64>> = self
+    fn ack(&mut self, at: Place, Lease { message, lease }: Lease) -> Outcome<bool> {
+        let gone: Option<(Option<i64>, Option<String>)> = self
             .sql(
                 "DELETE FROM message WHERE number = ?1 AND lease = ?2 AND state = 2 AND due > ?3 AND queue = ?4
-                 RETURNING large",
+                 RETURNING large, group_key",
             )?
-            .query_row(params![message, lease, self.now, at.queue], |row| row.get(0))
+            .query_row(params![message, lease, self.now, at.queue], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         reach(Step::Statement);
-        if let Some(Some(large)) = gone {
+        if let Some((Some(large), _)) = &gone {
             self.run("DELETE FROM large WHERE number = ?1", [large])?;
+        }
+        if let Some((_, Some(group))) = &gone {
+            self.promote(at.queue, group)?;
+        }
+        // Its first lease has no earlier one.
+        if gone.is_some() && lease > 1 {
+            self.run("DELETE FROM attempt WHERE message = ?1", [message])?;
         }
         Ok(gone.is_some())
     }
@@ -309,14 +355,16 @@ impl<'a> Desk<'a> {
         Ok(deliveries)
     }
 
-    fn nack(&mut self, at: Place, lease: Lease, pause: Duration) -> Outcome<bool> {
+    fn nack(&mut self, at: Place, lease: Lease, options: &Nack) -> Outcome<bool> {
         let Some(deliveries) = self.leased(at, lease)? else { return Ok(false) };
+        self.note_attempt(lease.message, AttemptEnd::Nack, options.error.as_deref())?;
+        let (limit, pause) = (self.limit(at.queue)?, options.visibility);
         let is_too_old = self
             .sql("SELECT 1 FROM message WHERE number = ?1 AND expires <= ?2")?
             .exists(params![lease.message, self.now])?;
-        if deliveries >= at.limit || is_too_old {
+        if deliveries >= limit || is_too_old {
             self.settle(at)?;
-            let reason = if deliveries >= at.limit { DeadReason::Deliveries } else { DeadReason::Expired };
+            let reason = if deliveries >= limit { DeadReason::Deliveries } else { DeadReason::Expired };
             self.die(at.queue, lease.message, &reason)?;
             return Ok(true);
         }
@@ -337,10 +385,16 @@ impl<'a> Desk<'a> {
     /// The delivery was none; but the number of the lease is used.
     fn release(&mut self, at: Place, lease: Lease) -> Outcome<bool> {
         let Some(deliveries) = self.leased(at, lease)? else { return Ok(false) };
+        let deliveries = deliveries.saturating_sub(1);
         self.run(
             "UPDATE message SET state = 0, due = NULL, deliveries = ?1 WHERE number = ?2",
-            params![deliveries.saturating_sub(1), lease.message],
+            params![deliveries, lease.message],
         )?;
+        // The limit was lowered while it was held.
+        if deliveries >= self.limit(at.queue)? {
+            self.settle(at)?;
+            self.die(at.queue, lease.message, &DeadReason::Deliveries)?;
+        }
         self.settled.clear();
         self.stir(at.queue);
         Ok(true)
@@ -365,54 +419,17 @@ impl<'a> Desk<'a> {
         Ok(true)
     }
 
-    fn reply(&mut self, at: Place, lease: Lease, body: &[u8], options: &Send) -> Outcome<MessageId> {
-        if self.leased(at, lease)?.is_none() {
-            return Ok(expired()?);
-        }
-        let name: Option<String> = self
-            .sql("SELECT reply_to FROM message WHERE number = ?1")?
-            .query_row([lease.message], |row| row.get(0))?;
-        let name = name.ok_or(MailboxError::NoReplyTo)?;
-        let queue: Option<i64> = self
-            .sql("SELECT number FROM queue WHERE name = ?1")?
-            .query_row([&name], |row| row.get(0))
-            .optional()?;
-        if self.gates.is_closed(&name) {
-            return Err(MailboxError::Closed(name).into());
-        }
-        let queue = queue.ok_or(MailboxError::UnknownReplyTo(name))?;
-        let id = self.send(queue, body, options)?;
-        self.ack(at, lease)?;
-        Ok(id)
-    }
-
-    fn peek(&mut self, at: Place, most: usize) -> Outcome<Vec<Stored>> {
-        self.settle(at)?;
-        self.ready(at.queue, most)
-    }
-
-    fn count(&mut self, at: Place) -> Outcome<Count> {
-        self.settle(at)?;
-        let number = |sql: &str| -> Outcome<u64> {
-            let number: i64 = self.sql(sql)?.query_row([at.queue], |row| row.get(0))?;
-            Ok(number as u64)
-        };
-        let timed =
-            "SELECT count(*) FROM message INDEXED BY timed WHERE queue = ?1 AND due IS NOT NULL AND state = ";
-        Ok(Count {
-            visible: number("SELECT count(*) FROM message WHERE queue = ?1 AND state = 0")?,
-            in_flight: number(&format!("{timed}2"))?,
-            delayed: number(&format!("{timed}1"))?,
-            dead: number("SELECT count(*) FROM message WHERE queue = ?1 AND grave IS NOT NULL")?,
-        })
-    }
-
     fn purge(&mut self, at: Place) -> Outcome<u64> {
         // What was dead already stays.
         self.settle(at)?;
         self.run(
             "DELETE FROM large WHERE number IN
                  (SELECT large FROM message WHERE queue = ?1 AND grave IS NULL AND large IS NOT NULL)",
+            [at.queue],
+        )?;
+        self.run(
+            "DELETE FROM attempt WHERE message IN
+                 (SELECT number FROM message WHERE queue = ?1 AND grave IS NULL AND lease > 1)",
             [at.queue],
         )?;
         Ok(self.run("DELETE FROM message WHERE queue = ?1 AND grave IS NULL", [at.queue])? as u64)

@@ -2,7 +2,7 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,14 +19,16 @@ const GROUP: usize = 1024;
 /// Something to do in a queue.
 pub(super) struct Order {
     pub(super) queue: Arc<str>,
-    /// After how many deliveries a message of this queue is given up.
-    pub(super) limit: u32,
     pub(super) ask: Ask,
     /// None: nobody wants to know.
     pub(super) answer: Option<oneshot::Sender<Result<Answer, MailboxError>>>,
 }
 
 impl Order {
+    pub(super) fn is_receive(&self) -> bool {
+        matches!(self.ask, Ask::Receive(_))
+    }
+
     /// Whether nobody waits for its answer any more.
     pub(super) fn is_given_up(&self) -> bool {
         self.answer.as_ref().is_some_and(oneshot::Sender::is_closed)
@@ -44,6 +46,7 @@ pub(super) struct Woken {
 
 pub(super) struct Inbox {
     state: Mutex<State>,
+    closed: Condvar,
     waker: PipeWriter,
     sleeper: PipeReader,
     places: Arc<Semaphore>,
@@ -60,6 +63,8 @@ struct State {
     is_over: bool,
     /// Nobody will do them any more.
     is_deserted: bool,
+    /// The writer has closed the file.
+    is_closed: bool,
 }
 
 impl State {
@@ -73,7 +78,13 @@ impl State {
 impl Inbox {
     pub(super) fn new() -> std::io::Result<Self> {
         let (sleeper, waker) = pipe()?;
-        Ok(Self { state: Mutex::default(), waker, sleeper, places: Arc::new(Semaphore::new(PLACES)) })
+        Ok(Self {
+            state: Mutex::default(),
+            closed: Condvar::new(),
+            waker,
+            sleeper,
+            places: Arc::new(Semaphore::new(PLACES)),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -125,6 +136,17 @@ impl Inbox {
         let orders = std::mem::take(&mut state.orders);
         drop(state);
         drop(orders);
+    }
+
+    /// The writer has closed the file, or is about to end without.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.closed.notify_all();
+    }
+
+    /// Waits until the writer has closed the file, but not for longer than this.
+    pub(super) fn closed(&self, patience: Duration) {
+        let _ = self.closed.wait_timeout_while(self.state(), patience, |state| !state.is_closed);
     }
 
     pub(super) fn is_deserted(&self) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! An operation travels [`SqliteMailbox`] → `inbox` → `writer` → `desk`. The writer is one thread per file and process: it does
 //! all orders that wait in one transaction and answers when its commit has returned. `parked` has the receivers that wait, and
-//! `bell` wakes those of other processes. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
+//! `bell` wakes those of other processes. `wal` syncs the file's log and
+//! moves it into the file, `patience` waits for locks of others. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
 //! who blocks it, and `failure` what SQLite's errors mean.
 
 mod bell;
@@ -15,9 +16,11 @@ mod inbox;
 mod open;
 mod order;
 mod parked;
+mod patience;
 mod private;
 mod schema;
 mod site;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -33,10 +36,12 @@ pub use open::SqliteOptions;
 use open::{Gate, Office};
 use order::{Answer, Ask, Lease, expired};
 use site::beside;
+pub use wal::{DiskSync, LogSync};
 
 use super::{
-    Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Mailbox, MailboxError, Message,
-    MessageId, Pending, Receipt, Receive, Send, check_visibility, telling,
+    Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange, check_visibility,
+    check_wait, telling,
 };
 
 /// The queue of a file for which none is named.
@@ -47,7 +52,6 @@ pub const DEFAULT_QUEUE: &str = "main";
 #[derive(Clone)]
 pub struct SqliteMailbox {
     queue: Arc<str>,
-    policy: Arc<DeadLetterPolicy>,
     office: Arc<Office>,
     gate: Gate,
 }
@@ -82,11 +86,6 @@ impl SqliteMailbox {
         self.office.path()
     }
 
-    /// When its messages are given up.
-    pub fn policy(&self) -> &DeadLetterPolicy {
-        &self.policy
-    }
-
     fn inbox(&self) -> &Inbox {
         self.office.inbox()
     }
@@ -101,12 +100,7 @@ impl SqliteMailbox {
 
     async fn ask(&self, ask: Ask) -> Result<Answer, MailboxError> {
         let (answer, answered) = oneshot::channel();
-        let order = Order {
-            queue: Arc::clone(&self.queue),
-            limit: self.policy.max_deliveries,
-            ask,
-            answer: Some(answer),
-        };
+        let order = Order { queue: Arc::clone(&self.queue), ask, answer: Some(answer) };
         self.inbox().place(order).await?;
         answered.await.unwrap_or_else(|_| Err(deserted()))
     }
@@ -125,6 +119,13 @@ impl SqliteMailbox {
     async fn id(&self, ask: Ask) -> Result<MessageId, MailboxError> {
         match self.ask(ask).await? {
             Answer::Id(id) => Ok(id),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask_settings(&self, ask: Ask) -> Result<QueueSettings, MailboxError> {
+        match self.ask(ask).await? {
+            Answer::Settings(settings) => Ok(settings),
             other => Err(unexpected(&other)),
         }
     }
@@ -170,6 +171,9 @@ impl Mailbox for SqliteMailbox {
             ordered: Ok(()),
             priorities: Ok(()),
             atomic_reply: Ok(()),
+            groups: Ok(()),
+            rate_limits: Ok(()),
+            pauses: Ok(()),
         }
     }
 
@@ -212,19 +216,19 @@ impl Mailbox for SqliteMailbox {
         })
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, visibility: Duration) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
         Box::pin(async move {
-            check_visibility(visibility)?;
-            self.done(Ask::Nack(lease(receipt)?, visibility)).await?;
+            options.check()?;
+            self.done(Ask::Nack(lease(receipt)?, options)).await?;
             telling::nacked(&self.queue, 1);
             Ok(())
         })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], visibility: Duration) -> Pending<'a, usize> {
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
         Box::pin(async move {
-            check_visibility(visibility)?;
-            let nacked = self.number(Ask::NackAll(Lease::all(receipts), visibility)).await? as usize;
+            options.check()?;
+            let nacked = self.number(Ask::NackAll(Lease::all(receipts), options)).await? as usize;
             telling::nacked(&self.queue, nacked);
             Ok(nacked)
         })
@@ -260,6 +264,36 @@ impl Mailbox for SqliteMailbox {
             let id = self.id(Ask::Reply(lease(receipt)?, body, options)).await?;
             telling::acked(&self.queue, 1);
             Ok(id)
+        })
+    }
+
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(async move {
+            check_wait(wait)?;
+            match self.ask(Ask::Result(id, wait)).await? {
+                Answer::Reply(reply) => Ok(reply),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    fn settings(&self) -> Pending<'_, QueueSettings> {
+        Box::pin(self.ask_settings(Ask::Settings))
+    }
+
+    fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
+        Box::pin(async move {
+            change.check()?;
+            self.ask_settings(Ask::Configure(change)).await
+        })
+    }
+
+    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+        Box::pin(async move {
+            match self.ask(Ask::Find(id)).await? {
+                Answer::Found(it) => Ok(it.map(|it| order::found(it, &self.shared()))),
+                other => Err(unexpected(&other)),
+            }
         })
     }
 

@@ -8,13 +8,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::clock::{BootClock, Clock};
+use super::desk::register;
 use super::failure::explain;
 use super::inbox::Inbox;
-use super::site::{Inode, Site};
+use super::patience::within;
+use super::site::{Creation, Inode, LostLog, Site};
+use super::wal::{DiskSync, LogSync};
 use super::writer::Writer;
 use super::{DEFAULT_QUEUE, SqliteMailbox};
 use crate::custody::without_file_size_signal;
-use crate::mailbox::{DeadLetterPolicy, MailboxError};
+use crate::mailbox::{DeadLetterPolicy, MailboxError, SettingsChange};
 
 /// How a mailbox in a file is opened.
 #[derive(Clone, Debug)]
@@ -24,6 +27,9 @@ pub struct SqliteOptions {
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
     vfs: Option<String>,
+    log_sync: Arc<dyn LogSync>,
+    lost_log: LostLog,
+    creation: Creation,
 }
 
 impl Default for SqliteOptions {
@@ -34,6 +40,9 @@ impl Default for SqliteOptions {
             busy_timeout: Duration::from_secs(5),
             clock: Arc::new(BootClock),
             vfs: None,
+            log_sync: Arc::new(DiskSync),
+            lost_log: LostLog::Refuse,
+            creation: Creation::IfMissing,
         }
     }
 }
@@ -50,7 +59,8 @@ impl SqliteOptions {
         self
     }
 
-    /// When messages are given up. Whoever receives from the same queue should have the same policy.
+    /// When messages are given up. A limit of deliveries is written to the queue's settings, for all who use it; without one the
+    /// queue keeps the limit that it has.
     pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
         self.policy = policy;
         self
@@ -75,6 +85,24 @@ impl SqliteOptions {
         self
     }
 
+    /// Brings the log onto the disk with this.
+    pub fn log_sync(mut self, sync: Arc<dyn LogSync>) -> Self {
+        self.log_sync = sync;
+        self
+    }
+
+    /// Opens also a file whose log was lost, with what the file has. What was only in the log is gone for good.
+    pub fn accept_lost_log(mut self) -> Self {
+        self.lost_log = LostLog::Accept;
+        self
+    }
+
+    /// Makes neither the file nor the queue: what is missing is [`MailboxError::Missing`].
+    pub fn existing(mut self) -> Self {
+        self.creation = Creation::Never;
+        self
+    }
+
     /// Opens `sqlite:PATH` or `sqlite:PATH#QUEUE`.
     pub fn open_url(mut self, url: &str) -> Result<SqliteMailbox, MailboxError> {
         let refused = || MailboxError::OutOfRange {
@@ -93,15 +121,36 @@ impl SqliteOptions {
         self.open(path)
     }
 
-    /// Opens the file, or makes it. Reads and writes a little, on this thread.
+    fn site(self, path: &Path) -> Result<Site, MailboxError> {
+        Ok(Site {
+            path: Site::locate(path)?,
+            clock: self.clock,
+            patience: self.busy_timeout,
+            vfs: self.vfs,
+            log_sync: self.log_sync,
+            lost_log: self.lost_log,
+            creation: self.creation,
+        })
+    }
+
+    /// The names of the mailboxes in a file, in the order in which they were made.
+    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
+        let site = self.site(path.as_ref())?;
+        let connection = site.connect()?;
+        let names = || {
+            let mut names = connection.prepare("SELECT name FROM queue ORDER BY number")?;
+            names.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+        };
+        names().map_err(|error| explain(&site.path, error))
+    }
+
+    /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
         self.policy.check()?;
-        let path = Site::locate(path.as_ref())?;
-        let site = Site { path, clock: self.clock, patience: self.busy_timeout, vfs: self.vfs };
-        let office = Office::of(site, &self.queue)?;
-        let queue: Arc<str> = self.queue.into();
+        let (queue, change): (Arc<str>, _) = (self.queue.as_str().into(), self.policy.settings_change());
+        let office = Office::of(self.site(path.as_ref())?, &queue, &change)?;
         let gate = office.gates.open(&queue);
-        Ok(SqliteMailbox { queue, policy: Arc::new(self.policy), office, gate })
+        Ok(SqliteMailbox { queue, office, gate })
     }
 }
 
@@ -142,9 +191,14 @@ impl Gates {
     }
 }
 
+/// How long the last handle waits until the file is closed.
+const CLOSING: Duration = Duration::from_secs(5);
+
 impl Drop for Office {
+    /// Waits until the file is closed, so that a process that ends right after this leaves one whole file.
     fn drop(&mut self) {
         self.inbox.end();
+        self.inbox.closed(CLOSING);
     }
 }
 
@@ -158,15 +212,14 @@ impl Office {
     }
 
     /// The one that there is, or a new one. The queue is known in the file from now on, so that replies find it.
-    fn of(site: Site, queue: &str) -> Result<Arc<Self>, MailboxError> {
+    fn of(site: Site, queue: &str, change: &SettingsChange) -> Result<Arc<Self>, MailboxError> {
         static OFFICES: Mutex<Option<HashMap<PathBuf, Weak<Office>>>> = Mutex::new(None);
-        let connection = without_file_size_signal(|| {
+        let open = || {
             let connection = site.connect()?;
-            connection
-                .execute("INSERT OR IGNORE INTO queue (name) VALUES (?1)", [queue])
-                .map_err(|error| explain(&site.path, error))?;
+            register(&connection, &site, queue, change)?;
             Ok(connection)
-        })?;
+        };
+        let connection = without_file_size_signal(|| within(site.patience, open))?;
         let inode = site.inode();
         let mut offices = OFFICES.lock().unwrap_or_else(PoisonError::into_inner);
         let offices = offices.get_or_insert_default();

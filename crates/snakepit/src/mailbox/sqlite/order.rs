@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rusqlite::Row;
 
-use super::clock::{Micros, wall_time};
+use super::clock::{Micros, time, wall_time};
 use super::desk::LARGE;
 use super::inbox::{Inbox, Order};
 use crate::mailbox::message::Right;
 use crate::mailbox::{
-    Count, DeadLetter, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Receipt, Receive,
-    Send,
+    Attempt, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
+    Nack, Place, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 /// A receipt as the file knows it.
@@ -42,11 +42,16 @@ pub(super) enum Ask {
     Receive(Receive),
     Ack(Lease),
     AckAll(Vec<Lease>),
-    Nack(Lease, Duration),
-    NackAll(Vec<Lease>, Duration),
+    Nack(Lease, Nack),
+    NackAll(Vec<Lease>, Nack),
     Extend(Lease, Duration, Extension),
     Bury(Lease, DeadReason),
     Reply(Lease, Vec<u8>, Send),
+    /// The reply to a message, if need be after a wait.
+    Result(MessageId, Duration),
+    Settings,
+    Configure(SettingsChange),
+    Find(MessageId),
     Peek(usize),
     Count,
     Purge,
@@ -60,21 +65,43 @@ pub(super) enum Ask {
 }
 
 impl Ask {
+    /// Whether it only looks, and so needs neither a lock nor a queue that is not there.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(
+            self,
+            Self::Result(..)
+                | Self::Settings
+                | Self::Find(_)
+                | Self::Peek(_)
+                | Self::Count
+                | Self::DeadLetters(_)
+        )
+    }
+
     /// Whether it is more than one change, so that it could be half-done.
     pub(super) fn has_steps(&self) -> bool {
         match self {
-            Self::Send(body, options) => options.dedup_key.is_some() || body.len() > LARGE,
-            Self::Ack(_) | Self::Extend(..) | Self::Count | Self::Health => false,
+            Self::Send(body, options) => {
+                options.dedup_key.is_some() || options.group.is_some() || body.len() > LARGE
+            }
+            Self::Extend(..)
+            | Self::Result(..)
+            | Self::Settings
+            | Self::Find(_)
+            | Self::Peek(_)
+            | Self::Count
+            | Self::DeadLetters(_)
+            | Self::Health => false,
             Self::SendAll(_)
             | Self::Receive(_)
+            | Self::Ack(_)
             | Self::AckAll(_)
             | Self::Nack(..)
             | Self::NackAll(..)
             | Self::Bury(..)
             | Self::Reply(..)
-            | Self::Peek(_)
+            | Self::Configure(_)
             | Self::Purge
-            | Self::DeadLetters(_)
             | Self::Redrive(_)
             | Self::PurgeDeadLetters
             | Self::Release(_) => true,
@@ -90,6 +117,9 @@ pub(super) enum Answer {
     Received(Received),
     Messages(Vec<Stored>),
     Number(u64),
+    Reply(Option<Reply>),
+    Settings(QueueSettings),
+    Found(Option<(Stored, Place)>),
     Count(Count),
     Letters(Vec<Grave>),
 }
@@ -108,10 +138,22 @@ pub(super) struct Stored {
     attributes: Option<String>,
     pub(super) large: Option<i64>,
     pub(super) body: Vec<u8>,
+    in_reply_to: Option<MessageId>,
+    keep_result: Option<Micros>,
+    pub(super) group: Option<String>,
+    /// Filled in by whoever reads it.
+    pub(super) limit: u32,
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl Stored {
-    /// Of `number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body`.
+    /// What [`Stored::read`] takes, in this order.
+    pub(super) const COLUMNS: &str = "number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, \
+                                      in_reply_to, keep_result, group_key";
+    /// How many that are.
+    pub(super) const WIDTH: usize = 14;
+
+    /// Of [`Stored::COLUMNS`].
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             number: row.get(0)?,
@@ -125,6 +167,11 @@ impl Stored {
             attributes: row.get(8)?,
             large: row.get(9)?,
             body: row.get::<_, Option<Vec<u8>>>(10)?.unwrap_or_default(),
+            in_reply_to: row.get::<_, Option<[u8; 16]>>(11)?.map(|id| MessageId(uuid::Uuid::from_bytes(id))),
+            keep_result: row.get(12)?,
+            group: row.get(13)?,
+            limit: 0,
+            attempts: Vec::new(),
         })
     }
 
@@ -133,8 +180,6 @@ impl Stored {
     }
 
     fn message(self, receipt: Option<Receipt>, mailbox: &Arc<dyn Mailbox>) -> Message {
-        let attributes: Option<BTreeMap<String, String>> =
-            self.attributes.and_then(|text| serde_json::from_str(&text).ok());
         Message {
             id: self.id,
             body: self.body.into(),
@@ -143,8 +188,13 @@ impl Stored {
             enqueued_at: wall_time(self.sent),
             priority: self.priority,
             reply_to: self.reply_to,
-            attributes: attributes.unwrap_or_default(),
+            attributes: read_attributes(self.attributes.as_deref()),
             trace: self.trace,
+            in_reply_to: self.in_reply_to,
+            keep_result: self.keep_result.map(time),
+            group: self.group,
+            max_deliveries: self.limit,
+            attempts: self.attempts,
             mailbox: Arc::clone(mailbox),
         }
     }
@@ -153,6 +203,16 @@ impl Stored {
     pub(super) fn seen(self, mailbox: &Arc<dyn Mailbox>) -> Message {
         self.message(None, mailbox)
     }
+}
+
+/// As a send has written them.
+pub(super) fn read_attributes(text: Option<&str>) -> BTreeMap<String, String> {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// A message that was looked for, and where it is.
+pub(super) fn found((stored, place): (Stored, Place), mailbox: &Arc<dyn Mailbox>) -> Found {
+    Found { message: stored.seen(mailbox), place }
 }
 
 /// A dead letter as the file has it.
@@ -174,7 +234,7 @@ pub(super) struct Received {
     pub(super) messages: Vec<Stored>,
     /// When the next message can be received, if there is none now.
     pub(super) next: Option<Micros>,
-    way_back: Option<(Arc<Inbox>, Arc<str>, u32)>,
+    way_back: Option<(Arc<Inbox>, Arc<str>)>,
 }
 
 impl Received {
@@ -184,7 +244,7 @@ impl Received {
 
     /// From here on they are leased: the commit has returned.
     pub(super) fn is_committed(&mut self, inbox: &Arc<Inbox>, order: &Order) {
-        self.way_back = Some((Arc::clone(inbox), Arc::clone(&order.queue), order.limit));
+        self.way_back = Some((Arc::clone(inbox), Arc::clone(&order.queue)));
     }
 
     pub(super) fn take(mut self, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {
@@ -207,7 +267,7 @@ impl std::fmt::Debug for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let Some((inbox, queue, limit)) = self.way_back.take().filter(|_| !self.messages.is_empty()) else {
+        let Some((inbox, queue)) = self.way_back.take().filter(|_| !self.messages.is_empty()) else {
             return;
         };
         let leases = self
@@ -215,7 +275,7 @@ impl Drop for Received {
             .iter()
             .map(|stored| Lease { message: stored.number, lease: stored.lease })
             .collect();
-        inbox.place_now(Order { queue, limit, ask: Ask::Release(leases), answer: None });
+        inbox.place_now(Order { queue, ask: Ask::Release(leases), answer: None });
     }
 }
 

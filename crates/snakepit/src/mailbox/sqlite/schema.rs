@@ -14,6 +14,8 @@ pub(super) const APPLICATION: i32 = 0x536e_4d62;
 
 /// The places in the life of a message.
 pub(super) mod state {
+    /// Others of its group are before it.
+    pub(in super::super) const BEHIND: i64 = -1;
     pub(in super::super) const READY: i64 = 0;
     pub(in super::super) const DELAYED: i64 = 1;
     pub(in super::super) const LEASED: i64 = 2;
@@ -21,7 +23,7 @@ pub(super) mod state {
 }
 
 /// Each brings the file from the version of its place to the next one.
-pub(super) const STEPS: [&str; 1] = [FIRST];
+pub(super) const STEPS: [&str; 2] = [FIRST, SECOND];
 
 /// The newest version that is known here.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
@@ -89,6 +91,64 @@ CREATE TABLE dedup (
 CREATE INDEX forgettable ON dedup (until);
 ";
 
+const SECOND: &str = "
+ALTER TABLE file ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE queue ADD COLUMN settings TEXT;             -- JSON; none: the default ones
+
+ALTER TABLE message ADD COLUMN group_key TEXT;
+ALTER TABLE message ADD COLUMN began INTEGER;           -- by the wall: when its last lease began
+ALTER TABLE message ADD COLUMN holder TEXT;             -- who has, or had, that lease
+ALTER TABLE message ADD COLUMN in_reply_to BLOB;        -- the id of the message that it answers
+ALTER TABLE message ADD COLUMN keep_result INTEGER;     -- for how long its reply is kept
+
+-- Leases that ended without an ack, the last few of each message. Beside it, so that a lease does not write them again.
+CREATE TABLE attempt (
+    message INTEGER NOT NULL,
+    lease INTEGER NOT NULL,
+    delivery INTEGER NOT NULL,
+    began INTEGER NOT NULL,         -- by the wall
+    took INTEGER NOT NULL,
+    holder TEXT NOT NULL,
+    ending INTEGER NOT NULL,        -- 0 nack, 1 lapse, 2 bury
+    error TEXT,
+    PRIMARY KEY (message, lease)
+) STRICT, WITHOUT ROWID;
+
+-- Replies that are kept, by the id of their request.
+CREATE TABLE result (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,   -- rises with each, so that whoever waits finds the new ones
+    queue INTEGER NOT NULL,
+    request BLOB NOT NULL UNIQUE,
+    id BLOB NOT NULL,
+    replied INTEGER NOT NULL,       -- by the wall
+    until INTEGER NOT NULL,         -- since boot
+    until_wall INTEGER NOT NULL,
+    trace TEXT,
+    attributes TEXT,                -- JSON
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX outdated ON result (until);
+
+-- Of each group one message can be received, is delayed or leased; all others are behind it, in the order of their numbers.
+CREATE INDEX heads ON message (queue, group_key) WHERE group_key IS NOT NULL AND state BETWEEN 0 AND 2;
+CREATE INDEX behind ON message (queue, group_key, number) WHERE state = -1;
+
+ALTER TABLE dedup ADD COLUMN lasts INTEGER;     -- for how long it is remembered; none: five minutes
+
+-- How much of a rate limit is used.
+CREATE TABLE rate (
+    queue INTEGER NOT NULL,
+    group_key TEXT NOT NULL,        -- empty: the whole queue
+    began INTEGER NOT NULL,         -- since boot: when the period began
+    used INTEGER NOT NULL,
+    PRIMARY KEY (queue, group_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX old_rates ON rate (queue, began);
+";
+
 /// What a file is, before anything in it is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -119,6 +179,11 @@ pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
         (APPLICATION, newer) => Kind::Newer(newer),
         _ => Kind::Foreign,
     })
+}
+
+/// Whether the file is of a version that says whether it needs its log.
+pub(super) fn has_generation(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? >= 2)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -159,14 +224,17 @@ fn is_of_another_boot(connection: &Connection, clock: &dyn Clock) -> rusqlite::R
     Ok(known.is_none_or(|(boot, seen)| boot != clock.boot() || micros(clock.since_boot()) < seen))
 }
 
-/// Leases of another boot are over: whoever held them died with it. Delays, times to live and dedup keys go on with what the
-/// wall clock says is left of them, and never with more than they can have had.
+/// Leases of another boot are over: whoever held them died with it, and that delivery counts. Delays, times to live, results and
+/// dedup keys go on with what the wall clock says is left of them, and never with more than they can have had: a delay of a message that was never leased is
+/// that of its send, any other is a nack's.
 fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Result<()> {
     let now = micros(clock.since_boot());
     let wall = wall_micros(clock);
-    transaction.execute("UPDATE message SET state = 0, due = NULL WHERE state = 2", [])?;
+    // They have lapsed just now: whoever looks next treats them as any other lapsed lease.
+    transaction.execute("UPDATE message SET due = ?1 WHERE state = 2", [now])?;
     transaction.execute(
-        "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), ?3) WHERE state = 1",
+        "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), CASE lease WHEN 0 THEN due_wall - sent ELSE ?3 END)
+             WHERE state = 1",
         params![now, wall, micros(MAX_VISIBILITY)],
     )?;
     transaction.execute(
@@ -174,11 +242,17 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
         params![now, wall],
     )?;
     transaction.execute(
-        "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
+        "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), coalesce(lasts, ?3))",
         params![now, wall, micros(DEDUP_WINDOW)],
     )?;
+    transaction.execute("DELETE FROM rate", [])?;
     transaction.execute(
-        "INSERT OR REPLACE INTO file (one, boot, seen) VALUES (1, ?1, ?2)",
+        "UPDATE result SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
+        params![now, wall, micros(MAX_VISIBILITY)],
+    )?;
+    transaction.execute(
+        "INSERT INTO file (one, boot, seen) VALUES (1, ?1, ?2)
+         ON CONFLICT (one) DO UPDATE SET boot = excluded.boot, seen = excluded.seen",
         params![clock.boot(), now],
     )?;
     Ok(())
@@ -188,12 +262,12 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
 mod tests {
     use rusqlite::Connection;
 
-    use super::{FIRST, Kind, bring_up, kind, version};
+    use super::{FIRST, Kind, SECOND, STEPS, bring_up, kind, version};
     use crate::mailbox::sqlite::BootClock;
 
     fn first() -> Connection {
         let mut file = Connection::open_in_memory().expect("a file");
-        bring_up(&mut file, &[FIRST], &BootClock).expect("the first version");
+        bring_up(&mut file, &STEPS, &BootClock).expect("the newest version");
         file.execute("INSERT INTO queue (name) VALUES ('kept')", []).expect("a queue");
         file
     }
@@ -207,22 +281,30 @@ mod tests {
     #[test]
     fn an_older_file_is_brought_up_step_by_step_and_keeps_what_it_has() {
         let mut file = first();
-        let steps =
-            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE queue ADD COLUMN third TEXT"];
-        bring_up(&mut file, &steps, &BootClock).expect("the third version");
-        assert_eq!((version(&file), queues(&file)), (Ok(3), vec!["kept".to_owned()]));
-        file.execute("UPDATE queue SET second = '', third = ''", []).expect("both columns");
+        let steps = [
+            FIRST,
+            SECOND,
+            "ALTER TABLE queue ADD COLUMN third TEXT",
+            "ALTER TABLE queue ADD COLUMN fourth TEXT",
+        ];
+        bring_up(&mut file, &steps, &BootClock).expect("the fourth version");
+        assert_eq!((version(&file), queues(&file)), (Ok(4), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET third = '', fourth = ''", []).expect("both columns");
         bring_up(&mut file, &steps, &BootClock).expect("nothing to do");
     }
 
     #[test]
     fn a_step_that_fails_leaves_the_file_as_it_was() {
         let mut file = first();
-        let steps =
-            [FIRST, "ALTER TABLE queue ADD COLUMN second TEXT", "ALTER TABLE nothing ADD COLUMN third TEXT"];
+        let steps = [
+            FIRST,
+            SECOND,
+            "ALTER TABLE queue ADD COLUMN third TEXT",
+            "ALTER TABLE nothing ADD COLUMN fourth TEXT",
+        ];
         bring_up(&mut file, &steps, &BootClock).expect_err("there is no such table");
-        assert_eq!((version(&file), queues(&file)), (Ok(1), vec!["kept".to_owned()]));
-        file.execute("UPDATE queue SET second = ''", []).expect_err("the second step is undone");
+        assert_eq!((version(&file), queues(&file)), (Ok(2), vec!["kept".to_owned()]));
+        file.execute("UPDATE queue SET third = ''", []).expect_err("the third step is undone");
     }
 
     #[test]
@@ -236,7 +318,7 @@ mod tests {
             };
             let (mut maker, looker) = (open(), open());
             std::thread::scope(|scope| {
-                let made = scope.spawn(move || bring_up(&mut maker, &[FIRST], &BootClock));
+                let made = scope.spawn(move || bring_up(&mut maker, &STEPS, &BootClock));
                 while kind(&looker).expect("a kind") != Kind::Mailbox {
                     assert_ne!(kind(&looker), Ok(Kind::Foreign));
                 }
@@ -248,7 +330,8 @@ mod tests {
     #[test]
     fn numbers_start_somewhere_else_in_each_file() {
         let start = |file: &Connection| -> i64 {
-            file.query_row("SELECT seq FROM sqlite_sequence", [], |row| row.get(0)).expect("a number")
+            let start = "SELECT seq FROM sqlite_sequence WHERE name = 'message'";
+            file.query_row(start, [], |row| row.get(0)).expect("a number")
         };
         assert_ne!(start(&first()), start(&first()));
     }

@@ -11,8 +11,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::clock::Clock;
 use super::failure::explain;
+use super::patience::{self, within};
 use super::private;
 use super::schema::{self, Kind};
+use super::wal::{self, LogSync};
 use crate::mailbox::MailboxError;
 
 /// How many prepared statements are kept: more than there are different ones.
@@ -28,6 +30,27 @@ pub(super) struct Site {
     /// How long others may keep it locked.
     pub(super) patience: Duration,
     pub(super) vfs: Option<String>,
+    pub(super) log_sync: Arc<dyn LogSync>,
+    pub(super) lost_log: LostLog,
+    pub(super) creation: Creation,
+}
+
+/// What becomes of a file that needs a log which is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LostLog {
+    Refuse,
+    /// It is opened with what it has.
+    Accept,
+}
+
+/// Whether a mailbox that is missing is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Creation {
+    /// It is.
+    #[default]
+    IfMissing,
+    /// It is said to be missing.
+    Never,
 }
 
 /// Which file it is, whatever it is called.
@@ -63,12 +86,25 @@ impl Site {
         Ok(parent.canonicalize().map_err(refuse)?.join(name))
     }
 
+    /// There is no such queue here.
+    pub(super) fn missing(&self, queue: &str) -> MailboxError {
+        MailboxError::Missing(format!("{queue} in {}", self.path.display()))
+    }
+
     pub(super) fn inode(&self) -> Option<Inode> {
         fs::metadata(&self.path).ok().map(|file| Inode(file.dev(), file.ino()))
     }
 
+    fn no_file(&self) -> MailboxError {
+        MailboxError::Missing(self.path.display().to_string())
+    }
+
     /// Opens the file, or makes it. What is no mailbox is left as it is.
     pub(super) fn connect(&self) -> Result<Connection, MailboxError> {
+        within(self.patience, || self.connect_in_time())
+    }
+
+    fn connect_in_time(&self) -> Result<Connection, MailboxError> {
         let began = self.clock.since_boot();
         loop {
             match self.try_connect() {
@@ -87,10 +123,13 @@ impl Site {
     }
 
     fn try_connect(&self) -> Result<Connection, Refused> {
+        let may_create = match self.creation {
+            Creation::IfMissing => OpenFlags::SQLITE_OPEN_CREATE,
+            Creation::Never if self.path.exists() => OpenFlags::empty(),
+            Creation::Never => return Err(Refused::Known(self.no_file())),
+        };
         // One thread at a time uses it, so it needs no locks of its own. And no URIs: a path is a path.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | may_create | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = match &self.vfs {
             None => {
                 private::prepare(&self.path).map_err(Refused::Known)?;
@@ -98,7 +137,9 @@ impl Site {
             }
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
         };
-        connection.busy_timeout(self.patience)?;
+        connection.busy_handler(Some(patience::wait))?;
+        // Closing moves the log into the file and removes it, by name. Only the writer knows when that is right.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // What stands in the schema is not believed, whoever wrote it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -106,6 +147,7 @@ impl Site {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         let file = self.path.display();
         match schema::kind(&connection)? {
+            Kind::Empty if self.creation == Creation::Never => return Err(Refused::Known(self.no_file())),
             Kind::Empty | Kind::Mailbox => {}
             Kind::Newer(version) => {
                 return Err(Refused::Known(backend(format!(
@@ -140,19 +182,39 @@ impl Site {
                 "{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"
             ))));
         }
-        // A commit that has returned survives a power cut; on macOS only with a full sync.
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        // A commit does not sync the log: the writer does, when the file is not locked any more. Checkpoints sync both.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "fullfsync", true)?;
         connection.pragma_update(None, "checkpoint_fullfsync", true)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.query_row(&format!("PRAGMA journal_size_limit = {LONGEST_LOG}"), [], |_| Ok(()))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        if self.needs_a_lost_log(&connection)? {
+            match self.lost_log {
+                LostLog::Refuse => return Err(Refused::Known(backend(lost_log(&self.path)))),
+                LostLog::Accept => wal::accept_loss(&connection)?,
+            }
+        }
         schema::bring_up(&mut connection, &schema::STEPS, self.clock.as_ref())?;
         if self.vfs.is_none() {
             private::secure(&self.path).map_err(Refused::Known)?;
         }
         Ok(connection)
     }
+
+    fn needs_a_lost_log(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        Ok(schema::has_generation(connection)? && wal::is_lost(connection, &self.path)?)
+    }
+}
+
+/// For a person, with the way out.
+fn lost_log(path: &Path) -> String {
+    let file = path.display();
+    format!(
+        "{file} needs its log {file}-wal, which is missing or empty: the file was copied or moved without it, or the log was \
+         removed, and the latest messages were only there. Put the log back beside the file; or go on with what the file has: \
+         `snakepit mailbox recover sqlite:{file}`. To copy a mailbox that is in use: `snakepit mailbox backup`"
+    )
 }
 
 enum Refused {

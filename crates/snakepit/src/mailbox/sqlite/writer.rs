@@ -2,22 +2,25 @@
 //! answers when the commit has returned. So many callers share one sync of the disk.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, News, Place};
+use super::desk::{Desk, News, Place, may_receive};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
 use super::open::Gates;
 use super::order::{Answer, Ask};
-use super::parked::Parked;
+use super::parked::{Line, Parked};
+use super::patience::within;
 use super::site::{Inode, Site};
+use super::wal::{self, Wal};
 use crate::custody::without_file_size_signal;
 use crate::mailbox::memory::letter::Ids;
 use crate::mailbox::{MailboxError, telling};
@@ -31,12 +34,24 @@ const GATHERING: u32 = 8;
 /// And never more than this.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
+/// A file that nobody has changed for so long is tidied up.
+const IDLE: Duration = Duration::from_secs(1);
+/// And others are not waited for longer than this then, nor when it is closed.
+const TIDYING: Duration = Duration::from_millis(100);
+
 pub(super) struct Writer {
     site: Arc<Site>,
     inbox: Arc<Inbox>,
     bell: Bell,
     /// None after an error that says something of the file: it is opened anew.
     connection: Option<Connection>,
+    /// The connection's log.
+    log: Option<Wal>,
+    /// The generation of which the main file is known to say that it needs its log.
+    generation: Option<i64>,
+    /// When to look whether the file is quiet, and what SQLite said of its state at the last look.
+    tidy_at: Option<Micros>,
+    tidy_version: Option<i64>,
     inode: Option<Inode>,
     /// The last sync has failed, so what the log says may not be on the disk.
     is_log_doubtful: bool,
@@ -54,6 +69,15 @@ pub(super) struct Writer {
 /// So that callers learn of a writer that has ended, however it did.
 struct Deserter(Arc<Inbox>);
 
+/// So that whoever waits for the end of the file's use learns of it, however it came.
+struct Closer(Arc<Inbox>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl Drop for Deserter {
     fn drop(&mut self) {
         self.0.desert();
@@ -65,7 +89,11 @@ impl Writer {
         Self {
             bell: Bell::of(&site.path),
             inode: site.inode(),
+            log: Wal::open(&site.path).ok(),
             connection: Some(connection),
+            generation: None,
+            tidy_at: Some(micros(site.clock.since_boot().saturating_add(IDLE))),
+            tidy_version: None,
             is_log_doubtful: false,
             queues: HashMap::new(),
             parked: Parked::default(),
@@ -84,9 +112,16 @@ impl Writer {
     }
 
     /// Until nobody has the mailbox any more.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
+        // Dropped in reverse: when it says that the file is closed, the writer has no file open any more.
+        let _closer = Closer(Arc::clone(&self.inbox));
+        let mut writer = self;
+        let patience = writer.site.patience;
         // For as long as this thread lives: SQLite writes wherever it likes, and says what went wrong.
-        without_file_size_signal(|| self.serve());
+        without_file_size_signal(|| {
+            within(patience, || writer.serve());
+            within(TIDYING, || writer.close());
+        });
     }
 
     fn serve(&mut self) {
@@ -97,7 +132,9 @@ impl Writer {
                 self.inbox.gather(orders, took / GATHERING);
             }
             let patience = self.patience();
-            let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
+            // Whoever has nobody that waits need not hear of others: with many processes each ring would wake all of them.
+            let bell = self.bell.heard().filter(|_| !self.parked.is_empty());
+            let Woken { orders, is_rung, is_over } = self.inbox.wait(bell, patience);
             if is_over {
                 return;
             }
@@ -112,6 +149,9 @@ impl Writer {
                     some,
                     self.site.clock.since_boot().saturating_sub(began).min(LONGEST_GATHERING * GATHERING),
                 );
+                self.tidy_at = Some(self.now().saturating_add(micros(IDLE)));
+            } else if self.tidy_at.is_some_and(|at| at <= self.now()) {
+                within(TIDYING, || self.tidy());
             }
             self.parked.dismiss(self.now());
         }
@@ -119,7 +159,8 @@ impl Writer {
 
     /// How long nothing has to be done by itself.
     fn patience(&self) -> Option<Duration> {
-        let next = self.parked.next()?.min(self.looked.saturating_add(micros(LOOK)));
+        let parked = self.parked.next().map(|next| next.min(self.looked.saturating_add(micros(LOOK))));
+        let next = parked.into_iter().chain(self.tidy_at).min()?;
         Some(Duration::from_micros(next.saturating_sub(self.now()).max(0) as u64))
     }
 
@@ -145,9 +186,15 @@ impl Writer {
         let mut is_there = is_due;
         for (name, line) in self.parked.lines() {
             let Some(queue) = queues.get(name) else { return true };
-            let Ok((some, next)) = glance(connection, *queue, now) else { return true };
-            line.next = next;
-            is_there |= some;
+            if line.has_receivers() {
+                let Ok((some, next)) = receivable(connection, *queue, now) else { return true };
+                line.next = next;
+                is_there |= some;
+            }
+            if line.waits_for_replies() {
+                let Ok(newest) = newest_reply(connection) else { return true };
+                is_there |= newest > std::mem::replace(&mut line.newest_reply, newest);
+            }
         }
         is_there
     }
@@ -179,12 +226,10 @@ impl Writer {
     /// Makes sure of a connection to the file that has the name now.
     fn connect(&mut self) -> Result<(), MailboxError> {
         let file = self.site.path.display();
-        if let Some(connection) = &self.connection {
+        if self.connection.is_some() {
             if self.inode == self.site.inode() {
                 return Ok(());
             }
-            // Closing tidies up by name, and the name may be another file's.
-            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             let reason = format!(
                 "{file} was moved or removed while it was open: it is opened anew with the next operation, or made if it \
                  is gone"
@@ -196,16 +241,15 @@ impl Writer {
         if self.is_log_doubtful {
             // A sync that has failed may be forgotten by the next that has not. So nothing is added to this log: what it says
             // goes into the file, and the log starts anew.
-            let is_busy: bool = connection
-                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-                .map_err(|error| explain(&self.site.path, error))?;
-            if is_busy {
+            if !wal::start_anew(&connection).map_err(|error| explain(&self.site.path, error))? {
                 return Err(MailboxError::Busy(format!(
                     "others use the log of {file} after an error of the disk"
                 )));
             }
             self.is_log_doubtful = false;
         }
+        let log = Wal::open(&self.site.path).map_err(|error| unsynced(&self.site.path, error))?;
+        self.log = Some(log);
         self.inode = self.site.inode();
         self.bell.renew();
         self.connection = Some(connection);
@@ -214,13 +258,25 @@ impl Writer {
 
     fn disconnect(&mut self) {
         self.connection = None;
+        self.log = None;
+        self.generation = None;
+        self.tidy_at = None;
         self.queues.clear();
         self.version = None;
     }
 
     /// One transaction. After an error that says something of the file nobody goes on with this connection.
     fn run_group(&mut self, group: &mut Group) -> Result<(), MailboxError> {
-        let Err(error) = self.try_group(group) else { return Ok(()) };
+        let error = match self.try_group(group) {
+            Ok((news, has_to_be_kept)) => {
+                if has_to_be_kept {
+                    self.sync()?;
+                }
+                publish(&self.queues, &news);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
         match error.sqlite_error_code() {
             // Nothing has begun.
             Some(ErrorCode::DatabaseBusy)
@@ -233,23 +289,85 @@ impl Writer {
         Err(explain(&self.site.path, error))
     }
 
-    fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<()> {
-        let Self { connection: Some(connection), queues, parked, ids, site, bell, gates, .. } = self else {
-            return Ok(());
+    /// Brings the log onto the disk. Before that nobody is told that anything is done.
+    fn sync(&mut self) -> Result<(), MailboxError> {
+        let synced = match &self.log {
+            Some(log) => log.sync(self.site.log_sync.as_ref()),
+            None => Err(std::io::Error::other("it is not open")),
+        };
+        synced.map_err(|error| {
+            self.is_log_doubtful = true;
+            self.disconnect();
+            unsynced(&self.site.path, error)
+        })
+    }
+
+    /// Moves the log into the file if nobody has changed it for a while: then a copy of the file is whole.
+    fn tidy(&mut self) {
+        self.tidy_at = None;
+        let Some(connection) = self.connection.as_ref().filter(|_| self.inode == self.site.inode()) else {
+            return;
+        };
+        let later = Some(self.now().saturating_add(micros(IDLE)));
+        let version = wal::data_version(connection);
+        let is_quiet =
+            version.as_ref().is_ok_and(|version| self.tidy_version.replace(*version) == Some(*version));
+        match version.and_then(|_| Ok(is_quiet && wal::complete(connection)?)) {
+            Ok(true) => self.generation = None,
+            Ok(false) => self.tidy_at = later,
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && connection.is_autocommit() =>
+            {
+                self.tidy_at = later;
+            }
+            Err(error) => {
+                tracing::warn!(path = %self.site.path.display(), %error, "a mailbox's log cannot be moved into its file");
+                self.is_log_doubtful |= error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+                self.disconnect();
+            }
+        }
+    }
+
+    /// Leaves one whole file, if nobody else uses it.
+    fn close(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        // Closing tidies up by name, and the name may be another file's.
+        if self.inode == self.site.inode() && !self.is_log_doubtful && wal::complete(&connection) == Ok(true)
+        {
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
+    }
+
+    /// Gives what others should hear of, and whether anything was changed or promised.
+    fn try_group(&mut self, group: &mut Group) -> rusqlite::Result<(Vec<(i64, News)>, bool)> {
+        let Self { connection: Some(connection), generation, queues, parked, ids, site, bell, gates, .. } =
+            self
+        else {
+            return Ok((Vec::new(), false));
         };
         reach(Step::Begin);
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Whoever only looks leaves the lock to others.
+        let only_looks = !group.is_stirred && group.orders.iter().all(|order| order.ask.is_read());
+        if only_looks {
+            connection.prepare_cached("BEGIN")?.execute([])?;
+        } else {
+            let now = micros(site.clock.since_boot());
+            wal::begin(connection, generation, || group.may_write(connection, queues, now))?;
+        }
         reach(Step::Begun);
+        let changes = connection.total_changes();
+        let promises = group.orders.iter().any(|order| !order.ask.is_read() && !order.is_receive());
         // Read under the lock, so that it never goes back from one transaction to the next, whoever makes it.
         let (now, wall) = (micros(site.clock.since_boot()), site.clock.wall());
         let mut next_id = || ids.next(wall);
         let mut desk = Desk::new(connection, now, wall_micros(site.clock.as_ref()), &mut next_id, gates);
         while let Some(order) = group.orders.pop_front() {
-            let at = Place { queue: queue_number(connection, queues, &order.queue)?, limit: order.limit };
+            let queue = queue_number(connection, queues, &order)?;
             let result = if order.is_given_up() {
                 Err(MailboxError::Closed(order.queue.to_string()))
-            } else {
-                match desk.serve(at, &order.ask) {
+            } else if let Some(queue) = queue {
+                match desk.serve(Place { queue }, &order.ask) {
                     Ok(answer) => Ok(answer),
                     Err(Failure::Refused(error)) => Err(error),
                     Err(Failure::Sql(error)) if concerns_one_order(&error) => Err(explain(&site.path, error)),
@@ -258,12 +376,15 @@ impl Writer {
                         return Err(error);
                     }
                 }
+            } else {
+                Err(site.missing(&order.queue))
             };
             match result {
                 // Before the next order, which may bring what it waits for.
                 Ok(Answer::Received(received)) if received.messages.is_empty() && Parked::wants(&order) => {
                     parked.park(order, received.next, now);
                 }
+                Ok(Answer::Reply(None)) if Parked::wants(&order) => parked.park_for_reply(order, now),
                 result => group.done.push((order, result)),
             }
             reach(Step::Order);
@@ -277,9 +398,19 @@ impl Writer {
             bell.ring();
             reach(Step::Rung);
         }
-        publish(queues, &news);
-        Ok(())
+        let has_to_be_kept = promises || connection.total_changes() != changes;
+        Ok((news, has_to_be_kept))
     }
+}
+
+/// For a person, with the way out.
+fn unsynced(path: &Path, error: std::io::Error) -> MailboxError {
+    let file = path.display();
+    let reason = format!(
+        "the log of {file} cannot be brought onto the disk, so whether it is done is not known: look for errors of its disk; it \
+         is opened anew with the next operation"
+    );
+    MailboxError::Backend { reason, source: Some(Arc::new(error)) }
 }
 
 /// What is done in one transaction.
@@ -287,6 +418,29 @@ struct Group {
     orders: VecDeque<Order>,
     done: Vec<(Order, Result<Answer, MailboxError>)>,
     is_stirred: bool,
+}
+
+impl Group {
+    /// Whether something may have to be written: not if all that is asked is to receive where there is nothing.
+    fn may_write(
+        &self,
+        connection: &Connection,
+        queues: &HashMap<Arc<str>, i64>,
+        now: Micros,
+    ) -> rusqlite::Result<bool> {
+        if self.is_stirred {
+            return Ok(true);
+        }
+        for order in self.orders.iter().filter(|order| !order.ask.is_read()) {
+            let Some(queue) = queues.get(&order.queue).filter(|_| order.is_receive()) else {
+                return Ok(true);
+            };
+            if glance(connection, *queue, now)?.0 || has_expired(connection, *queue, now)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn answer(order: Order, result: Result<Answer, MailboxError>) {
@@ -331,7 +485,7 @@ fn serve_waiting(
         }
         while let Some(waiting) = line.next_waiting() {
             let Ask::Receive(options) = &waiting.order.ask else { continue };
-            let at = Place { queue: *queue, limit: waiting.order.limit };
+            let at = Place { queue: *queue };
             match desk.receive(at, options) {
                 Ok(received) if received.messages.is_empty() => {
                     line.next = received.next;
@@ -346,8 +500,43 @@ fn serve_waiting(
                 }
             }
         }
+        serve_for_replies(desk, Place { queue: *queue }, line, group)?;
     }
     Ok(())
+}
+
+/// Gives those who have waited for a reply the one that has come.
+fn serve_for_replies(desk: &Desk<'_>, at: Place, line: &mut Line, group: &mut Group) -> rusqlite::Result<()> {
+    let mut still = Vec::new();
+    for waiting in line.take_for_replies() {
+        let Ask::Result(request, _) = &waiting.order.ask else { continue };
+        match desk.result(at, *request) {
+            Ok(None) => still.push(waiting),
+            Ok(reply) => group.done.push((waiting.order, Ok(Answer::Reply(reply)))),
+            Err(Failure::Refused(error)) => group.done.push((waiting.order, Err(error))),
+            Err(Failure::Sql(error)) => {
+                group.orders.push_front(waiting.order);
+                line.put_back_for_replies(still);
+                return Err(error);
+            }
+        }
+    }
+    line.put_back_for_replies(still);
+    Ok(())
+}
+
+/// The number of the reply that was kept last.
+fn newest_reply(connection: &Connection) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT coalesce(max(number), 0) FROM result")?;
+    statement.query_row([], |row| row.get(0))
+}
+
+/// Whether something may be received from the queue now, and when that changes by itself.
+fn receivable(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
+    match may_receive(connection, queue, now)? {
+        Some(until) => Ok((false, until)),
+        None => glance(connection, queue, now),
+    }
 }
 
 /// Whether there is something in the queue to be received, and when something comes back.
@@ -361,19 +550,34 @@ fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<
     Ok((is_ready || next.is_some_and(|next| next <= now), next))
 }
 
-/// The number of a queue in this file, which gets one if it has none.
+/// Whether the time to live of something in the queue is over.
+fn has_expired(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state < 2 AND expires <= ?2 LIMIT 1")?
+        .exists([queue, now])
+}
+
+/// The number of a queue in this file, which gets one if it has none; None if somebody only looks for it.
 fn queue_number(
     connection: &Connection,
     queues: &mut HashMap<Arc<str>, i64>,
-    name: &Arc<str>,
-) -> rusqlite::Result<i64> {
+    order: &Order,
+) -> rusqlite::Result<Option<i64>> {
+    let name = &order.queue;
     if let Some(number) = queues.get(name) {
-        return Ok(*number);
+        return Ok(Some(*number));
     }
-    connection.prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?.execute([name.as_ref()])?;
+    if !order.ask.is_read() {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?
+            .execute([name.as_ref()])?;
+    }
     let number = connection
         .prepare_cached("SELECT number FROM queue WHERE name = ?1")?
-        .query_row([name.as_ref()], |row| row.get(0))?;
-    queues.insert(Arc::clone(name), number);
+        .query_row([name.as_ref()], |row| row.get(0))
+        .optional()?;
+    if let Some(number) = number {
+        queues.insert(Arc::clone(name), number);
+    }
     Ok(number)
 }

@@ -5,15 +5,15 @@ use uuid::Uuid;
 
 use super::{Desk, News, Outcome, Place};
 use crate::mailbox::sqlite::clock::Micros;
-use crate::mailbox::sqlite::order::{Grave, Lease, Stored};
-use crate::mailbox::sqlite::schema::state::DEAD;
+use crate::mailbox::sqlite::order::Lease;
+use crate::mailbox::sqlite::schema::state::{BEHIND, DEAD, READY};
 use crate::mailbox::telling::hears_of_single_messages;
-use crate::mailbox::{DeadReason, MessageId};
+use crate::mailbox::{AttemptEnd, DeadReason, MessageId};
 
 impl Desk<'_> {
     /// Does what was due before now: every operation that looks at messages, or puts one among the dead, begins with it.
     pub(super) fn settle(&mut self, at: Place) -> Outcome<()> {
-        if self.settled.contains(&(at.queue, at.limit)) {
+        if self.settled.contains(&at.queue) {
             return Ok(());
         }
         let is_due = self
@@ -25,18 +25,19 @@ impl Desk<'_> {
             &DeadReason::Expired,
         )?;
         if is_due {
+            let limit = self.limit(at.queue)?;
             self.note_lapses(at)?;
             // Their last delivery has failed: whoever had it is gone, or took too long.
             deaths.extend(self.deaths(
                 "SELECT due, number FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries >= ?3",
-                params![at.queue, self.now, at.limit],
+                params![at.queue, self.now, limit],
                 &DeadReason::Deliveries,
             )?);
             // A message that is held outlives its time, but not its lease.
             deaths.extend(self.deaths(
                 "SELECT max(due, expires), number FROM message
                  WHERE queue = ?1 AND due <= ?2 AND state = 2 AND deliveries < ?3 AND expires <= ?2",
-                params![at.queue, self.now, at.limit],
+                params![at.queue, self.now, limit],
                 &DeadReason::Expired,
             )?);
         }
@@ -51,21 +52,23 @@ impl Desk<'_> {
             )?;
             self.stir(at.queue);
         }
-        self.settled.push((at.queue, at.limit));
+        self.settled.push(at.queue);
         Ok(())
     }
 
-    /// Notes whose leases have lapsed, if anybody listens.
+    /// Notes whose leases have lapsed: the message remembers it, and those who listen hear of it.
     fn note_lapses(&mut self, at: Place) -> Outcome<()> {
-        if !hears_of_single_messages() {
-            return Ok(());
-        }
         let mut statement = self.sql(
-            "SELECT id, deliveries FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 ORDER BY due",
+            "SELECT number, id, deliveries FROM message WHERE queue = ?1 AND due <= ?2 AND state = 2 ORDER BY due",
         )?;
-        let mut rows = statement.query(params![at.queue, self.now])?;
-        while let Some(row) = rows.next()? {
-            self.news.push((at.queue, News::Lapsed(MessageId(Uuid::from_bytes(row.get(0)?)), row.get(1)?)));
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let lapsed: Vec<(i64, [u8; 16], u32)> =
+            statement.query_map(params![at.queue, self.now], read)?.collect::<rusqlite::Result<_>>()?;
+        for (number, id, deliveries) in lapsed {
+            self.note_attempt(number, AttemptEnd::Lapse, None)?;
+            if hears_of_single_messages() {
+                self.news.push((at.queue, News::Lapsed(MessageId(Uuid::from_bytes(id)), deliveries)));
+            }
         }
         Ok(())
     }
@@ -91,6 +94,9 @@ impl Desk<'_> {
                 .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))?;
             self.news.push((queue, News::Died(MessageId(Uuid::from_bytes(id)), reason.clone(), deliveries)));
         }
+        let before = "SELECT group_key FROM message WHERE number = ?1 AND state <> -1";
+        let first_of: Option<Option<String>> =
+            self.sql(before)?.query_row([number], |row| row.get(0)).optional()?;
         let reason = serde_json::to_string(reason).unwrap_or_default();
         self.run(
             "UPDATE message SET state = ?1, due = NULL, due_wall = NULL, expires = NULL, expires_wall = NULL, died = ?2,
@@ -99,6 +105,9 @@ impl Desk<'_> {
              WHERE number = ?5",
             params![DEAD, self.wall, reason, queue, number],
         )?;
+        if let Some(Some(group)) = first_of {
+            self.promote(queue, &group)?;
+        }
         Ok(())
     }
 
@@ -107,28 +116,9 @@ impl Desk<'_> {
             return Ok(false);
         }
         self.settle(at)?;
+        self.note_attempt(lease.message, AttemptEnd::Bury, reason.error())?;
         self.die(at.queue, lease.message, reason)?;
         Ok(true)
-    }
-
-    pub(super) fn dead_letters(&mut self, at: Place, most: usize) -> Outcome<Vec<Grave>> {
-        self.settle(at)?;
-        let mut statement = self.sql(
-            "SELECT number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, reason, died
-             FROM message WHERE queue = ?1 AND grave IS NOT NULL ORDER BY grave LIMIT ?2",
-        )?;
-        let read = |row: &rusqlite::Row<'_>| {
-            let reason: String = row.get(11)?;
-            let reason = serde_json::from_str(&reason).unwrap_or(DeadReason::Failed { error: reason });
-            Ok(Grave { stored: Stored::read(row)?, reason, died: row.get(12)? })
-        };
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut graves: Vec<Grave> =
-            statement.query_map(params![at.queue, most], read)?.collect::<rusqlite::Result<_>>()?;
-        for grave in &mut graves {
-            self.fetch(&mut grave.stored)?;
-        }
-        Ok(graves)
     }
 
     pub(super) fn redrive(&mut self, at: Place, ids: Option<&[MessageId]>) -> Outcome<u64> {
@@ -151,15 +141,24 @@ impl Desk<'_> {
             }
         };
         for number in &numbers {
+            let group: Option<String> = self
+                .sql("SELECT group_key FROM message WHERE number = ?1")?
+                .query_row([number], |row| row.get(0))?;
+            let state = match &group {
+                Some(group) if self.has_first(at.queue, group)? => BEHIND,
+                _ => READY,
+            };
             // With a new number, so that its place is behind all others; its leases are counted on.
             self.run(
                 "INSERT INTO message (queue, state, expires, expires_wall, lifetime, lease, deliveries, priority, sent, id,
-                     reply_to, trace, attributes, large, body)
-                 SELECT queue, 0, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
-                     attributes, large, body
+                     reply_to, trace, attributes, large, body, group_key, in_reply_to, keep_result)
+                 SELECT queue, ?4, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
+                     attributes, large, body, group_key, in_reply_to, keep_result
                  FROM message WHERE number = ?3",
-                params![self.now, self.wall, number],
+                params![self.now, self.wall, number, state],
             )?;
+            let again = self.connection.last_insert_rowid();
+            self.run("UPDATE attempt SET message = ?1 WHERE message = ?2", [again, *number])?;
             self.run("DELETE FROM message WHERE number = ?1", [number])?;
         }
         if !numbers.is_empty() {
@@ -173,6 +172,11 @@ impl Desk<'_> {
         self.run(
             "DELETE FROM large WHERE number IN
                  (SELECT large FROM message WHERE queue = ?1 AND grave IS NOT NULL AND large IS NOT NULL)",
+            [at.queue],
+        )?;
+        self.run(
+            "DELETE FROM attempt WHERE message IN
+                 (SELECT number FROM message WHERE queue = ?1 AND grave IS NOT NULL)",
             [at.queue],
         )?;
         Ok(self.run("DELETE FROM message WHERE queue = ?1 AND grave IS NOT NULL", [at.queue])? as u64)

@@ -1,0 +1,131 @@
+//! One mailbox is one file: a copy of the main file has everything, or says that it has not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use snakepit::mailbox::sqlite::SqliteOptions;
+use snakepit::mailbox::{Mailbox, Send, SqliteMailbox};
+use snakepit_proving::deadline::{Deadline, recheck};
+use tempfile::TempDir;
+
+use super::child::Mailer;
+use super::{beside, block_on, dir};
+
+fn send(mailbox: &SqliteMailbox, body: &str) {
+    block_on(mailbox.send(body.into(), Send::new())).expect("it is sent");
+}
+
+/// The main file alone, as `cp` copies it.
+fn copy(dir: &TempDir, path: &Path) -> PathBuf {
+    let copy = dir.path().join("copy");
+    fs::copy(path, &copy).expect("a copy");
+    copy
+}
+
+fn visible(path: &Path) -> u64 {
+    let mailbox = SqliteMailbox::open(path).expect("a mailbox");
+    block_on(mailbox.count()).expect("a count").visible
+}
+
+fn log_size(path: &Path) -> u64 {
+    fs::metadata(beside(path, "-wal")).map_or(0, |log| log.len())
+}
+
+fn until_log_is_empty(path: &Path) {
+    recheck(Deadline::patient(), "the log is in the file", || (log_size(path) == 0).then_some(()));
+}
+
+/// A mailbox with one message whose last user was killed.
+fn left_by_a_killed_process(dir: &TempDir) -> PathBuf {
+    let path = dir.path().join("mail");
+    let mut other = Mailer::start(&path, "send", &["a"], Some("answered:kill"));
+    other.rest();
+    assert!(log_size(&path) > 0, "it had no time to move the log");
+    path
+}
+
+#[test]
+fn a_copy_of_the_file_has_everything_when_the_last_handle_is_gone() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    send(&mailbox, "a");
+    drop(mailbox);
+    // Nobody waits here: the drop did.
+    assert!(!beside(&path, "-wal").exists(), "the log is still there");
+    assert_eq!(visible(&copy(&dir, &path)), 1);
+}
+
+#[test]
+fn a_copy_of_the_file_has_everything_when_the_service_is_idle() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    for round in 1..=2 {
+        send(&mailbox, "a");
+        until_log_is_empty(&path);
+        assert_eq!(visible(&copy(&dir, &path)), round);
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_its_log_and_the_next_one_goes_on_with_it() {
+    let dir = dir();
+    let path = left_by_a_killed_process(&dir);
+    assert_eq!(visible(&path), 1);
+}
+
+#[test]
+fn a_lost_log_is_an_error_that_names_it_and_the_way_out() {
+    let dir = dir();
+    let path = left_by_a_killed_process(&dir);
+    let alone = copy(&dir, &path);
+    for _ in 0..2 {
+        let error = SqliteMailbox::open(&alone).expect_err("its log is missing").to_string();
+        assert!(error.contains("copy-wal") && error.contains("snakepit mailbox recover"), "{error}");
+    }
+    // Put back, it has everything.
+    fs::copy(beside(&path, "-wal"), beside(&alone, "-wal")).expect("the log");
+    assert_eq!(visible(&alone), 1);
+    fs::remove_file(beside(&path, "-wal")).expect("the log");
+    SqliteMailbox::open(&path).expect_err("its log was removed");
+}
+
+#[test]
+fn a_file_without_its_log_is_opened_if_its_owner_says_so() {
+    let dir = dir();
+    let alone = copy(&dir, &left_by_a_killed_process(&dir));
+    let mailbox = SqliteOptions::new().accept_lost_log().open(&alone).expect("what is left");
+    assert_eq!(block_on(mailbox.count()).expect("a count").visible, 0);
+    drop(mailbox);
+    assert_eq!(visible(&alone), 0, "it is asked once");
+}
+
+#[test]
+fn a_file_that_is_used_again_after_a_rest_says_again_that_it_needs_its_log() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    send(&mailbox, "a");
+    until_log_is_empty(&path);
+    send(&mailbox, "b");
+    let alone = copy(&dir, &path);
+    if log_size(&path) > 0 {
+        SqliteMailbox::open(&alone).expect_err("it lacks the second message");
+    }
+}
+
+#[test]
+fn a_process_that_ends_leaves_the_log_to_those_who_go_on() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    send(&mailbox, "a");
+    for _ in 0..3 {
+        let mut other = Mailer::start(&path, "send", &["b"], None);
+        assert!(other.rest().iter().any(|line| line.starts_with("sent")));
+        send(&mailbox, "c");
+    }
+    drop(mailbox);
+    assert_eq!(visible(&copy(&dir, &path)), 7);
+}
