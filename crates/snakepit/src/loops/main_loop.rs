@@ -10,6 +10,11 @@ use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
 use super::window::Concurrency;
 use super::{Control, IntoFailure, LoopError, RunOptions, Runnable};
+#[cfg(feature = "evals")]
+use super::{
+    Failure,
+    settle::{REPLY_FAILED, UNDECODABLE},
+};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage, body};
 
 /// A loop that gives each message of a mailbox to a handler.
@@ -123,7 +128,8 @@ impl MainLoop {
         match (self.engine.work)(message).await {
             Outcome::Done(answer) => Ok(answer),
             Outcome::Failed(failure) | Outcome::NotBegun { failure, .. } => Err(failure),
-            Outcome::Undecodable(error) => Err(Failure::new("Undecodable", error)),
+            Outcome::Unanswerable(error) => Err(Failure::new(REPLY_FAILED, error)),
+            Outcome::Undecodable(error) => Err(Failure::new(UNDECODABLE, error)),
         }
     }
 }

@@ -21,10 +21,10 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(10);
 const REPLY_PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The name of the error of a reply that cannot be written, or that nobody takes.
-const REPLY_FAILED: &str = "ReplyFailed";
+pub(super) const REPLY_FAILED: &str = "ReplyFailed";
 
 /// The name of the error of a body that is not what the handler takes.
-const UNDECODABLE: &str = "Undecodable";
+pub(super) const UNDECODABLE: &str = "Undecodable";
 
 /// The error of a message whose handler was cancelled.
 pub(super) const CUT_OFF: &str = "Cancelled: the loop was stopped while the message was being handled";
