@@ -6,9 +6,12 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{
-    Extension, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive, Send, SettingsChange,
+    Extension, MAX_WAIT, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive, Reply, Send,
+    SettingsChange,
 };
 
 use crate::duration;
@@ -78,6 +81,14 @@ enum Verb {
         url: String,
         id: MessageId,
     },
+    /// Show the reply to a message that was sent with --keep-result, as one JSON object.
+    Result {
+        url: String,
+        id: MessageId,
+        /// How long to wait for it.
+        #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+        wait: Duration,
+    },
     /// Show the next messages without taking them, one JSON object a line.
     Peek {
         url: String,
@@ -132,6 +143,9 @@ struct SendArgs {
     /// A dead letter if nobody has received it by then.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
+    /// How long its reply is kept, to be read by its id (`mailbox result`); up to 12 h.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
+    keep_result: Option<Duration>,
     /// Whatever else belongs to it; as often as needed.
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute)]
     attribute: Vec<(String, String)>,
@@ -200,6 +214,17 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
             say::out(&say::json(&failed(settings)?));
             Ok(())
         }
+        Verb::Result { url, id, wait } => match result(&*existing(&url)?, id, wait).await? {
+            Some(reply) => {
+                say::out(&show::reply(&reply));
+                Ok(())
+            }
+            None => Err(Failure::plain(format!(
+                "there is no reply to the message {id} in the mailbox {url}: it is not answered yet, was not sent with \
+                 --keep-result, or its reply was kept for long enough"
+            ))
+            .status(MISSING)),
+        },
         Verb::Show { url, id } => match failed(existing(&url)?.find(id).await)? {
             Some(found) => {
                 say::out(&show::found(&found));
@@ -253,6 +278,7 @@ async fn send(args: SendArgs) -> Result<(), Failure> {
     options.reply_to = args.reply_to;
     options.dedup_key = args.dedup;
     options.time_to_live = args.ttl;
+    options.keep_result = args.keep_result;
     options.attributes.extend(args.attribute);
     let id = failed(mailbox.send(body, options).await)?;
     say::out(&format!("{id}\n"));
@@ -278,6 +304,18 @@ async fn receive(args: ReceiveArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Waits for as long as it is told, in as many waits as that takes.
+async fn result(mailbox: &dyn Mailbox, id: MessageId, wait: Duration) -> Result<Option<Reply>, Failure> {
+    let began = Instant::now();
+    loop {
+        let left = wait.saturating_sub(began.elapsed());
+        let reply = failed(mailbox.result(id, left.min(MAX_WAIT)).await)?;
+        if reply.is_some() || left.is_zero() {
+            return Ok(reply);
+        }
+    }
 }
 
 async fn give_back(mailbox: &dyn Mailbox, messages: &[Message]) {

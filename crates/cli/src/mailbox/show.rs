@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde::Serialize;
-use snakepit::mailbox::{Attempt, AttemptEnd, DeadLetter, DeadReason, Found, Message, Place};
+use snakepit::mailbox::{Attempt, AttemptEnd, DeadLetter, DeadReason, Found, Message, Place, Reply};
 
 use crate::say;
 
@@ -78,6 +78,44 @@ pub(super) fn found(found: &Found) -> String {
     say::json(&shown)
 }
 
+#[derive(Serialize)]
+struct ShownReply<'a> {
+    id: String,
+    in_reply_to: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_hex: Option<String>,
+    replied_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a str>,
+}
+
+pub(super) fn reply(reply: &Reply) -> String {
+    let body = std::str::from_utf8(&reply.body).ok();
+    say::json(&ShownReply {
+        id: reply.id.to_string(),
+        in_reply_to: reply.in_reply_to.to_string(),
+        body,
+        body_hex: body.is_none().then(|| hex(&reply.body)),
+        replied_at: time(reply.replied_at),
+        error: reply.error(),
+        attributes: &reply.attributes,
+        trace: reply.trace.as_deref(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
 pub(super) fn dead_letter(letter: &DeadLetter) -> String {
     let mut shown = shown(&letter.message);
     shown.reason = Some(&letter.reason);
@@ -87,16 +125,10 @@ pub(super) fn dead_letter(letter: &DeadLetter) -> String {
 
 fn shown(message: &Message) -> Shown<'_> {
     let body = std::str::from_utf8(&message.body).ok();
-    let hex = || {
-        message.body.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
-    };
     Shown {
         id: message.id.to_string(),
         body,
-        body_hex: body.is_none().then(hex),
+        body_hex: body.is_none().then(|| hex(&message.body)),
         receipt: message.receipt.as_ref().map(ToString::to_string),
         delivery_count: message.delivery_count,
         enqueued_at: time(message.enqueued_at),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use snakepit::mailbox::sqlite::{BootClock, Clock};
 use snakepit::mailbox::{
     Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
-    Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 /// A whole line at once, so that a kill leaves no half of it.
@@ -176,6 +176,9 @@ impl Mailbox for Telling {
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         let what = json!({ "op": "reply", "receipt": receipt.to_string() });
         Box::pin(Self::told(what, self.inner.reply(receipt, body, options), nothing))
+    }
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        self.inner.result(id, wait)
     }
     fn settings(&self) -> Pending<'_, QueueSettings> {
         self.inner.settings()

@@ -1,6 +1,6 @@
 //! Backends that are broken on purpose: memory, with one fault each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use snakepit::mailbox::{
     AttemptEnd, Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox,
     MailboxError, MemoryMailbox, Message, MessageId, Nack, Pending, PostOffice, QueueSettings, Receipt,
-    Receive, Send, SettingsChange,
+    Receive, Reply, Send, SettingsChange,
 };
 use snakepit_proving::mailbox::Fixture;
 use tokio::runtime::Runtime;
@@ -61,6 +61,10 @@ pub(crate) enum Fault {
     LosesLapses,
     BuriesWhenLookedAt,
     KeepsTheLimitToItself,
+    RepliesWithoutId,
+    LosesEarlyReplies,
+    MixesUpResults,
+    ForgetsResults,
 }
 
 /// A mailbox with a fault.
@@ -70,6 +74,8 @@ pub(crate) struct Broken {
     shadow: MemoryMailbox,
     fault: Fault,
     memory: Mutex<Notes>,
+    /// The mailboxes of this post office that somebody has opened.
+    opened: Arc<Mutex<HashSet<String>>>,
     me: Weak<Broken>,
 }
 
@@ -85,6 +91,8 @@ struct Notes {
     again: Vec<Message>,
     acked: Vec<Message>,
     extra_dead: Vec<DeadLetter>,
+    /// Messages that were answered.
+    answered: Vec<MessageId>,
     is_closed: bool,
 }
 
@@ -107,7 +115,9 @@ impl Broken {
         name: &str,
         policy: DeadLetterPolicy,
         fault: Fault,
+        opened: Arc<Mutex<HashSet<String>>>,
     ) -> Result<Arc<Self>, MailboxError> {
+        opened.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
         let policy = match (fault, policy.max_deliveries) {
             (Fault::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),
             (Fault::GivesUpEarly, Some(limit)) => policy.max_deliveries(limit.saturating_sub(1).max(1)),
@@ -115,7 +125,18 @@ impl Broken {
         };
         let inner = office.mailbox_with(name, policy)?;
         let shadow = MemoryMailbox::new("shadow");
-        Ok(Arc::new_cyclic(|me| Self { inner, shadow, fault, memory: Mutex::default(), me: me.clone() }))
+        Ok(Arc::new_cyclic(|me| Self {
+            inner,
+            shadow,
+            fault,
+            memory: Mutex::default(),
+            opened,
+            me: me.clone(),
+        }))
+    }
+
+    fn was_opened(&self, name: &str) -> bool {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -412,13 +433,48 @@ impl Mailbox for Broken {
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         Box::pin(async move {
             let real = self.real(receipt);
-            if !self.is(Fault::RepliesWithoutAck) {
-                return self.inner.reply(&real, body, options).await;
-            }
             let named = self.notes().given.get(receipt).and_then(|message| message.reply_to.clone());
+            match self.fault {
+                // As if it were any other message.
+                Fault::RepliesWithoutId => {
+                    let name = named.ok_or(MailboxError::NoReplyTo)?;
+                    self.inner.ack(&real).await?;
+                    return self.inner.office().mailbox(name).send(body, options).await;
+                }
+                // A mailbox without a trace of anybody is taken for one that nobody has.
+                Fault::LosesEarlyReplies => {
+                    if let Some(name) = &named
+                        && !self.was_opened(name)
+                    {
+                        self.inner.ack(&real).await?;
+                        return self.shadow.send(body, options).await;
+                    }
+                    return self.inner.reply(&real, body, options).await;
+                }
+                Fault::RepliesWithoutAck => {}
+                _ => {
+                    if let Some(message) = self.notes().given.get(receipt).cloned() {
+                        self.notes().answered.push(message.id);
+                    }
+                    return self.inner.reply(&real, body, options).await;
+                }
+            }
             self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await?;
             let name = named.ok_or(MailboxError::NoReplyTo)?;
             self.inner.office().mailbox(name).send(body, options).await
+        })
+    }
+
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(async move {
+            let reply = self.inner.result(id, wait).await?;
+            let last = self.notes().answered.last().copied();
+            match (self.fault, last) {
+                // The latest answer is taken for everybody's.
+                (Fault::MixesUpResults, Some(last)) => self.inner.result(last, Duration::ZERO).await,
+                (Fault::ForgetsResults, _) if self.notes().every(2) => Ok(None),
+                _ => Ok(reply),
+            }
         })
     }
 
@@ -509,11 +565,12 @@ pub(crate) struct BrokenMemory {
     office: PostOffice,
     memory: Memory,
     fault: Fault,
+    opened: Arc<Mutex<HashSet<String>>>,
 }
 
 impl BrokenMemory {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { office: PostOffice::new(), memory: Memory::default(), fault }
+        Self { office: PostOffice::new(), memory: Memory::default(), fault, opened: Arc::default() }
     }
 }
 
@@ -528,7 +585,10 @@ impl Fixture for BrokenMemory {
         policy: DeadLetterPolicy,
     ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
         Box::pin(async move {
-            let broken: Arc<dyn Mailbox> = Broken::new(&self.office, name, policy, self.fault)?;
+            let broken: Arc<dyn Mailbox> = {
+                let opened = Arc::clone(&self.opened);
+                Broken::new(&self.office, name, policy, self.fault, opened)?
+            };
             Ok(broken)
         })
     }

@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// alone, so that for whoever looked at the wall it would jump back all the time.
 async fn trial(fault: Fault, seed: u64) -> Report {
     let policy = DeadLetterPolicy::new().max_deliveries(LIMIT);
-    let broken = Broken::new(&PostOffice::new(), "trial", policy, fault).expect("a mailbox");
+    let broken = Broken::new(&PostOffice::new(), "trial", policy, fault, Arc::default()).expect("a mailbox");
     let mailbox: Arc<dyn Mailbox> = Arc::clone(&broken) as Arc<dyn Mailbox>;
     let history = History::new();
     let load = Load { producers: 3, consumers: 3, messages: 100, lease: LEASE, seed, patience: LEASE * 100 };
@@ -138,6 +138,10 @@ caught_by_the_checker! {
 }
 
 caught_by_the_suite! {
+    the_suite_catches_replies_without_the_id_of_their_request: RepliesWithoutId, a_reply_has_the_id_the_attributes_and_the_trace_of_its_request;
+    the_suite_catches_replies_that_nobody_has_waited_for_yet: LosesEarlyReplies, a_reply_to_a_mailbox_that_nobody_has_opened_waits_there;
+    the_suite_catches_answers_to_somebody_else: MixesUpResults, each_of_many_requests_gets_its_own_answer;
+    the_suite_catches_results_that_are_forgotten: ForgetsResults, a_result_is_kept_for_its_time_and_read_by_its_id;
     the_suite_catches_looks_that_bury: BuriesWhenLookedAt, looking_changes_nothing;
     the_suite_catches_a_limit_that_others_do_not_see: KeepsTheLimitToItself, a_limit_that_one_sets_holds_for_all;
     the_suite_catches_errors_that_are_lost: LosesErrors, the_last_error_stays_with_what_is_given_up;

@@ -15,7 +15,7 @@ use super::engine::Work;
 use super::extending::SlowMessages;
 use super::failpoint::{Step, reach};
 use super::hand::{Hand, Place, Started};
-use super::settle::{Outcome, Rules, settle};
+use super::settle::{Handled, Outcome, Rules, settle};
 use super::trouble::Trouble;
 use super::{Beats, Control, End, Failure, Heartbeat, Orders};
 use crate::mailbox::{Backoff, Message};
@@ -117,6 +117,7 @@ async fn handle(
     orders: &mut watch::Receiver<Orders>,
 ) {
     reach(Step::Handle);
+    let began = Instant::now();
     let outcome = tokio::select! {
         biased;
         _ = orders.wait_for(|orders| orders.end == End::Cut) => return,
@@ -126,7 +127,8 @@ async fn handle(
     if matches!(outcome, Outcome::Failed(_) | Outcome::Undecodable(_)) {
         shared.control.note_failed();
     }
-    settle(message, outcome, &shared.rules, &shared.control, &shared.trouble).await;
+    let handled = Handled { outcome, took: began.elapsed(), lease: shared.leases.visibility };
+    settle(message, handled, &shared.rules, &shared.control, &shared.trouble).await;
     let (_, left) = shared.hand.remove(place);
     shared.note_settled(left);
 }

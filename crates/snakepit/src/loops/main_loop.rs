@@ -60,7 +60,7 @@ impl MainLoop {
                     Ok(_) if !asks => Outcome::Done(None),
                     Ok(value) => match body(&value) {
                         Ok(body) => Outcome::Done(Some(body)),
-                        Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
+                        Err(error) => Outcome::Unanswerable(error.to_string()),
                     },
                     Err(error) => Outcome::Failed(error.into_failure()),
                 }

@@ -290,7 +290,7 @@ fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOption
                 Ok(_) if !asks => Outcome::Done(None),
                 Ok(value) => match body(&value) {
                     Ok(body) => Outcome::Done(Some(body)),
-                    Err(error) => Outcome::Failed(Failure::new("ReplyFailed", error.to_string())),
+                    Err(error) => Outcome::Unanswerable(error.to_string()),
                 },
                 Err(error) => failed(error),
             }

@@ -3,17 +3,28 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::failpoint::{self, reach};
 use super::trouble::Trouble;
 use super::{Control, End, Failure, Orders};
 pub use crate::mailbox::ERROR_ATTRIBUTE;
 use crate::mailbox::{
-    AfterFailure, DeadLetterPolicy, DeadReason, Mailbox, MailboxError, Message, Nack, Pending, Receipt, Send,
+    AfterFailure, Backoff, DeadLetterPolicy, DeadReason, Mailbox, MailboxError, Message, Nack, Pending,
+    Receipt, Send,
 };
 use crate::supervision::jitter::Chance;
 use crate::telemetry::{Event, Level, emit_with};
+
+/// How long a reply is tried again that the requester's mailbox refuses, since it is closed: it may be opened again.
+const REPLY_PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// The name of the error of a reply that cannot be written, or that nobody takes.
+const REPLY_FAILED: &str = "ReplyFailed";
+
+/// The name of the error of a body that is not what the handler takes.
+const UNDECODABLE: &str = "Undecodable";
 
 /// The error of a message whose handler was cancelled.
 pub(super) const CUT_OFF: &str = "Cancelled: the loop was stopped while the message was being handled";
@@ -25,6 +36,8 @@ pub(super) enum Outcome {
     Done(Option<Vec<u8>>),
     /// It failed.
     Failed(Failure),
+    /// It is done, but its answer cannot be written. The next try would bring the same.
+    Unanswerable(String),
     /// Its body is not what the handler takes.
     Undecodable(String),
     /// Nobody has begun it, for want of somebody who could, and that is not its fault.
@@ -36,6 +49,16 @@ pub(super) enum Outcome {
     },
 }
 
+/// How handling a message went.
+#[derive(Debug)]
+pub(super) struct Handled {
+    pub(super) outcome: Outcome,
+    /// How long it took.
+    pub(super) took: Duration,
+    /// For how long a lease of this loop lasts.
+    pub(super) lease: Duration,
+}
+
 /// What is done with a message that the policy gives up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,7 +66,8 @@ pub enum GiveUp {
     /// It is moved to the dead letters.
     #[default]
     Bury,
-    /// Whoever waits for a reply gets the error, with the attribute [`ERROR_ATTRIBUTE`]; if nobody does, it is buried.
+    /// Whoever waits for a reply gets the error, with the attribute [`ERROR_ATTRIBUTE`], also that of a body that cannot be read; if
+    /// nobody does, it is buried.
     Reply,
 }
 
@@ -77,6 +101,25 @@ enum Step {
 }
 
 impl Step {
+    /// What becomes of the message, in one word.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Reply(..) => "reply",
+            Self::Again(_) => "again",
+            Self::Release => "release",
+            Self::Bury(_) => "bury",
+        }
+    }
+
+    /// Why the message is given up, if it is.
+    fn error(&self) -> Option<String> {
+        match self {
+            Self::Bury(reason) => reason.error().map(str::to_owned),
+            Self::Ack | Self::Reply(..) | Self::Again(_) | Self::Release => None,
+        }
+    }
+
     /// Before it, and after it.
     fn failpoints(&self) -> (failpoint::Step, failpoint::Step) {
         use failpoint::Step as At;
@@ -115,14 +158,21 @@ pub(super) async fn set_limit(
 }
 
 /// Ends the lease of a message as the rules say. A backend that fails is asked again until it works, or nobody waits any more.
+///
+/// The handler is not run again because its reply could not be sent: the reply is kept here and tried again, for as long as `lease`
+/// and [`REPLY_PATIENCE`] allow. Then the message is given up.
 pub(super) async fn settle(
     message: &Message,
-    outcome: Outcome,
+    handled: Handled,
     rules: &Rules,
     control: &Control,
     trouble: &Trouble,
 ) {
+    let Handled { outcome, took, lease } = handled;
+    let reason = failure_of(&outcome);
     let mut step = first_step(message, outcome, rules);
+    tell_attempt(control, message, reason, took, &step);
+    let mut refusals = Refusals::default();
     loop {
         let error = match take(message, &step).await {
             Ok(()) => return trouble.is_over(),
@@ -137,8 +187,15 @@ pub(super) async fn settle(
                 }
             }
             error if matches!(step, Step::Reply(..)) => {
-                let failure = Failure::new("ReplyFailed", error.to_string());
-                step = after_failure(message, &failure, rules, GiveUp::Bury);
+                let goes_on = match refusals.pause(REPLY_PATIENCE.min(lease)) {
+                    Some(pause) => waited(pause, &mut control.orders()).await,
+                    None => false,
+                };
+                if !goes_on {
+                    let error = Failure::new(REPLY_FAILED, error.to_string()).to_string();
+                    step = Step::Bury(DeadReason::Failed { error });
+                    tell_attempt(control, message, step.error(), took, &step);
+                }
             }
             error => {
                 // It can do no more for this message: its lease runs out.
@@ -146,6 +203,56 @@ pub(super) async fn settle(
                 return;
             }
         }
+    }
+}
+
+/// A reply that the mailbox of the requester has refused, and since when.
+#[derive(Default)]
+struct Refusals {
+    times: u32,
+    since: Option<Instant>,
+}
+
+impl Refusals {
+    /// How long to wait before it is tried again; none if that has gone on for long enough.
+    fn pause(&mut self, patience: Duration) -> Option<Duration> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.times += 1;
+        (since.elapsed() < patience).then(|| REPLY_PAUSES.pause(self.times, Chance::draw().number()))
+    }
+}
+
+/// Why an attempt failed, if it did.
+fn failure_of(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Done(_) | Outcome::NotBegun { .. } => None,
+        Outcome::Failed(failure) => Some(failure.to_string()),
+        Outcome::Unanswerable(error) => Some(format!("{REPLY_FAILED}: {error}")),
+        Outcome::Undecodable(error) => Some(format!("{UNDECODABLE}: {error}")),
+    }
+}
+
+/// Each attempt is told, with its error if it failed. What nobody has begun was none.
+fn tell_attempt(control: &Control, message: &Message, error: Option<String>, took: Duration, step: &Step) {
+    let (name, message_id) = (|| control.name().into(), || message.id.to_string().into());
+    let delivery = message.delivery_count;
+    match (error, step) {
+        (None, Step::Release) => {}
+        (None, _) => emit_with(Level::Debug, || Event::LoopAttemptDone {
+            name: name(),
+            message_id: message_id(),
+            delivery,
+            took,
+        }),
+        (Some(error), _) => emit_with(Level::Warn, || Event::LoopAttemptFailed {
+            name: name(),
+            message_id: message_id(),
+            delivery,
+            of: message.max_deliveries,
+            took,
+            error: error.as_str().into(),
+            then: step.word(),
+        }),
     }
 }
 
@@ -160,28 +267,40 @@ fn first_step(message: &Message, outcome: Outcome, rules: &Rules) -> Step {
     match outcome {
         Outcome::Done(Some(body)) if asks_for_reply(message, rules) => Step::Reply(body, Send::new()),
         Outcome::Done(_) => Step::Ack,
-        Outcome::Failed(failure) => after_failure(message, &failure, rules, rules.give_up),
+        Outcome::Failed(failure) => after_failure(message, &failure, rules),
+        Outcome::Unanswerable(error) => given_up(message, &Failure::new(REPLY_FAILED, error), rules),
+        Outcome::Undecodable(error) if rules.give_up == GiveUp::Reply && message.wants_reply() => {
+            error_reply(&Failure::new(UNDECODABLE, error))
+        }
         Outcome::Undecodable(error) => Step::Bury(DeadReason::Undecodable { error }),
         Outcome::NotBegun { .. } => Step::Release,
     }
 }
 
 fn asks_for_reply(message: &Message, rules: &Rules) -> bool {
-    rules.replies == Replies::WhenAsked && message.reply_to.is_some()
+    rules.replies == Replies::WhenAsked && message.wants_reply()
 }
 
-fn after_failure(message: &Message, failure: &Failure, rules: &Rules, give_up: GiveUp) -> Step {
+fn after_failure(message: &Message, failure: &Failure, rules: &Rules) -> Step {
     let chance = Chance::draw().number();
     let error = failure.to_string();
     let (delivery, limit) = (message.delivery_count, message.max_deliveries);
     match rules.policy.after_failure(failure.known_as(&rules.policy), delivery, limit, chance) {
         AfterFailure::Again(pause) => Step::Again(Nack::new().visibility(pause).error(error)),
-        AfterFailure::Bury if give_up == GiveUp::Reply && message.reply_to.is_some() => {
-            let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
-            Step::Reply(told.to_string().into_bytes(), Send::new().attribute(ERROR_ATTRIBUTE, &failure.name))
-        }
-        AfterFailure::Bury => Step::Bury(DeadReason::Failed { error }),
+        AfterFailure::Bury => given_up(message, failure, rules),
     }
+}
+
+fn given_up(message: &Message, failure: &Failure, rules: &Rules) -> Step {
+    match rules.give_up {
+        GiveUp::Reply if message.wants_reply() => error_reply(failure),
+        GiveUp::Reply | GiveUp::Bury => Step::Bury(DeadReason::Failed { error: failure.to_string() }),
+    }
+}
+
+fn error_reply(failure: &Failure) -> Step {
+    let told = serde_json::json!({ "error": { "name": failure.name, "message": failure.message } });
+    Step::Reply(told.to_string().into_bytes(), Send::new().attribute(ERROR_ATTRIBUTE, &failure.name))
 }
 
 async fn take(message: &Message, step: &Step) -> Result<(), MailboxError> {

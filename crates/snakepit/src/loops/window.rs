@@ -70,11 +70,12 @@ impl Window {
     /// Goes by how many messages were handled since it looked last; says whether it has changed.
     pub(super) fn look(&mut self, handled: u64) -> bool {
         let Concurrency::AtLeast(_) = self.concurrency else { return false };
-        let took = self.looked_at.elapsed();
-        if took < LOOK {
+        let (took, some) = (self.looked_at.elapsed(), handled - self.handled);
+        // A few that ended by chance at the same time say nothing of the rate.
+        if took < LOOK || (took < self.moment && some < self.handling as u64) {
             return false;
         }
-        let wanted = in_a_moment(handled - self.handled, took, self.moment);
+        let wanted = in_a_moment(some, took, self.moment);
         self.handled = handled;
         self.looked_at = Instant::now();
         let before = self.handling;

@@ -1,6 +1,9 @@
 //! What can go wrong with a mailbox.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use super::MessageId;
 
 /// Why a mailbox did not do it. Nothing of it was done, unless it says otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -32,9 +35,25 @@ pub enum MailboxError {
         /// Why not.
         reason: String,
     },
-    /// The message does not say who waits for a reply.
-    #[error("the message names no mailbox to reply to: send it with reply_to")]
+    /// Nobody wants a reply to the message.
+    #[error("the message names no mailbox to reply to: send it with reply_to or keep_result")]
     NoReplyTo,
+    /// A request was not answered in time. It may still be answered: its result can be asked for by its id.
+    #[error("the request {id} was not answered within {waited:?}")]
+    NoReply {
+        /// The request.
+        id: MessageId,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A request was answered with an error.
+    #[error("the request failed with {name}: {reason}")]
+    ErrorReply {
+        /// The error's name.
+        name: String,
+        /// What was answered.
+        reason: String,
+    },
     /// There is no such mailbox, and it was not to be made.
     #[error("there is no mailbox {0}: look at its name; the first send to it makes it")]
     Missing(String),

@@ -16,6 +16,7 @@ mod memory;
 mod message;
 mod options;
 mod policy;
+mod reply;
 mod settings;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -27,9 +28,11 @@ pub use error::MailboxError;
 pub use memory::{MemoryMailbox, PostOffice};
 pub use message::{DeadLetter, DeadReason, Found, Message, MessageId, Place, Receipt, body};
 pub use options::{
-    ERROR_ATTRIBUTE, Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive, Send, check_visibility,
+    ERROR_ATTRIBUTE, Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive, Send,
+    check_visibility, check_wait,
 };
 pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
+pub use reply::{Reply, Request};
 pub use settings::{QueueSettings, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
@@ -119,9 +122,19 @@ pub trait Mailbox: std::fmt::Debug + std::marker::Send + Sync {
     /// Moves the message to the dead letters, in one step with the end of its lease.
     fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()>;
 
-    /// Sends a reply to the mailbox that the message names and acknowledges the message: in one step where both are in one
-    /// place ([`Capabilities::atomic_reply`]), else the reply first.
+    /// Sends a reply to the mailbox that the message names, whether or not anybody has opened that, and acknowledges the message: in
+    /// one step where both are in one place ([`Capabilities::atomic_reply`]), else the reply first. The reply has the message's
+    /// id, attributes and trace ([`Send::answering`]). If the message was sent with [`Send::keep_result`], the reply is kept, too.
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId>;
+
+    /// The reply to the message of this id, for as long as it is kept ([`Send::keep_result`]); waits for it, 0 s to 20 s.
+    fn result(&self, id: MessageId, wait: std::time::Duration) -> Pending<'_, Option<Reply>>;
+
+    /// Sends a message and waits for the answer to exactly this one, whoever else asks at the same time, here or in another
+    /// process. Whoever drops it waits no more; the message stays sent.
+    fn request(&self, body: Vec<u8>, options: Request) -> Pending<'_, Reply> {
+        Box::pin(reply::request(self, body, options))
+    }
 
     /// What it keeps about itself.
     fn settings(&self) -> Pending<'_, QueueSettings>;

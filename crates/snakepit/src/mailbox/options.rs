@@ -190,7 +190,7 @@ impl Receive {
             });
         }
         check_visibility(self.visibility_timeout)?;
-        within("wait", self.wait, MAX_WAIT)
+        check_wait(self.wait)
     }
 }
 
@@ -247,6 +247,11 @@ pub enum Extension {
 /// For every operation that sets a lease.
 pub fn check_visibility(visibility: Duration) -> Result<(), MailboxError> {
     within("visibility_timeout", visibility, MAX_VISIBILITY)
+}
+
+/// For every operation that waits.
+pub fn check_wait(wait: Duration) -> Result<(), MailboxError> {
+    within("wait", wait, MAX_WAIT)
 }
 
 fn within(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{DeadReason, Mailbox, MailboxError, Message, MessageId, Receive, Send, body};
+use super::{DeadReason, Mailbox, MailboxError, Message, MessageId, Receive, Request, Send, body};
 
 /// A mailbox whose bodies are values of one type, as JSON. A body that cannot be read as one is buried with the reason, and
 /// those that came with it are delivered.
@@ -67,6 +67,11 @@ impl<T: Serialize + DeserializeOwned> Typed<T> {
     /// Puts a value in.
     pub async fn send(&self, value: &T, options: Send) -> Result<MessageId, MailboxError> {
         self.mailbox.send(body(value)?, options).await
+    }
+
+    /// Puts a value in and waits for the answer to it. An answer that tells of an error is [`MailboxError::ErrorReply`].
+    pub async fn request<R: DeserializeOwned>(&self, value: &T, options: Request) -> Result<R, MailboxError> {
+        self.mailbox.request(body(value)?, options).await?.read()
     }
 
     /// Leases messages, as [`Mailbox::receive`] does. Those whose bodies cannot be read are buried on the way; if that leaves

@@ -378,6 +378,21 @@ catalog! {
     LoopRecovered = "snakepit.loop.recovered", Info, "A loop's mailbox works again, or its pool has a worker." {
         name: Arc<str> = "the loop",
     }
+    LoopAttemptDone = "snakepit.loop.attempt_done", Debug, "A message was handled." {
+        name: Arc<str> = "the loop",
+        message_id: Arc<str> = "the message",
+        delivery: u32 = "which delivery of it that was",
+        took: Duration = "how long the handler took",
+    }
+    LoopAttemptFailed = "snakepit.loop.attempt_failed", Warn, "The handling of a message failed, or its reply could not be sent." {
+        name: Arc<str> = "the loop",
+        message_id: Arc<str> = "the message",
+        delivery: u32 = "which delivery of it that was",
+        of: u32 = "after how many deliveries it is given up",
+        took: Duration = "how long the handler took",
+        error: Arc<str> = "why",
+        then: &'static str = "what becomes of the message: it comes `again`, `bury`, or the error is the `reply`",
+    }
     LoopLeaseLost = "snakepit.loop.lease_lost", Warn, "The lease of a message ended before its handling did; somebody else may get it." {
         name: Arc<str> = "the loop",
         message_id: Arc<str> = "the message",

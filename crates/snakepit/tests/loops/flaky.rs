@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use snakepit::mailbox::{
     Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
-    Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 #[derive(Debug)]
@@ -143,6 +143,9 @@ impl Mailbox for Behind {
             return self.0.fail("the disk is full");
         }
         self.0.or_fail(|| self.0.inner.reply(receipt, body, options))
+    }
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        self.0.inner.result(id, wait)
     }
     fn settings(&self) -> Pending<'_, QueueSettings> {
         self.0.inner.settings()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snakepit::loops::{ERROR_ATTRIBUTE, Failure, GiveUp, MainLoop, Replies, RunOptions, Runnable};
-use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, Send, TypedMessage};
+use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
 use crate::flaky::{Behind, Flaky};
@@ -95,24 +95,6 @@ async fn a_message_that_is_given_up_can_be_answered_with_its_error() {
     post.send(json!("Odd")).await;
     post.until_count(0, 0, 1).await;
     end(scope).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_nobody_can_get_does_not_end_the_loop_and_is_not_lost() {
-    for post in Post::both() {
-        let scope = run(failing(&post.requests), RunOptions::new()).await;
-        post.replies.close();
-        post.ask(json!("fine")).await;
-        let nowhere = Send::new().reply_to("nowhere");
-        post.requests.send(b"\"fine\"".to_vec(), nowhere).await.expect("sent");
-        post.until_count(0, 0, 2).await;
-        let dead = post.requests.dead_letters(10).await.expect("dead letters");
-        assert!(dead.iter().all(|letter| reason(letter).starts_with("ReplyFailed")), "{dead:?}");
-        post.send(json!("fine")).await;
-        until("all are handled", || scope.runnable().control().in_flight() == 0).await;
-        assert!(scope.runnable().running(), "{}", post.kind);
-        end(scope).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

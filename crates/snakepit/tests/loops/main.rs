@@ -17,5 +17,6 @@ mod post;
 mod process;
 mod python;
 mod recovery;
+mod replies;
 mod seed;
 mod shortage;

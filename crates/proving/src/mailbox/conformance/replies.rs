@@ -1,9 +1,13 @@
 //! Answers: a message that names a mailbox is answered there, and with that it is done.
 
-use snakepit::mailbox::{DeadLetterPolicy, MailboxError, Receive, Send};
+use std::time::Duration;
+
+use snakepit::mailbox::{
+    DeadLetterPolicy, ERROR_ATTRIBUTE, MailboxError, MessageId, Receive, Reply, Request, Send,
+};
 
 use super::desk::{Desk, assert_expired, assert_out_of_range};
-use super::{Held, Verdict};
+use super::{Held, Verdict, needs};
 use crate::mailbox::Fixture;
 use crate::random;
 
@@ -74,5 +78,180 @@ pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn
     assert_out_of_range(&questions.mailbox.reply(&receipt, Vec::new(), options).await, "delay");
     answers.assert_count([0, 0, 0, 0]).await;
     question.ack().await.expect("it is still leased");
+    Held
+}
+
+pub(super) async fn a_reply_has_the_id_the_attributes_and_the_trace_of_its_request(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    let (questions, answers) = (Desk::new(fixture).await, Desk::new(fixture).await);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let options = Send::new()
+        .reply_to(answers.mailbox.name())
+        .attribute("user", "7")
+        .attribute("step", "ask")
+        .attribute(ERROR_ATTRIBUTE, "of the request")
+        .trace(trace);
+    let request = questions.send_with("a", options).await;
+    let question = questions.receive_one(50).await;
+    assert_eq!(question.in_reply_to, None);
+    let receipt = question.receipt.clone().expect("a receipt");
+    let options = Send::new().attribute("step", "answer");
+    questions.mailbox.reply(&receipt, b"b".to_vec(), options).await.expect("it is answered");
+    let answer = answers.receive_one(50).await;
+    assert_eq!((answer.in_reply_to, answer.trace.as_deref()), (Some(request), Some(trace)));
+    let attributes: Vec<(&str, &str)> =
+        answer.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(attributes, [("step", "answer"), ("user", "7")]);
+    Held
+}
+
+impl Desk<'_> {
+    async fn result(&self, id: MessageId) -> Option<Reply> {
+        self.mailbox.result(id, Duration::ZERO).await.expect("a result can be asked for")
+    }
+}
+
+pub(super) async fn a_result_is_kept_for_its_time_and_read_by_its_id(fixture: &dyn Fixture) -> Verdict {
+    let (questions, answers) = (Desk::new(fixture).await, Desk::new(fixture).await);
+    let options = Send::new().keep_result(questions.units(10)).attribute("user", "7");
+    let quiet = questions.send_with("quiet", options.clone()).await;
+    let loud = questions.send_with("loud", options.reply_to(answers.mailbox.name())).await;
+    let forgotten = questions.send_with("forgotten", Send::new().reply_to(answers.mailbox.name())).await;
+    assert_eq!(questions.result(quiet).await, None);
+    let mut ids = Vec::new();
+    for (number, question) in questions.receive(10, 50).await.iter().enumerate() {
+        ids.push(question.reply(&number).await.expect("it is answered"));
+    }
+    questions.assert_count([0, 0, 0, 0]).await;
+    for _ in 0..2 {
+        let replies = [questions.result(quiet).await, questions.result(loud).await];
+        for (number, reply) in replies.into_iter().enumerate() {
+            let reply = reply.expect("it is kept");
+            assert_eq!((reply.id, reply.read::<usize>().expect("a number")), (ids[number], number));
+            assert_eq!(reply.in_reply_to, [quiet, loud][number]);
+            assert_eq!(reply.attributes.get("user").map(String::as_str), Some("7"));
+        }
+    }
+    assert_eq!((questions.result(forgotten).await, answers.result(quiet).await), (None, None));
+    answers.assert_count([2, 0, 0, 0]).await;
+    questions.pass(10).await;
+    assert_eq!((questions.result(quiet).await, questions.result(loud).await), (None, None));
+    Held
+}
+
+pub(super) async fn a_result_is_kept_for_more_than_nothing_and_up_to_12_h(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    for time in [Duration::ZERO, Duration::from_hours(13)] {
+        let options = Send::new().keep_result(time);
+        assert_out_of_range(&desk.mailbox.send(Vec::new(), options).await, "keep_result");
+    }
+    let id = desk.send_with("a", Send::new().keep_result(Duration::from_hours(12))).await;
+    assert_out_of_range(&desk.mailbox.result(id, Duration::from_secs(21)).await, "wait");
+    Held
+}
+
+pub(super) async fn a_reply_wakes_who_waits_for_the_result(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let options = Send::new().keep_result(desk.units(100));
+    let (first, second) = (desk.send_with("1", options.clone()).await, desk.send_with("2", options).await);
+    let wait = desk.long_wait();
+    let waiting = [first, second, first].map(|id| {
+        let mailbox = std::sync::Arc::clone(&desk.mailbox);
+        tokio::spawn(async move {
+            let began = tokio::time::Instant::now();
+            let reply = mailbox.result(id, wait).await.expect("a result can be asked for");
+            (reply.expect("a reply").body, began.elapsed())
+        })
+    });
+    desk.pass(1).await;
+    let questions = desk.receive(10, 50).await;
+    questions[1].reply(&"two").await.expect("it is answered");
+    questions[0].reply(&"one").await.expect("it is answered");
+    for (task, expected) in waiting.into_iter().zip(["one", "two", "one"]) {
+        let (body, took) = task.await.expect("nobody panics");
+        assert_eq!(body, format!("{expected:?}"));
+        assert!(took < wait / 2, "it was not woken: {took:?}");
+    }
+    Held
+}
+
+pub(super) async fn each_of_many_requests_gets_its_own_answer(fixture: &dyn Fixture) -> Verdict {
+    const MANY: usize = 40;
+    let desk = Desk::new(fixture).await;
+    let timeout = desk.units(200);
+    let asking: Vec<_> = (0..MANY)
+        .map(|number| {
+            let mailbox = std::sync::Arc::clone(&desk.mailbox);
+            let options =
+                Request::new().timeout(timeout).send(Send::new().attribute("number", number.to_string()));
+            tokio::spawn(async move { mailbox.request(number.to_string().into_bytes(), options).await })
+        })
+        .collect();
+    let mut questions = Vec::new();
+    while questions.len() < MANY {
+        let options = Receive::new().max_messages(10).wait(desk.long_wait());
+        questions.extend(desk.mailbox.receive(options).await.expect("it can be received"));
+    }
+    // The last who asked is answered first.
+    for question in questions.iter().rev() {
+        let number: usize = question.read().expect("a number");
+        question.reply(&(number * 2)).await.expect("it is answered");
+    }
+    for (number, task) in asking.into_iter().enumerate() {
+        let reply = task.await.expect("nobody panics").expect("an answer");
+        assert_eq!(reply.read::<usize>().expect("a number"), number * 2);
+        assert_eq!(reply.attributes.get("number"), Some(&number.to_string()));
+    }
+    Held
+}
+
+pub(super) async fn a_request_that_nobody_answers_ends_in_time(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let timeout = desk.units(3);
+    let mailbox = std::sync::Arc::clone(&desk.mailbox);
+    let options = Request::new().timeout(timeout);
+    let asking = tokio::spawn(async move { mailbox.request(b"a".to_vec(), options).await });
+    desk.pass(1).await;
+    desk.pass(3).await;
+    let outcome = asking.await.expect("nobody panics");
+    let Err(MailboxError::NoReply { id, .. }) = outcome else { panic!("{outcome:?}") };
+    // It is still there, and who answers it late is heard by who asks for it by its id.
+    let question = desk.receive_one(50).await;
+    assert_eq!(question.id, id);
+    question.reply(&"late").await.expect("it is answered");
+    assert_eq!(desk.result(id).await.expect("it is kept").read::<String>().expect("a text"), "late");
+    Held
+}
+
+pub(super) async fn a_request_that_is_dropped_harms_nobody(fixture: &dyn Fixture) -> Verdict {
+    let desk = Desk::new(fixture).await;
+    let ask = |body: &'static str| {
+        let mailbox = std::sync::Arc::clone(&desk.mailbox);
+        let options = Request::new().timeout(desk.units(200));
+        tokio::spawn(async move { mailbox.request(body.into(), options).await })
+    };
+    let (dropped, kept) = (ask("dropped"), ask("kept"));
+    desk.pass(1).await;
+    dropped.abort();
+    assert!(dropped.await.expect_err("it was dropped").is_cancelled());
+    for question in desk.receive(10, 50).await {
+        let body = String::from_utf8_lossy(&question.body).into_owned();
+        question.reply(&body).await.expect("it is answered");
+    }
+    let reply = kept.await.expect("nobody panics").expect("an answer");
+    assert_eq!(reply.read::<String>().expect("a text"), "kept");
+    Held
+}
+
+pub(super) async fn results_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+    let mut desk = Desk::new(fixture).await;
+    needs!(desk, outlives_process);
+    let id = desk.send_with("a", Send::new().keep_result(desk.units(50))).await;
+    desk.receive_one(50).await.reply(&7).await.expect("it is answered");
+    desk.mailbox = fixture.reopen(desk.mailbox.as_ref()).await;
+    assert_eq!(desk.result(id).await.expect("it is kept").read::<u8>().expect("a number"), 7);
+    desk.pass(50).await;
+    assert_eq!(desk.result(id).await, None);
     Held
 }

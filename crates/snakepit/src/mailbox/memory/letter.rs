@@ -54,6 +54,10 @@ impl Letter {
         self.rest.as_ref()?.reply_to.as_deref()
     }
 
+    pub(super) fn keep_result(&self) -> Option<Duration> {
+        self.rest.as_ref()?.keep_result
+    }
+
     /// The options of a reply to it.
     pub(super) fn answering(&self, options: Send) -> Send {
         let rest = self.rest.as_deref();

@@ -10,6 +10,7 @@ mod dedup;
 mod lanes;
 pub(super) mod letter;
 mod office;
+mod results;
 mod store;
 mod timers;
 
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 pub use office::PostOffice;
 use store::{News, Ring, Store, after};
@@ -26,8 +27,8 @@ use store::{News, Ring, Store, after};
 use super::telling;
 use super::{
     Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox, MailboxError,
-    Message, MessageId, Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange,
-    check_visibility,
+    Message, MessageId, Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
+    check_visibility, check_wait,
 };
 
 /// A mailbox in memory. Clones are the same mailbox; those of one [`PostOffice`] find each other by name.
@@ -44,12 +45,14 @@ struct Queue {
     start: Instant,
     store: Mutex<Store>,
     bell: Notify,
+    /// Rings when a reply is kept.
+    answered: Notify,
 }
 
 impl Queue {
     fn new(name: String) -> Self {
         let store = Mutex::new(Store::new(QueueSettings::default()));
-        Self { name, start: Instant::now(), store, bell: Notify::new() }
+        Self { name, start: Instant::now(), store, bell: Notify::new(), answered: Notify::new() }
     }
 
     fn now(&self) -> u64 {
@@ -71,6 +74,9 @@ impl Queue {
             Ring::One => self.bell.notify_one(),
             // Whoever is about to wait has registered before it looked, and is woken, too.
             Ring::All => self.bell.notify_waiters(),
+        }
+        if news.answered {
+            self.answered.notify_waiters();
         }
         telling::sent(&self.name, news.sent);
         for (id, delivery) in news.lapsed {
@@ -211,20 +217,44 @@ impl MemoryMailbox {
     fn reply_now(&self, receipt: &Receipt, body: Vec<u8>, options: Send) -> Result<MessageId, MailboxError> {
         options.check()?;
         let (name, options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
-        let target = self.office.queue(&name);
         let wall = SystemTime::now();
-        if Arc::ptr_eq(&target, &self.queue) {
-            let id = self.queue.with(|store, now| {
+        // As it is kept, if it is.
+        let kept = {
+            let (body, options) = (body.clone(), options.clone());
+            move |id, in_reply_to| {
+                let Send { attributes, trace, .. } = options;
+                Reply { id, in_reply_to, body: body.into(), attributes, trace, replied_at: wall }
+            }
+        };
+        // It waits there whether or not anybody has opened it.
+        let target = name.map(|name| self.office.queue(&name));
+        let id = match target {
+            None => self.queue.with(|store, now| {
+                let id = store.next_id(wall);
+                store.answer(receipt, |request| kept(id, request), now).map(|()| id)
+            })?,
+            Some(target) if Arc::ptr_eq(&target, &self.queue) => self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
-                store.ack(receipt, now)?;
-                Ok(store.send(body, options, now, wall))
-            })?;
-            telling::acked(&self.queue.name, 1);
-            return Ok(id);
-        }
+                store.check_lease(receipt, now)?;
+                let id = store.send(body, options, now, wall);
+                store.answer(receipt, |request| kept(id, request), now).map(|()| id)
+            })?,
+            Some(target) => self.reply_to(&target, receipt, (body, options), kept)?,
+        };
+        telling::acked(&self.queue.name, 1);
+        Ok(id)
+    }
+
+    fn reply_to(
+        &self,
+        target: &Queue,
+        receipt: &Receipt,
+        (body, options): (Vec<u8>, Send),
+        kept: impl FnOnce(MessageId, MessageId) -> Reply,
+    ) -> Result<MessageId, MailboxError> {
         // Two who reply to each other take the locks in the same order.
         let (mut mine, mut theirs);
-        if Arc::as_ptr(&self.queue) < Arc::as_ptr(&target) {
+        if std::ptr::from_ref::<Queue>(&self.queue) < std::ptr::from_ref(target) {
             mine = self.queue.lock();
             theirs = target.lock();
         } else {
@@ -232,14 +262,32 @@ impl MemoryMailbox {
             mine = self.queue.lock();
         }
         target.check_open(&theirs)?;
-        mine.ack(receipt, self.queue.now())?;
-        let id = theirs.send(body, options, target.now(), wall);
+        let now = self.queue.now();
+        mine.check_lease(receipt, now)?;
+        let id = theirs.send(body, options, target.now(), SystemTime::now());
+        mine.answer(receipt, |request| kept(id, request), now)?;
         let (my_news, their_news) = (mine.take_news(), theirs.take_news());
         drop((mine, theirs));
         self.queue.publish(my_news);
         target.publish(their_news);
-        telling::acked(&self.queue.name, 1);
         Ok(id)
+    }
+
+    async fn result_in_time(&self, id: MessageId, wait: Duration) -> Result<Option<Reply>, MailboxError> {
+        check_wait(wait)?;
+        let until = Instant::now() + wait;
+        loop {
+            let answered = self.queue.answered.notified();
+            tokio::pin!(answered);
+            // Before it looks, so that nothing that comes in between is missed.
+            answered.as_mut().enable();
+            let found = self.queue.with(|store, now| store.result(id, now));
+            if found.is_some() || Instant::now() >= until {
+                return Ok(found);
+            }
+            // One more look when the time is over, which is the last.
+            let _ = timeout_at(until, answered).await;
+        }
     }
 }
 
@@ -327,6 +375,10 @@ impl Mailbox for MemoryMailbox {
 
     fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
         Box::pin(async move { self.reply_now(receipt, body, options) })
+    }
+
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(self.result_in_time(id, wait))
     }
 
     fn settings(&self) -> Pending<'_, QueueSettings> {

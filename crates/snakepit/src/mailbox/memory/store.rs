@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 use super::dedup::Dedup;
 use super::lanes::Lanes;
 use super::letter::{Ids, Letter, random};
+use super::results::Results;
 use super::timers::{Timer, Timers};
 use crate::mailbox::attempt::{remember, shortened, this_process};
 use crate::mailbox::message::Right;
 use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{
     Attempt, AttemptEnd, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message,
-    MessageId, Nack, Place as Location, QueueSettings, Receipt, Send, SettingsChange,
+    MessageId, Nack, Place as Location, QueueSettings, Receipt, Reply, Send, SettingsChange,
 };
 
 /// A time that never comes.
@@ -41,6 +42,8 @@ pub(super) enum Ring {
 pub(super) struct News {
     pub(super) ring: Ring,
     pub(super) sent: usize,
+    /// A reply is kept.
+    pub(super) answered: bool,
     /// Single messages, if anybody listens.
     pub(super) lapsed: Vec<(MessageId, u32)>,
     pub(super) dead: Vec<(MessageId, DeadReason, u32)>,
@@ -54,6 +57,7 @@ pub(super) struct Store {
     timers: Timers,
     dead: VecDeque<Dead>,
     dedup: Dedup,
+    results: Results,
     ids: Ids,
     /// The last number that was given to a send, a lease or a delay. They start somewhere, so that a receipt of another mailbox,
     /// or of one that had this name in an earlier process, is good for nothing here.
@@ -113,6 +117,7 @@ impl Store {
             timers: Timers::default(),
             dead: VecDeque::new(),
             dedup: Dedup::default(),
+            results: Results::default(),
             ids: Ids::new(),
             numbers: random() as u64,
             count: Count::default(),
@@ -415,18 +420,49 @@ impl Store {
         Ok(())
     }
 
-    /// Who waits for a reply to the message, and the options of the reply.
+    /// Who waits for a reply to the message, and how it is sent.
     pub(super) fn reply_to(
         &self,
         receipt: &Receipt,
         options: Send,
         now: u64,
-    ) -> Result<(String, Send), MailboxError> {
+    ) -> Result<(Option<String>, Send), MailboxError> {
         let slot = self.leased(receipt, now)?;
         let letter = self.slots[slot as usize].as_ref().map(|held| &held.letter);
         let letter = letter.ok_or(MailboxError::ReceiptExpired)?;
-        let name = letter.reply_to().ok_or(MailboxError::NoReplyTo)?;
-        Ok((name.to_owned(), letter.answering(options)))
+        if letter.reply_to().is_none() && letter.keep_result().is_none() {
+            return Err(MailboxError::NoReplyTo);
+        }
+        Ok((letter.reply_to().map(str::to_owned), letter.answering(options)))
+    }
+
+    /// Whether the receipt is a right now.
+    pub(super) fn check_lease(&self, receipt: &Receipt, now: u64) -> Result<(), MailboxError> {
+        self.leased(receipt, now).map(|_| ())
+    }
+
+    /// The message is answered: it is done, and its reply is kept, if somebody wants to read it by the id.
+    pub(super) fn answer(
+        &mut self,
+        receipt: &Receipt,
+        reply: impl FnOnce(MessageId) -> Reply,
+        now: u64,
+    ) -> Result<(), MailboxError> {
+        let slot = self.leased(receipt, now)?;
+        let Some(letter) = self.remove(slot) else { return Err(MailboxError::ReceiptExpired) };
+        if let Some(time) = letter.keep_result() {
+            self.results.keep(reply(letter.id), after(now, time), now);
+            self.news.answered = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn result(&mut self, request: MessageId, now: u64) -> Option<Reply> {
+        self.results.find(request, now)
+    }
+
+    pub(super) fn next_id(&mut self, wall: SystemTime) -> MessageId {
+        self.ids.next(wall)
     }
 
     pub(super) fn peek(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {

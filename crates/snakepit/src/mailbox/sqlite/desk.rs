@@ -3,6 +3,7 @@
 mod attempts;
 mod graves;
 mod looking;
+mod replies;
 mod settings;
 
 pub(super) use settings::register;
@@ -16,13 +17,11 @@ use super::clock::{Micros, micros};
 use super::failpoint::{Step, reach};
 use super::failure::Failure;
 use super::open::Gates;
-use super::order::{Answer, Ask, Lease, Received, Stored, expired, read_attributes};
+use super::order::{Answer, Ask, Lease, Received, Stored, expired};
 use super::schema::state::{DELAYED, LEASED, READY};
 use crate::mailbox::attempt::this_process;
 use crate::mailbox::options::DEDUP_WINDOW;
-use crate::mailbox::{
-    AttemptEnd, DeadReason, Extension, MailboxError, MessageId, Nack, QueueSettings, Receive, Send,
-};
+use crate::mailbox::{AttemptEnd, DeadReason, Extension, MessageId, Nack, QueueSettings, Receive, Send};
 
 /// A body longer than this is kept apart, so that a lease does not write it again.
 pub(super) const LARGE: usize = 1024;
@@ -139,6 +138,7 @@ impl<'a> Desk<'a> {
             }
             Ask::Bury(lease, reason) => self.one(lease, |desk, lease| desk.bury(at, lease, reason))?,
             Ask::Reply(lease, body, options) => Answer::Id(self.reply(at, *lease, body, options)?),
+            Ask::Result(request, _) => Answer::Reply(self.result(at, *request)?),
             Ask::Settings => Answer::Settings(self.settings(at.queue)?),
             Ask::Configure(change) => Answer::Settings(self.configure(at, change)?),
             Ask::Find(id) => Answer::Found(self.find(at, *id)?),
@@ -396,32 +396,6 @@ impl<'a> Desk<'a> {
             }
         }
         Ok(true)
-    }
-
-    fn reply(&mut self, at: Place, lease: Lease, body: &[u8], options: &Send) -> Outcome<MessageId> {
-        if self.leased(at, lease)?.is_none() {
-            return Ok(expired()?);
-        }
-        let asked = "SELECT reply_to, id, attributes, trace FROM message WHERE number = ?1";
-        let (name, request, attributes, trace) = self.sql(asked)?.query_row([lease.message], |row| {
-            let attributes: Option<String> = row.get(2)?;
-            let id = MessageId(uuid::Uuid::from_bytes(row.get(1)?));
-            Ok((row.get::<_, Option<String>>(0)?, id, attributes, row.get::<_, Option<String>>(3)?))
-        })?;
-        let name = name.ok_or(MailboxError::NoReplyTo)?;
-        if self.gates.is_closed(&name) {
-            return Err(MailboxError::Closed(name).into());
-        }
-        let options =
-            options.clone().answering(request, &read_attributes(attributes.as_deref()), trace.as_deref());
-        // It waits there whether or not anybody has opened it.
-        let queue = match self.queue(&name)? {
-            Some(queue) => queue,
-            None => self.make_queue(&name)?,
-        };
-        let id = self.send(queue, body, &options)?;
-        self.ack(at, lease)?;
-        Ok(id)
     }
 
     fn purge(&mut self, at: Place) -> Outcome<u64> {

@@ -40,7 +40,8 @@ pub use wal::{DiskSync, LogSync};
 
 use super::{
     Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
-    Nack, Pending, QueueSettings, Receipt, Receive, Send, SettingsChange, check_visibility, telling,
+    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange, check_visibility,
+    check_wait, telling,
 };
 
 /// The queue of a file for which none is named.
@@ -260,6 +261,16 @@ impl Mailbox for SqliteMailbox {
             let id = self.id(Ask::Reply(lease(receipt)?, body, options)).await?;
             telling::acked(&self.queue, 1);
             Ok(id)
+        })
+    }
+
+    fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
+        Box::pin(async move {
+            check_wait(wait)?;
+            match self.ask(Ask::Result(id, wait)).await? {
+                Answer::Reply(reply) => Ok(reply),
+                other => Err(unexpected(&other)),
+            }
         })
     }
 

@@ -12,7 +12,7 @@ use super::inbox::{Inbox, Order};
 use crate::mailbox::message::Right;
 use crate::mailbox::{
     Attempt, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
-    Nack, Place, QueueSettings, Receipt, Receive, Send, SettingsChange,
+    Nack, Place, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
 };
 
 /// A receipt as the file knows it.
@@ -47,6 +47,8 @@ pub(super) enum Ask {
     Extend(Lease, Duration, Extension),
     Bury(Lease, DeadReason),
     Reply(Lease, Vec<u8>, Send),
+    /// The reply to a message, if need be after a wait.
+    Result(MessageId, Duration),
     Settings,
     Configure(SettingsChange),
     Find(MessageId),
@@ -65,7 +67,15 @@ pub(super) enum Ask {
 impl Ask {
     /// Whether it only looks, and so needs neither a lock nor a queue that is not there.
     pub(super) fn is_read(&self) -> bool {
-        matches!(self, Self::Settings | Self::Find(_) | Self::Peek(_) | Self::Count | Self::DeadLetters(_))
+        matches!(
+            self,
+            Self::Result(..)
+                | Self::Settings
+                | Self::Find(_)
+                | Self::Peek(_)
+                | Self::Count
+                | Self::DeadLetters(_)
+        )
     }
 
     /// Whether it is more than one change, so that it could be half-done.
@@ -74,6 +84,7 @@ impl Ask {
             Self::Send(body, options) => options.dedup_key.is_some() || body.len() > LARGE,
             Self::Ack(_)
             | Self::Extend(..)
+            | Self::Result(..)
             | Self::Settings
             | Self::Find(_)
             | Self::Peek(_)
@@ -104,6 +115,7 @@ pub(super) enum Answer {
     Received(Received),
     Messages(Vec<Stored>),
     Number(u64),
+    Reply(Option<Reply>),
     Settings(QueueSettings),
     Found(Option<(Stored, Place)>),
     Count(Count),

@@ -17,7 +17,7 @@ use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
 use super::open::Gates;
 use super::order::{Answer, Ask};
-use super::parked::Parked;
+use super::parked::{Line, Parked};
 use super::patience::within;
 use super::site::{Inode, Site};
 use super::wal::{self, Wal};
@@ -184,9 +184,15 @@ impl Writer {
         let mut is_there = is_due;
         for (name, line) in self.parked.lines() {
             let Some(queue) = queues.get(name) else { return true };
-            let Ok((some, next)) = glance(connection, *queue, now) else { return true };
-            line.next = next;
-            is_there |= some;
+            if line.has_receivers() {
+                let Ok((some, next)) = glance(connection, *queue, now) else { return true };
+                line.next = next;
+                is_there |= some;
+            }
+            if line.waits_for_replies() {
+                let Ok(newest) = newest_reply(connection) else { return true };
+                is_there |= newest > std::mem::replace(&mut line.newest_reply, newest);
+            }
         }
         is_there
     }
@@ -376,6 +382,7 @@ impl Writer {
                 Ok(Answer::Received(received)) if received.messages.is_empty() && Parked::wants(&order) => {
                     parked.park(order, received.next, now);
                 }
+                Ok(Answer::Reply(None)) if Parked::wants(&order) => parked.park_for_reply(order, now),
                 result => group.done.push((order, result)),
             }
             reach(Step::Order);
@@ -491,8 +498,35 @@ fn serve_waiting(
                 }
             }
         }
+        serve_for_replies(desk, Place { queue: *queue }, line, group)?;
     }
     Ok(())
+}
+
+/// Gives those who have waited for a reply the one that has come.
+fn serve_for_replies(desk: &Desk<'_>, at: Place, line: &mut Line, group: &mut Group) -> rusqlite::Result<()> {
+    let mut still = Vec::new();
+    for waiting in line.take_for_replies() {
+        let Ask::Result(request, _) = &waiting.order.ask else { continue };
+        match desk.result(at, *request) {
+            Ok(None) => still.push(waiting),
+            Ok(reply) => group.done.push((waiting.order, Ok(Answer::Reply(reply)))),
+            Err(Failure::Refused(error)) => group.done.push((waiting.order, Err(error))),
+            Err(Failure::Sql(error)) => {
+                group.orders.push_front(waiting.order);
+                line.put_back_for_replies(still);
+                return Err(error);
+            }
+        }
+    }
+    line.put_back_for_replies(still);
+    Ok(())
+}
+
+/// The number of the reply that was kept last.
+fn newest_reply(connection: &Connection) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT coalesce(max(number), 0) FROM result")?;
+    statement.query_row([], |row| row.get(0))
 }
 
 /// Whether there is something in the queue to be received, and when something comes back.
