@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
 use super::window::Concurrency;
-use super::{Control, Failure, IntoFailure, LoopError, RunOptions, Runnable};
+use super::{Control, IntoFailure, LoopError, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage, body};
 
 /// A loop that gives each message of a mailbox to a handler.
