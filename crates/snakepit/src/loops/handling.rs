@@ -124,7 +124,7 @@ async fn handle(
         outcome = try_until_begun(work, message, beats, shared) => outcome,
     };
     reach(Step::Handled);
-    if matches!(outcome, Outcome::Failed(_) | Outcome::Undecodable(_)) {
+    if matches!(outcome, Outcome::Failed(_) | Outcome::Unanswerable(_) | Outcome::Undecodable(_)) {
         shared.control.note_failed();
     }
     let handled = Handled { outcome, took: began.elapsed(), lease: shared.leases.visibility };

@@ -87,6 +87,8 @@ pub struct Message {
     pub trace: Option<String>,
     /// The message that this is the reply to.
     pub in_reply_to: Option<MessageId>,
+    /// The group that it was sent in, if any.
+    pub group: Option<String>,
     /// For how long its reply is kept.
     pub keep_result: Option<Duration>,
     /// After how many deliveries it is given up, as its mailbox says.

@@ -28,12 +28,12 @@ pub use error::MailboxError;
 pub use memory::{MemoryMailbox, PostOffice};
 pub use message::{DeadLetter, DeadReason, Found, Message, MessageId, Place, Receipt, body};
 pub use options::{
-    ERROR_ATTRIBUTE, Extension, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive, Send,
-    check_visibility, check_wait,
+    ERROR_ATTRIBUTE, Extension, MAX_DELAY, MAX_GROUP, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT, Nack, Receive,
+    Send, check_visibility, check_wait,
 };
 pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
 pub use reply::{Reply, Request};
-pub use settings::{QueueSettings, SettingsChange};
+pub use settings::{QueueSettings, RateLimit, SettingsChange};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMailbox;
 pub use typed::{Typed, TypedMessage};
@@ -50,7 +50,7 @@ pub struct Count {
     pub visible: u64,
     /// Are with receivers.
     pub in_flight: u64,
-    /// Cannot be received yet.
+    /// Cannot be received yet: their delay is not over, or others of their group are before them.
     pub delayed: u64,
     /// Were given up.
     pub dead: u64,
@@ -71,6 +71,12 @@ pub struct Capabilities {
     pub priorities: Result<(), &'static str>,
     /// A reply and the ack of what it answers are one step, if both mailboxes are in one place.
     pub atomic_reply: Result<(), &'static str>,
+    /// Messages of one group come one at a time, in order ([`Send::group`]).
+    pub groups: Result<(), &'static str>,
+    /// No more messages are given out in a period than is allowed ([`SettingsChange::rate_limit`]).
+    pub rate_limits: Result<(), &'static str>,
+    /// It can be paused for all who receive from it ([`SettingsChange::pause`]).
+    pub pauses: Result<(), &'static str>,
 }
 
 /// A mailbox: messages of bytes, each leased to one receiver at a time. All of its handles see the same messages.

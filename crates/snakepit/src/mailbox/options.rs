@@ -7,12 +7,16 @@ use super::{MailboxError, MessageId};
 
 /// The most messages of one receive.
 pub const MAX_MESSAGES: usize = 10;
-/// The longest lease, delay or time to live: twelve hours.
+/// The longest lease, and the longest pause after a nack: twelve hours.
 pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// The longest wait of one receive.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
-/// For how long a dedup key is remembered.
+/// The longest delay of a send, and the longest time for which a dedup key is remembered: 366 days.
+pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
+/// For how long a dedup key is remembered, unless the sender says otherwise.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
+/// The longest name of a group, in bytes.
+pub const MAX_GROUP: usize = 256;
 
 /// The attribute of a reply that tells of an error; its value is the error's name.
 pub const ERROR_ATTRIBUTE: &str = "error";
@@ -27,8 +31,12 @@ pub struct Send {
     pub delay: Duration,
     /// Higher ones are received first.
     pub priority: i8,
-    /// A second message with the same key is not put in for five minutes.
+    /// A second message with the same key is not put in for `dedup_for`.
     pub dedup_key: Option<String>,
+    /// For how long the key is remembered: five minutes unless it is set.
+    pub dedup_for: Option<Duration>,
+    /// Messages of one group come one at a time, in the order of their sends.
+    pub group: Option<String>,
     /// Whatever else belongs to it.
     pub attributes: BTreeMap<String, String>,
     /// It is a dead letter once this has passed, but not while somebody holds it: then it can still be acknowledged, and is a
@@ -66,10 +74,46 @@ impl Send {
         self
     }
 
-    /// A second message with the same key is not put in for five minutes.
+    /// A second message with the same key is not put in for five minutes, or for as long as [`Send::dedup_for`] says.
     pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
         self.dedup_key = Some(key.into());
         self
+    }
+
+    /// Remembers the dedup key for so long: more than nothing, up to 366 days.
+    pub fn dedup_for(mut self, time: Duration) -> Self {
+        self.dedup_for = Some(time);
+        self
+    }
+
+    /// Puts it into a group: its messages are received one at a time, in the order of their sends. The next one comes when the
+    /// one before it is acknowledged or dead, and not while that one is held, given back or delayed by a nack. Other groups go
+    /// on. A message of a group cannot be sent with a delay.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
+    /// For how long its dedup key is remembered.
+    pub(crate) fn dedup_window(&self) -> Duration {
+        self.dedup_for.unwrap_or(DEDUP_WINDOW)
+    }
+
+    fn check_group(&self) -> Result<(), MailboxError> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let refused = |option, value, range: String| Err(MailboxError::OutOfRange { option, value, range });
+        if group.is_empty() || group.len() > MAX_GROUP {
+            return refused(
+                "group",
+                format!("{} bytes long", group.len()),
+                format!("1 to {MAX_GROUP} bytes long"),
+            );
+        }
+        if !self.delay.is_zero() {
+            let range = "0s for a message of a group: a delay would hold up those behind it".into();
+            return refused("delay", format!("{:?}", self.delay), range);
+        }
+        Ok(())
     }
 
     /// Adds an attribute.
@@ -115,7 +159,11 @@ impl Send {
 
     /// Every backend asks this first.
     pub fn check(&self) -> Result<(), MailboxError> {
-        within("delay", self.delay, MAX_VISIBILITY)?;
+        within("delay", self.delay, MAX_DELAY)?;
+        self.check_group()?;
+        if let Some(time) = self.dedup_for {
+            positive("dedup_for", time, MAX_DELAY)?;
+        }
         match self.keep_result {
             Some(Duration::ZERO) => {
                 return Err(MailboxError::OutOfRange {
@@ -247,6 +295,15 @@ pub enum Extension {
 /// For every operation that sets a lease.
 pub fn check_visibility(visibility: Duration) -> Result<(), MailboxError> {
     within("visibility_timeout", visibility, MAX_VISIBILITY)
+}
+
+/// More than nothing, up to this.
+pub(super) fn positive(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {
+    if !value.is_zero() && value <= most {
+        return Ok(());
+    }
+    let range = format!("more than nothing, up to {most:?}");
+    Err(MailboxError::OutOfRange { option, value: format!("{value:?}"), range })
 }
 
 /// For every operation that waits.

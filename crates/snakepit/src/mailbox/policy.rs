@@ -79,7 +79,7 @@ impl DeadLetterPolicy {
 
     /// What it changes in the settings of a mailbox.
     pub fn settings_change(&self) -> SettingsChange {
-        SettingsChange { max_deliveries: self.max_deliveries }
+        SettingsChange { max_deliveries: self.max_deliveries, ..SettingsChange::default() }
     }
 
     /// Whether an error of this name buries a message, however often it was delivered.

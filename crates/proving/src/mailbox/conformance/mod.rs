@@ -2,6 +2,7 @@
 
 mod attempts;
 mod desk;
+mod flow;
 mod leases;
 mod operations;
 mod order;
@@ -157,7 +158,7 @@ checks! { $
         a_receive_waits_0_s_to_20_s
         a_nack_pauses_0_s_to_12_h
         an_extension_lasts_0_s_to_12_h
-        a_delay_lasts_0_s_to_12_h
+        a_delay_lasts_0_s_to_366_days
         a_time_to_live_is_more_than_nothing
         priorities_are_all_of_an_i8
         a_message_is_delivered_at_least_once
@@ -187,6 +188,29 @@ checks! { $
         a_dedup_key_is_taken_once
         a_dedup_key_counts_within_a_batch
         a_dedup_key_is_forgotten_after_five_minutes
+    ]
+    flow: [
+        messages_of_a_group_come_one_at_a_time_and_in_order
+        other_groups_go_on
+        a_batch_takes_one_of_each_group
+        a_nack_keeps_its_group_waiting
+        a_release_keeps_the_order_of_a_group
+        a_lapse_keeps_the_order_of_a_group
+        a_dead_letter_lets_its_group_go_on
+        what_dies_of_age_lets_its_group_go_on
+        what_is_redriven_goes_behind_its_group
+        an_ack_wakes_a_receiver_for_the_next_of_its_group
+        a_purge_forgets_groups
+        the_order_of_a_group_outlives_its_process
+        a_group_has_a_name_and_no_delays
+        a_rate_holds_for_the_whole_mailbox
+        the_end_of_a_period_wakes_a_receiver
+        a_rate_holds_for_each_group
+        a_rate_is_more_than_nothing
+        a_paused_mailbox_takes_messages_and_gives_none
+        a_resume_wakes_a_receiver
+        a_pause_outlives_its_process
+        a_dedup_key_is_remembered_for_as_long_as_asked
     ]
     order: [
         first_deliveries_come_in_the_order_of_their_sends

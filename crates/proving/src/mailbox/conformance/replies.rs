@@ -74,7 +74,7 @@ pub(super) async fn a_reply_out_of_range_leaves_the_message_leased(fixture: &dyn
     questions.send_with("a", Send::new().reply_to(answers.mailbox.name())).await;
     let question = questions.receive_one(50).await;
     let receipt = question.receipt.clone().expect("a receipt");
-    let options = Send::new().delay(std::time::Duration::from_hours(13));
+    let options = Send::new().delay(std::time::Duration::from_hours(367 * 24));
     assert_out_of_range(&questions.mailbox.reply(&receipt, Vec::new(), options).await, "delay");
     answers.assert_count([0, 0, 0, 0]).await;
     question.ack().await.expect("it is still leased");

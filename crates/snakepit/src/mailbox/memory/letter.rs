@@ -27,27 +27,34 @@ struct Rest {
     trace: Option<String>,
     in_reply_to: Option<MessageId>,
     keep_result: Option<Duration>,
+    group: Option<String>,
 }
 
 impl Rest {
     fn is_empty(&self) -> bool {
-        let Self { reply_to, attributes, trace, in_reply_to, keep_result } = self;
+        let Self { reply_to, attributes, trace, in_reply_to, keep_result, group } = self;
         reply_to.is_none()
             && attributes.is_empty()
             && trace.is_none()
             && in_reply_to.is_none()
             && keep_result.is_none()
+            && group.is_none()
     }
 }
 
 impl Letter {
     pub(super) fn new(id: MessageId, body: Vec<u8>, options: Send, sent: SystemTime) -> Self {
-        let Send { reply_to, attributes, trace, priority, time_to_live, in_reply_to, keep_result, .. } =
-            options;
-        let rest = Rest { reply_to, attributes, trace, in_reply_to, keep_result };
+        let Send {
+            reply_to, attributes, trace, priority, time_to_live, in_reply_to, keep_result, group, ..
+        } = options;
+        let rest = Rest { reply_to, attributes, trace, in_reply_to, keep_result, group };
         let rest = (!rest.is_empty()).then(|| Box::new(rest));
         let (body, attempts) = (body.into(), Vec::new());
         Self { id, body, deliveries: 0, priority, sent, time_to_live, attempts, rest }
+    }
+
+    pub(super) fn group(&self) -> Option<&str> {
+        self.rest.as_ref()?.group.as_deref()
     }
 
     pub(super) fn reply_to(&self) -> Option<&str> {
@@ -89,6 +96,7 @@ impl Letter {
             trace: rest.and_then(|rest| rest.trace.clone()),
             in_reply_to: rest.and_then(|rest| rest.in_reply_to),
             keep_result: rest.and_then(|rest| rest.keep_result),
+            group: rest.and_then(|rest| rest.group.clone()),
             max_deliveries: limit,
             attempts: self.attempts.clone(),
             mailbox: Arc::clone(mailbox),

@@ -7,6 +7,7 @@
 //! is over, and works out by itself when that is.
 
 mod dedup;
+mod groups;
 mod lanes;
 pub(super) mod letter;
 mod office;
@@ -144,7 +145,11 @@ impl MemoryMailbox {
             let due = after(now, options.visibility_timeout);
             let now = (now, SystemTime::now());
             let messages = store.receive(options.max_messages, now, due, || self.shared());
-            Ok(if messages.is_empty() { Look::Until(store.next_due()) } else { Look::Messages(messages) })
+            Ok(if messages.is_empty() {
+                Look::Until(store.next_look(now.0))
+            } else {
+                Look::Messages(messages)
+            })
         })?;
         if let Look::Messages(messages) = &look {
             telling::received(&self.queue.name, messages.len());
@@ -316,6 +321,9 @@ impl Mailbox for MemoryMailbox {
             ordered: Ok(()),
             priorities: Ok(()),
             atomic_reply: Ok(()),
+            groups: Ok(()),
+            rate_limits: Ok(()),
+            pauses: Ok(()),
         }
     }
 

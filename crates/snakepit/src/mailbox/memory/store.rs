@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::dedup::Dedup;
+use super::groups::{Groups, Rates};
 use super::lanes::Lanes;
 use super::letter::{Ids, Letter, random};
 use super::results::Results;
@@ -57,6 +58,8 @@ pub(super) struct Store {
     timers: Timers,
     dead: VecDeque<Dead>,
     dedup: Dedup,
+    groups: Groups,
+    rates: Rates,
     results: Results,
     ids: Ids,
     /// The last number that was given to a send, a lease or a delay. They start somewhere, so that a receipt of another mailbox,
@@ -86,6 +89,8 @@ struct Held {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
+    /// Others of its group are before it.
+    Behind,
     Delayed,
     Visible,
     Leased,
@@ -104,7 +109,7 @@ fn is_visible(slots: &[Option<Held>], (sequence, slot): (u64, u32)) -> bool {
 fn matters(slots: &[Option<Held>], timer: &Timer) -> bool {
     slots[timer.slot as usize].as_ref().is_some_and(|held| match held.place {
         Place::Delayed | Place::Leased if held.stage == timer.about => true,
-        Place::Delayed | Place::Visible | Place::Leased => held.sequence == timer.about,
+        Place::Behind | Place::Delayed | Place::Visible | Place::Leased => held.sequence == timer.about,
     })
 }
 
@@ -117,6 +122,8 @@ impl Store {
             timers: Timers::default(),
             dead: VecDeque::new(),
             dedup: Dedup::default(),
+            groups: Groups::default(),
+            rates: Rates::default(),
             results: Results::default(),
             ids: Ids::new(),
             numbers: random() as u64,
@@ -153,13 +160,13 @@ impl Store {
     }
 
     pub(super) fn send(&mut self, body: Vec<u8>, mut options: Send, now: u64, wall: SystemTime) -> MessageId {
-        let key = options.dedup_key.take();
+        let (key, window) = (options.dedup_key.take(), options.dedup_window());
         if let Some(id) = key.as_ref().and_then(|key| self.dedup.find(key, now)) {
             return id;
         }
         let id = self.ids.next(wall);
         if let Some(key) = key {
-            self.dedup.note(key, id, now);
+            self.dedup.note(key, id, window, now);
         }
         let delay = options.delay;
         self.news.sent += 1;
@@ -178,7 +185,11 @@ impl Store {
         let leased = (now, SystemTime::UNIX_EPOCH);
         let mut held =
             Held { letter, sequence, stage: sequence, place: Place::Visible, due: NEVER, expires, leased };
-        if delay.is_zero() {
+        let is_first = held.letter.group().is_none_or(|group| self.groups.join(group, sequence, slot));
+        if !is_first {
+            held.place = Place::Behind;
+            self.count.delayed += 1;
+        } else if delay.is_zero() {
             self.lanes.append(priority, sequence, slot);
             self.count.visible += 1;
             self.ring(Ring::One);
@@ -244,6 +255,8 @@ impl Store {
         self.settle(now);
         let after = change.applied_to(&self.settings);
         let before = std::mem::replace(&mut self.settings, after);
+        // Whoever waits may be given something now.
+        self.ring(Ring::All);
         let limit = self.settings.max_deliveries;
         if limit < before.max_deliveries {
             let exhausted = |held: &Held| held.place != Place::Leased && held.letter.deliveries >= limit;
@@ -298,7 +311,70 @@ impl Store {
         }
         let timers = usize::from(held.due != NEVER) + usize::from(held.expires != NEVER);
         self.timers.note_stale(timers, |timer| matters(slots, timer));
+        match held.letter.group() {
+            Some(group) if held.place == Place::Behind => self.groups.leave(group, held.sequence, slot),
+            Some(group) => {
+                if let Some(next) = self.groups.next(group) {
+                    self.promote(next);
+                }
+            }
+            None => {}
+        }
         Some(held.letter)
+    }
+
+    /// It is the first of its group now.
+    fn promote(&mut self, slot: u32) {
+        let Some(held) = &mut self.slots[slot as usize] else { return };
+        held.place = Place::Visible;
+        self.lanes.restore(held.letter.priority, held.sequence, slot);
+        self.count.delayed -= 1;
+        self.count.visible += 1;
+        self.ring(Ring::One);
+    }
+
+    /// How many may be given out now, if so many are asked for.
+    fn allowed(&self, most: usize, now: u64) -> usize {
+        let most = most.min(self.count.visible as usize);
+        match &self.settings.rate_limit {
+            _ if self.settings.paused => 0,
+            Some(rate) => most.min(self.rates.whole(rate, now).0 as usize),
+            None => most,
+        }
+    }
+
+    /// When a receiver that was given nothing has to look again.
+    pub(super) fn next_look(&self, now: u64) -> Option<u64> {
+        let due = self.next_due();
+        match &self.settings.rate_limit {
+            Some(rate) if self.count.visible > 0 && !self.settings.paused => {
+                let (left, until) = self.rates.whole(rate, now);
+                if left == 0 { Some(due.map_or(until, |due| due.min(until))) } else { due }
+            }
+            _ => due,
+        }
+    }
+
+    /// Delays a message whose group has used up its rate; whether it has.
+    fn put_off(&mut self, slot: u32, now: u64) -> bool {
+        let stage = self.number();
+        let (Some(rate), Some(held)) = (&self.settings.group_rate_limit, &mut self.slots[slot as usize])
+        else {
+            return false;
+        };
+        let Some(group) = held.letter.group() else { return false };
+        let (left, until) = self.rates.of_group(group, rate, now);
+        if left > 0 {
+            self.rates.spend_of_group(group, rate, now);
+            return false;
+        }
+        held.place = Place::Delayed;
+        held.stage = stage;
+        held.due = until;
+        self.count.visible -= 1;
+        self.count.delayed += 1;
+        self.add_timer(until, stage, slot);
+        true
     }
 
     fn die(&mut self, slot: u32, reason: DeadReason) {
@@ -319,7 +395,7 @@ impl Store {
         due: u64,
         mailbox: impl Fn() -> Arc<dyn Mailbox>,
     ) -> Vec<Message> {
-        let most = most.min(self.count.visible as usize);
+        let most = self.allowed(most, now);
         if most == 0 {
             return Vec::new();
         }
@@ -328,6 +404,9 @@ impl Store {
         while messages.len() < most {
             let slots = &self.slots;
             let Some((_, slot)) = self.lanes.pop(|entry| is_visible(slots, entry)) else { break };
+            if self.put_off(slot, now) {
+                continue;
+            }
             let lease = self.number();
             let Some(held) = &mut self.slots[slot as usize] else { break };
             held.place = Place::Leased;
@@ -340,6 +419,9 @@ impl Store {
             self.count.visible -= 1;
             self.count.in_flight += 1;
             self.add_timer(due, lease, slot);
+        }
+        if let Some(rate) = &self.settings.rate_limit {
+            self.rates.spend_whole(rate, now, messages.len() as u32);
         }
         if self.count.visible > 0 {
             self.ring(Ring::One);
@@ -477,7 +559,7 @@ impl Store {
         let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
         if let Some(held) = self.slots.iter().flatten().find(|held| held.letter.id == id) {
             let place = match held.place {
-                Place::Delayed => Location::Delayed,
+                Place::Behind | Place::Delayed => Location::Delayed,
                 Place::Visible => Location::Visible,
                 Place::Leased => Location::InFlight { holder: this_process() },
             };
@@ -497,6 +579,7 @@ impl Store {
         self.slots.clear();
         self.free.clear();
         self.lanes.clear();
+        self.groups.clear();
         self.timers.clear();
         self.count = Count { dead, ..Count::default() };
         visible + in_flight + delayed
@@ -534,7 +617,7 @@ impl Store {
 
 fn place_count(count: &mut Count, place: Place) -> &mut u64 {
     match place {
-        Place::Delayed => &mut count.delayed,
+        Place::Behind | Place::Delayed => &mut count.delayed,
         Place::Visible => &mut count.visible,
         Place::Leased => &mut count.in_flight,
     }

@@ -1,11 +1,13 @@
 //! Each operation as SQL, inside of a transaction that somebody else begins and commits.
 
 mod attempts;
+mod flow;
 mod graves;
 mod looking;
 mod replies;
 mod settings;
 
+pub(super) use flow::may_receive;
 pub(super) use settings::register;
 
 use std::sync::LazyLock;
@@ -18,9 +20,8 @@ use super::failpoint::{Step, reach};
 use super::failure::Failure;
 use super::open::Gates;
 use super::order::{Answer, Ask, Lease, Received, Stored, expired};
-use super::schema::state::{DELAYED, LEASED, READY};
+use super::schema::state::{BEHIND, DELAYED, LEASED, READY};
 use crate::mailbox::attempt::this_process;
-use crate::mailbox::options::DEDUP_WINDOW;
 use crate::mailbox::{AttemptEnd, DeadReason, Extension, MessageId, Nack, QueueSettings, Receive, Send};
 
 /// A body longer than this is kept apart, so that a lease does not write it again.
@@ -184,19 +185,24 @@ impl<'a> Desk<'a> {
         };
         let is_late = !options.delay.is_zero();
         let delay = micros(options.delay);
+        let state = match &options.group {
+            Some(group) if self.has_first(queue, group)? => BEHIND,
+            _ if is_late => DELAYED,
+            _ => READY,
+        };
         let lifetime = options.time_to_live.map(micros);
         let attributes = (!options.attributes.is_empty())
             .then(|| serde_json::to_string(&options.attributes).unwrap_or_default());
         let insert = "INSERT INTO message (queue, state, due, due_wall, expires, expires_wall, lifetime, lease, deliveries, priority,
-                 sent, id, reply_to, trace, attributes, large, body, in_reply_to, keep_result)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+                 sent, id, reply_to, trace, attributes, large, body, in_reply_to, keep_result, group_key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
         let mut statement = match self.insert.take() {
             Some(statement) => statement,
             None => self.sql(insert)?,
         };
         statement.execute(params![
             queue,
-            if is_late { DELAYED } else { READY },
+            state,
             is_late.then(|| self.now.saturating_add(delay)),
             is_late.then(|| self.wall.saturating_add(delay)),
             lifetime.map(|time| self.now.saturating_add(time)),
@@ -212,14 +218,15 @@ impl<'a> Desk<'a> {
             large.is_none().then_some(body),
             options.in_reply_to.map(|id| id.0.into_bytes()),
             options.keep_result.map(micros),
+            options.group,
         ])?;
         self.insert = Some(statement);
         reach(Step::Statement);
         if let Some(key) = &options.dedup_key {
-            let window = micros(DEDUP_WINDOW);
+            let window = micros(options.dedup_window());
             self.run(
-                "INSERT OR REPLACE INTO dedup (queue, key, id, until, until_wall) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![queue, key, id.0.as_bytes(), self.now + window, self.wall + window],
+                "INSERT OR REPLACE INTO dedup (queue, key, id, until, until_wall, lasts) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![queue, key, id.0.as_bytes(), self.now + window, self.wall + window, window],
             )?;
         }
         self.stir(queue);
@@ -229,10 +236,14 @@ impl<'a> Desk<'a> {
 
     /// The message that was sent with this key not long ago.
     fn known(&self, queue: i64, key: &str) -> Outcome<Option<MessageId>> {
-        self.run("DELETE FROM dedup WHERE until <= ?1", [self.now])?;
+        // A few at a time: whoever sends does not pay for all that was forgotten at once.
+        self.run(
+            "DELETE FROM dedup WHERE (queue, key) IN (SELECT queue, key FROM dedup WHERE until <= ?1 LIMIT 100)",
+            [self.now],
+        )?;
         let found = self
-            .sql("SELECT id FROM dedup WHERE queue = ?1 AND key = ?2")?
-            .query_row(params![queue, key], |row| row.get(0))
+            .sql("SELECT id FROM dedup WHERE queue = ?1 AND key = ?2 AND until > ?3")?
+            .query_row(params![queue, key, self.now], |row| row.get(0))
             .optional()?;
         Ok(found.map(|id| MessageId(uuid::Uuid::from_bytes(id))))
     }
@@ -245,9 +256,9 @@ impl<'a> Desk<'a> {
 
     pub(super) fn receive(&mut self, at: Place, options: &Receive) -> Outcome<Received> {
         self.settle(at)?;
-        let mut messages = self.ready(at.queue, options.max_messages)?;
+        let (mut messages, next) = self.takeable(at.queue, options.max_messages)?;
         if messages.is_empty() {
-            return Ok(Received::new(messages, self.next(at.queue)?));
+            return Ok(Received::new(messages, next));
         }
         let is_over_at_once = options.visibility_timeout.is_zero();
         let due = self.now.saturating_add(micros(options.visibility_timeout));
@@ -261,6 +272,7 @@ impl<'a> Desk<'a> {
                 params![LEASED, due, stored.lease, stored.deliveries, self.wall, holder, stored.number],
             )?;
         }
+        self.spend(at.queue, &messages)?;
         if is_over_at_once {
             self.settled.clear();
             self.stir(at.queue);
@@ -310,17 +322,20 @@ impl<'a> Desk<'a> {
         Ok(next)
     }
 
-    fn ack(&self, at: Place, Lease { message, lease }: Lease) -> Outcome<bool> {
-        let gone: Option<Option<i64>> = self
+    fn ack(&mut self, at: Place, Lease { message, lease }: Lease) -> Outcome<bool> {
+        let gone: Option<(Option<i64>, Option<String>)> = self
             .sql(
                 "DELETE FROM message WHERE number = ?1 AND lease = ?2 AND state = 2 AND due > ?3 AND queue = ?4
-                 RETURNING large",
+                 RETURNING large, group_key",
             )?
-            .query_row(params![message, lease, self.now, at.queue], |row| row.get(0))
+            .query_row(params![message, lease, self.now, at.queue], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         reach(Step::Statement);
-        if let Some(Some(large)) = gone {
+        if let Some((Some(large), _)) = &gone {
             self.run("DELETE FROM large WHERE number = ?1", [large])?;
+        }
+        if let Some((_, Some(group))) = &gone {
+            self.promote(at.queue, group)?;
         }
         // Its first lease has no earlier one.
         if gone.is_some() && lease > 1 {
@@ -370,10 +385,16 @@ impl<'a> Desk<'a> {
     /// The delivery was none; but the number of the lease is used.
     fn release(&mut self, at: Place, lease: Lease) -> Outcome<bool> {
         let Some(deliveries) = self.leased(at, lease)? else { return Ok(false) };
+        let deliveries = deliveries.saturating_sub(1);
         self.run(
             "UPDATE message SET state = 0, due = NULL, deliveries = ?1 WHERE number = ?2",
-            params![deliveries.saturating_sub(1), lease.message],
+            params![deliveries, lease.message],
         )?;
+        // The limit was lowered while it was held.
+        if deliveries >= self.limit(at.queue)? {
+            self.settle(at)?;
+            self.die(at.queue, lease.message, &DeadReason::Deliveries)?;
+        }
         self.settled.clear();
         self.stir(at.queue);
         Ok(true)

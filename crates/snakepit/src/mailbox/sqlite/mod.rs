@@ -171,6 +171,9 @@ impl Mailbox for SqliteMailbox {
             ordered: Ok(()),
             priorities: Ok(()),
             atomic_reply: Ok(()),
+            groups: Ok(()),
+            rate_limits: Ok(()),
+            pauses: Ok(()),
         }
     }
 

@@ -81,9 +81,10 @@ impl Ask {
     /// Whether it is more than one change, so that it could be half-done.
     pub(super) fn has_steps(&self) -> bool {
         match self {
-            Self::Send(body, options) => options.dedup_key.is_some() || body.len() > LARGE,
-            Self::Ack(_)
-            | Self::Extend(..)
+            Self::Send(body, options) => {
+                options.dedup_key.is_some() || options.group.is_some() || body.len() > LARGE
+            }
+            Self::Extend(..)
             | Self::Result(..)
             | Self::Settings
             | Self::Find(_)
@@ -93,6 +94,7 @@ impl Ask {
             | Self::Health => false,
             Self::SendAll(_)
             | Self::Receive(_)
+            | Self::Ack(_)
             | Self::AckAll(_)
             | Self::Nack(..)
             | Self::NackAll(..)
@@ -138,6 +140,7 @@ pub(super) struct Stored {
     pub(super) body: Vec<u8>,
     in_reply_to: Option<MessageId>,
     keep_result: Option<Micros>,
+    pub(super) group: Option<String>,
     /// Filled in by whoever reads it.
     pub(super) limit: u32,
     pub(super) attempts: Vec<Attempt>,
@@ -146,9 +149,9 @@ pub(super) struct Stored {
 impl Stored {
     /// What [`Stored::read`] takes, in this order.
     pub(super) const COLUMNS: &str = "number, lease, deliveries, id, priority, sent, reply_to, trace, attributes, large, body, \
-                                      in_reply_to, keep_result";
+                                      in_reply_to, keep_result, group_key";
     /// How many that are.
-    pub(super) const WIDTH: usize = 13;
+    pub(super) const WIDTH: usize = 14;
 
     /// Of [`Stored::COLUMNS`].
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -166,6 +169,7 @@ impl Stored {
             body: row.get::<_, Option<Vec<u8>>>(10)?.unwrap_or_default(),
             in_reply_to: row.get::<_, Option<[u8; 16]>>(11)?.map(|id| MessageId(uuid::Uuid::from_bytes(id))),
             keep_result: row.get(12)?,
+            group: row.get(13)?,
             limit: 0,
             attempts: Vec::new(),
         })
@@ -188,6 +192,7 @@ impl Stored {
             trace: self.trace,
             in_reply_to: self.in_reply_to,
             keep_result: self.keep_result.map(time),
+            group: self.group,
             max_deliveries: self.limit,
             attempts: self.attempts,
             mailbox: Arc::clone(mailbox),

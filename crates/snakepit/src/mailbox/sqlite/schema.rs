@@ -14,6 +14,8 @@ pub(super) const APPLICATION: i32 = 0x536e_4d62;
 
 /// The places in the life of a message.
 pub(super) mod state {
+    /// Others of its group are before it.
+    pub(in super::super) const BEHIND: i64 = -1;
     pub(in super::super) const READY: i64 = 0;
     pub(in super::super) const DELAYED: i64 = 1;
     pub(in super::super) const LEASED: i64 = 2;
@@ -128,6 +130,23 @@ CREATE TABLE result (
 ) STRICT;
 
 CREATE INDEX outdated ON result (until);
+
+-- Of each group one message can be received, is delayed or leased; all others are behind it, in the order of their numbers.
+CREATE INDEX heads ON message (queue, group_key) WHERE group_key IS NOT NULL AND state BETWEEN 0 AND 2;
+CREATE INDEX behind ON message (queue, group_key, number) WHERE state = -1;
+
+ALTER TABLE dedup ADD COLUMN lasts INTEGER;     -- for how long it is remembered; none: five minutes
+
+-- How much of a rate limit is used.
+CREATE TABLE rate (
+    queue INTEGER NOT NULL,
+    group_key TEXT NOT NULL,        -- empty: the whole queue
+    began INTEGER NOT NULL,         -- since boot: when the period began
+    used INTEGER NOT NULL,
+    PRIMARY KEY (queue, group_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX old_rates ON rate (queue, began);
 ";
 
 /// What a file is, before anything in it is changed.
@@ -206,14 +225,16 @@ fn is_of_another_boot(connection: &Connection, clock: &dyn Clock) -> rusqlite::R
 }
 
 /// Leases of another boot are over: whoever held them died with it, and that delivery counts. Delays, times to live, results and
-/// dedup keys go on with what the wall clock says is left of them, and never with more than they can have had.
+/// dedup keys go on with what the wall clock says is left of them, and never with more than they can have had: a delay of a message that was never leased is
+/// that of its send, any other is a nack's.
 fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Result<()> {
     let now = micros(clock.since_boot());
     let wall = wall_micros(clock);
     // They have lapsed just now: whoever looks next treats them as any other lapsed lease.
     transaction.execute("UPDATE message SET due = ?1 WHERE state = 2", [now])?;
     transaction.execute(
-        "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), ?3) WHERE state = 1",
+        "UPDATE message SET due = ?1 + min(max(due_wall - ?2, 0), CASE lease WHEN 0 THEN due_wall - sent ELSE ?3 END)
+             WHERE state = 1",
         params![now, wall, micros(MAX_VISIBILITY)],
     )?;
     transaction.execute(
@@ -221,9 +242,10 @@ fn begin_boot(transaction: &Transaction<'_>, clock: &dyn Clock) -> rusqlite::Res
         params![now, wall],
     )?;
     transaction.execute(
-        "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
+        "UPDATE dedup SET until = ?1 + min(max(until_wall - ?2, 0), coalesce(lasts, ?3))",
         params![now, wall, micros(DEDUP_WINDOW)],
     )?;
+    transaction.execute("DELETE FROM rate", [])?;
     transaction.execute(
         "UPDATE result SET until = ?1 + min(max(until_wall - ?2, 0), ?3)",
         params![now, wall, micros(MAX_VISIBILITY)],

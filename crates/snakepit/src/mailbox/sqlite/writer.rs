@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, News, Place};
+use super::desk::{Desk, News, Place, may_receive};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
 use super::inbox::{Inbox, Order, Woken};
@@ -132,7 +132,9 @@ impl Writer {
                 self.inbox.gather(orders, took / GATHERING);
             }
             let patience = self.patience();
-            let Woken { orders, is_rung, is_over } = self.inbox.wait(self.bell.heard(), patience);
+            // Whoever has nobody that waits need not hear of others: with many processes each ring would wake all of them.
+            let bell = self.bell.heard().filter(|_| !self.parked.is_empty());
+            let Woken { orders, is_rung, is_over } = self.inbox.wait(bell, patience);
             if is_over {
                 return;
             }
@@ -185,7 +187,7 @@ impl Writer {
         for (name, line) in self.parked.lines() {
             let Some(queue) = queues.get(name) else { return true };
             if line.has_receivers() {
-                let Ok((some, next)) = glance(connection, *queue, now) else { return true };
+                let Ok((some, next)) = receivable(connection, *queue, now) else { return true };
                 line.next = next;
                 is_there |= some;
             }
@@ -527,6 +529,14 @@ fn serve_for_replies(desk: &Desk<'_>, at: Place, line: &mut Line, group: &mut Gr
 fn newest_reply(connection: &Connection) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("SELECT coalesce(max(number), 0) FROM result")?;
     statement.query_row([], |row| row.get(0))
+}
+
+/// Whether something may be received from the queue now, and when that changes by itself.
+fn receivable(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
+    match may_receive(connection, queue, now)? {
+        Some(until) => Ok((false, until)),
+        None => glance(connection, queue, now),
+    }
 }
 
 /// Whether there is something in the queue to be received, and when something comes back.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{Desk, News, Outcome, Place};
 use crate::mailbox::sqlite::clock::Micros;
 use crate::mailbox::sqlite::order::Lease;
-use crate::mailbox::sqlite::schema::state::DEAD;
+use crate::mailbox::sqlite::schema::state::{BEHIND, DEAD, READY};
 use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{AttemptEnd, DeadReason, MessageId};
 
@@ -94,6 +94,9 @@ impl Desk<'_> {
                 .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))?;
             self.news.push((queue, News::Died(MessageId(Uuid::from_bytes(id)), reason.clone(), deliveries)));
         }
+        let before = "SELECT group_key FROM message WHERE number = ?1 AND state <> -1";
+        let first_of: Option<Option<String>> =
+            self.sql(before)?.query_row([number], |row| row.get(0)).optional()?;
         let reason = serde_json::to_string(reason).unwrap_or_default();
         self.run(
             "UPDATE message SET state = ?1, due = NULL, due_wall = NULL, expires = NULL, expires_wall = NULL, died = ?2,
@@ -102,6 +105,9 @@ impl Desk<'_> {
              WHERE number = ?5",
             params![DEAD, self.wall, reason, queue, number],
         )?;
+        if let Some(Some(group)) = first_of {
+            self.promote(queue, &group)?;
+        }
         Ok(())
     }
 
@@ -135,14 +141,21 @@ impl Desk<'_> {
             }
         };
         for number in &numbers {
+            let group: Option<String> = self
+                .sql("SELECT group_key FROM message WHERE number = ?1")?
+                .query_row([number], |row| row.get(0))?;
+            let state = match &group {
+                Some(group) if self.has_first(at.queue, group)? => BEHIND,
+                _ => READY,
+            };
             // With a new number, so that its place is behind all others; its leases are counted on.
             self.run(
                 "INSERT INTO message (queue, state, expires, expires_wall, lifetime, lease, deliveries, priority, sent, id,
                      reply_to, trace, attributes, large, body, group_key, in_reply_to, keep_result)
-                 SELECT queue, 0, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
+                 SELECT queue, ?4, ?1 + lifetime, ?2 + lifetime, lifetime, lease, 0, priority, sent, id, reply_to, trace,
                      attributes, large, body, group_key, in_reply_to, keep_result
                  FROM message WHERE number = ?3",
-                params![self.now, self.wall, number],
+                params![self.now, self.wall, number, state],
             )?;
             let again = self.connection.last_insert_rowid();
             self.run("UPDATE attempt SET message = ?1 WHERE message = ?2", [again, *number])?;

@@ -9,7 +9,7 @@ use super::{Desk, Outcome, Place};
 use crate::mailbox::attempt::remember;
 use crate::mailbox::sqlite::clock::{time, wall_time};
 use crate::mailbox::sqlite::order::{Grave, Stored};
-use crate::mailbox::sqlite::schema::state::{DEAD, DELAYED, LEASED, READY};
+use crate::mailbox::sqlite::schema::state::{BEHIND, DEAD, DELAYED, LEASED, READY};
 use crate::mailbox::{Attempt, AttemptEnd, Count, DeadReason, MessageId, Place as Location};
 
 /// Has died of old age, though nobody has moved it yet; `?2` is now.
@@ -33,7 +33,7 @@ impl Desk<'_> {
     }
 
     pub(super) fn count(&mut self, at: Place) -> Outcome<Count> {
-        static SQL: LazyLock<[String; 7]> = LazyLock::new(|| {
+        static SQL: LazyLock<[String; 8]> = LazyLock::new(|| {
             let count = "SELECT count(*) FROM message";
             let timed = format!("{count} INDEXED BY timed WHERE queue = ?1 AND due IS NOT NULL");
             [
@@ -44,18 +44,20 @@ impl Desk<'_> {
                 format!("{timed} AND state = 1 AND due > ?2"),
                 format!("{count} WHERE queue = ?1 AND {EXPIRED} AND state = 1 AND due > ?2"),
                 format!("{count} WHERE queue = ?1 AND grave IS NOT NULL"),
+                format!("{count} WHERE queue = ?1 AND state = -1 AND (expires IS NULL OR expires > ?2)"),
             ]
         });
         static DYING: LazyLock<[String; 2]> = LazyLock::new(|| {
             let count = "SELECT count(*) FROM message WHERE queue = ?1 AND";
             [format!("{count} {EXPIRED}"), format!("{count} {EXHAUSTED}")]
         });
-        let [ready, too_old, back, leased, delayed, expired_delays, graves] = &*SQL;
+        let [ready, too_old, back, leased, delayed, expired_delays, graves, behind] = &*SQL;
         let [expired, exhausted] = &*DYING;
         Ok(Count {
             visible: self.number(at, ready)? - self.number(at, too_old)? + self.number(at, back)?,
             in_flight: self.number(at, leased)?,
-            delayed: self.number(at, delayed)? - self.number(at, expired_delays)?,
+            delayed: self.number(at, delayed)? - self.number(at, expired_delays)?
+                + self.number(at, behind)?,
             dead: self.number(at, graves)? + self.number(at, expired)? + self.number(at, exhausted)?,
         })
     }
@@ -180,6 +182,7 @@ impl Desk<'_> {
                     LEASED if !is_over => Location::InFlight { holder: holder.unwrap_or_default() },
                     LEASED if stored.deliveries >= limit => dead(DeadReason::Deliveries),
                     _ if is_too_old => dead(DeadReason::Expired),
+                    BEHIND => Location::Delayed,
                     DELAYED if !is_over => Location::Delayed,
                     READY | DELAYED | LEASED => Location::Visible,
                     _ => Location::Visible,

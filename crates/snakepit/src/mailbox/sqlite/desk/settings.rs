@@ -56,6 +56,8 @@ impl Desk<'_> {
         let text = serde_json::to_string(&after).unwrap_or_default();
         self.run("UPDATE queue SET settings = ?1 WHERE number = ?2", params![text, at.queue])?;
         self.settings.retain(|(queue, _)| *queue != at.queue);
+        // Whoever waits may be given something now.
+        self.stir(at.queue);
         if after.max_deliveries < before.max_deliveries {
             let exhausted = self.numbers(
                 "SELECT number FROM message WHERE queue = ?1 AND state < 2 AND deliveries >= ?2 ORDER BY number",
