@@ -102,6 +102,7 @@ mod tests {
     const LEASE: Duration = Duration::from_mins(5);
 
     /// A mailbox that is never empty, and a pool that serves so many messages a second.
+    #[expect(clippy::cast_precision_loss, reason = "counts of messages")]
     async fn after_a_second(window: &mut Window, rate: f64) -> (usize, usize) {
         let mut handled = window.handled as f64;
         for _ in 0..200 {
