@@ -50,6 +50,10 @@ impl HealthServer {
 
     /// Answers probes at this address: `"0.0.0.0:8080"` and `"[::]:8080"` are all of this machine's, which Kubernetes needs, for it
     /// asks at the pod's. Whoever can reach it can see the names of the loops, the ids of messages, and what troubles them.
+    #[expect(
+        clippy::unused_async,
+        reason = "the address may be a name, and its look-up should not block for ever"
+    )]
     pub async fn start_at(group: Arc<LoopGroup>, address: impl ToSocketAddrs) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;

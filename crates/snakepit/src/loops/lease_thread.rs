@@ -20,16 +20,16 @@ use super::extending::{extend_all, period};
 use super::handling::Shared;
 
 /// All runs of the process.
-static RUNS: Mutex<Runs> = Mutex::new(Runs { next: 0, runs: BTreeMap::new(), thread: None });
+static RUNS: Mutex<Registry> = Mutex::new(Registry { next: 0, runs: BTreeMap::new(), thread: None });
 
-struct Runs {
+struct Registry {
     next: u64,
     runs: BTreeMap<u64, Arc<Shared>>,
     /// Rings when the runs have changed; none while there is no thread.
     thread: Option<Arc<Notify>>,
 }
 
-fn runs() -> MutexGuard<'static, Runs> {
+fn runs() -> MutexGuard<'static, Registry> {
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

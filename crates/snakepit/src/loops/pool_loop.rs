@@ -144,8 +144,8 @@ impl PoolLoopOptions {
 
 impl PoolLoopOptions {
     fn policy(&self) -> DeadLetterPolicy {
-        let mut policy = DeadLetterPolicy::default();
-        policy.max_deliveries = self.max_deliveries;
+        let mut policy =
+            DeadLetterPolicy { max_deliveries: self.max_deliveries, ..DeadLetterPolicy::default() };
         policy.include.extend(self.give_up_on.iter().cloned());
         let pause = |time: Option<u64>, usual| time.map_or(usual, Duration::from_millis);
         policy.backoff.first = pause(self.backoff_ms, policy.backoff.first);

@@ -160,9 +160,12 @@ async fn dead_letters_of_exceptions_say_each_thing_once() {
     pit.end().await;
 }
 
+/// The name of a span and those of its fields.
+type SpanFields = (String, Vec<String>);
+
 /// Which fields each span was made with.
 #[derive(Clone, Default)]
-struct Spans(Arc<std::sync::Mutex<Vec<(String, Vec<String>)>>>);
+struct Spans(Arc<std::sync::Mutex<Vec<SpanFields>>>);
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Spans {
     fn on_new_span(

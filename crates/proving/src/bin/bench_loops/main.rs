@@ -62,8 +62,8 @@ const HEAD: &str = "\
 Written by `cargo run --release -p snakepit-proving --bin bench-loops -- --write`: medians, ours and what stands beside it by turns in
 one run. Messages are `{\"a\": 1, \"b\": 2}` for the command `add` of a pool of two workers. A mailbox alone is received from and
 acknowledged ten at a time, by one receiver in memory and by eight of a file; the pool alone gets the same calls from 64 tasks for each
-worker, each of which makes one after another. The loop has three times as many in hand, and receives as many again ahead, so that some are
-received and others acknowledged while others are called. The workers' Python is `SNAKEPIT_BENCH_PYTHON`, or the environment that
+worker, each of which makes one after another. The tuned loop has three times as many in hand, and receives as many again ahead, so that some are
+received and others acknowledged while others are called; the one with its defaults is told nothing but the command, and finds out by itself. The workers' Python is `SNAKEPIT_BENCH_PYTHON`, or the environment that
 `crates/proving/bench-venv` makes.
 
 The peer needs `SNAKEPIT_BENCH_WEAKINCENTIVES=/path/to/python` (3.12 or later, with weakincentives and redis), and redis-server for Redis. Its AgentLoop

@@ -15,6 +15,8 @@ use crate::post::{Crew, Kind, Post, WINDOW, WORKERS};
 
 /// The least share of the slower of mailbox and pool.
 const SHARE: f64 = 0.6;
+/// The least share of the tuned rate that a loop has without a word.
+const OF_TUNED: f64 = 0.5;
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is waited so long.
@@ -27,6 +29,8 @@ type Sent<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 struct Rates {
     kind: Kind,
     through: Samples,
+    /// With nothing set but the command.
+    by_default: Samples,
     mailbox: Samples,
 }
 
@@ -37,6 +41,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
     let mut kinds = [Kind::Memory, Kind::Sqlite].map(|kind| Rates {
         kind,
         through: Samples::default(),
+        by_default: Samples::default(),
         mailbox: Samples::default(),
     });
     let mut peers = Peer::all();
@@ -44,7 +49,19 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
         pool.push(runtime.block_on(pool_alone(&crew.pit, effort.messages))?);
         for rates in &mut kinds {
             rates.mailbox.push(runtime.block_on(mailbox_alone(rates.kind, effort.messages))?);
-            rates.through.push(runtime.block_on(through(&crew.pit, rates.kind, effort.messages))?);
+            rates.through.push(runtime.block_on(through(
+                &crew.pit,
+                rates.kind,
+                effort.messages,
+                &tuned(),
+            ))?);
+            let usual = PoolLoopOptions::new("add");
+            rates.by_default.push(runtime.block_on(through(
+                &crew.pit,
+                rates.kind,
+                effort.messages,
+                &usual,
+            ))?);
         }
         for peer in &mut peers {
             peer.turn(effort.messages / 100)?;
@@ -60,6 +77,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome<Vec<Line>> {
             ("the pool alone, which is slower than the mailbox", &pool)
         };
         lines.push(Line::rates(&what, &rates.through, name, floor, SHARE));
+        let usual = format!("{}: messages through a loop with its defaults", rates.kind.name());
+        lines.push(Line::rates(&usual, &rates.by_default, "the tuned loop above", &rates.through, OF_TUNED));
         for peer in peers.iter().filter(|peer| peer.kind == rates.kind) {
             lines.push(match (&peer.absent, peer.times) {
                 (Some(why), _) => Line::alone(&what, &rates.through, &format!("{}: {why}", peer.name)),
@@ -77,13 +96,16 @@ fn rate(messages: usize, began: Instant) -> f64 {
     messages / began.elapsed().as_secs_f64()
 }
 
-async fn through(pit: &Snakepit, kind: Kind, messages: usize) -> Outcome<f64> {
+/// While some are called, others are received, and others acknowledged.
+fn tuned() -> PoolLoopOptions {
+    let calls = WINDOW * WORKERS;
+    PoolLoopOptions::new("add").concurrency(3 * calls).prefetch(calls)
+}
+
+async fn through(pit: &Snakepit, kind: Kind, messages: usize, options: &PoolLoopOptions) -> Outcome<f64> {
     let post = Post::new(kind)?;
     post.fill(messages).await?;
-    // While some are called, others are received, and others acknowledged.
-    let calls = WINDOW * WORKERS;
-    let options = PoolLoopOptions::new("add").concurrency(3 * calls).prefetch(calls);
-    let adding = Arc::new(PoolLoop::new(pit, Arc::clone(&post.requests), &options)?);
+    let adding = Arc::new(PoolLoop::new(pit, Arc::clone(&post.requests), options)?);
     let began = Instant::now();
     let run = {
         let adding = Arc::clone(&adding);

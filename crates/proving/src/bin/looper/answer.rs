@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use snakepit::lifecycle::ShutdownCoordinator;
 use snakepit::loops::{Failure, LoopGroup, MainLoop, RunOptions};
 use snakepit::mailbox::{Mailbox, SqliteMailbox, TypedMessage};
 use snakepit_proving::mailbox::telling::tell;
@@ -20,8 +21,9 @@ pub(super) async fn run(file: &str) -> ExitCode {
         Ok::<_, Failure>(request.value)
     });
     let group = LoopGroup::new("service").with(Arc::new(main.concurrency(2).prefetch(8)));
-    let running = group.run(RunOptions::new());
+    // Whoever hears that it serves may end it.
+    ShutdownCoordinator::install().expect("signals can be answered");
     tell("serving");
-    let end = running.await.unwrap_or_else(|error| panic!("{error}"));
+    let end = group.run(RunOptions::new()).await.unwrap_or_else(|error| panic!("{error}"));
     ExitCode::from(end.status)
 }
