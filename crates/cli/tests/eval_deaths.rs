@@ -90,7 +90,17 @@ fn workers_that_no_longer_start_end_the_evaluation_with_the_reason() {
     desk.write("needed.txt", "");
     std::fs::copy(worker("eval_last_life.py"), desk.path("last_life.py")).expect("a worker");
     let mut eval = desk.scene.verb("eval");
-    eval.args(["data.jsonl", "-w", "last_life.py", "--command", "answer", "--workers", "1"]);
+    eval.args([
+        "data.jsonl",
+        "-w",
+        "last_life.py",
+        "--command",
+        "answer",
+        "--workers",
+        "1",
+        "--timeout",
+        "2s",
+    ]);
     let done = finish(eval.current_dir(desk.home.path()));
     assert_refused(&done, 1, &["cannot go on", "has no worker", "needed.txt", "--resume"]);
     assert_eq!(desk.results(), 1);

@@ -137,7 +137,7 @@ fn a_page_that_cannot_be_written_is_refused_before_anybody_is_asked() {
 fn an_error_of_the_evaluator_is_told_apart_from_one_of_the_command() {
     let desk = Desk::new();
     std::fs::copy(worker("eval_judge.py"), desk.path("judge.py")).expect("a file");
-    let judged = ["--evaluator", "python:judge.py:strict", "--html", "report.html"];
+    let judged = ["--evaluator", "python:judge.py:strict", "--limit", "6", "--html", "report.html"];
     let done = finish(&mut desk.eval(&judged));
     done.assert_status(0);
     assert!(done.stdout.contains("s3  error: ValueError: <three> is too much"), "{}", done.stdout);
