@@ -20,6 +20,7 @@ use super::order::{Answer, Ask};
 use super::parked::{Line, Parked};
 use super::patience::within;
 use super::site::{Inode, Site};
+use super::upkeep::shrink;
 use super::wal::{self, Wal};
 use crate::custody::without_file_size_signal;
 use crate::mailbox::memory::letter::Ids;
@@ -312,9 +313,19 @@ impl Writer {
         let version = wal::data_version(connection);
         let is_quiet =
             version.as_ref().is_ok_and(|version| self.tidy_version.replace(*version) == Some(*version));
-        match version.and_then(|_| Ok(is_quiet && wal::complete(connection)?)) {
-            Ok(true) => self.generation = None,
-            Ok(false) => self.tidy_at = later,
+        let tidied = || -> rusqlite::Result<Tidied> {
+            version?;
+            Ok(match is_quiet {
+                true if shrink(connection)? => Tidied::InPart,
+                true if wal::complete(connection)? => Tidied::Wholly,
+                _ => Tidied::NotYet,
+            })
+        };
+        match tidied() {
+            Ok(Tidied::Wholly) => self.generation = None,
+            // Whoever has an order comes first.
+            Ok(Tidied::InPart) => self.tidy_at = Some(self.now()),
+            Ok(Tidied::NotYet) => self.tidy_at = later,
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && connection.is_autocommit() =>
@@ -411,6 +422,13 @@ fn unsynced(path: &Path, error: std::io::Error) -> MailboxError {
          is opened anew with the next operation"
     );
     MailboxError::Backend { reason, source: Some(Arc::new(error)) }
+}
+
+/// What there is left to do in an idle file.
+enum Tidied {
+    Wholly,
+    InPart,
+    NotYet,
 }
 
 /// What is done in one transaction.
