@@ -14,6 +14,7 @@ mod eval;
 mod exec;
 mod init;
 mod ledger;
+mod loop_run;
 mod mailbox;
 mod new_adapter;
 mod say;
@@ -48,6 +49,7 @@ enum Verb {
     Eval(eval::Args),
     Exec(exec::Args),
     Ledger(ledger::Args),
+    Loop(loop_run::Args),
     Mailbox(mailbox::Args),
     NewAdapter(new_adapter::Args),
     Cleanup(cleanup::Args),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Verb::Eval(args) => eval::run(&args),
         Verb::Exec(args) => Ok(exec::run(&args)),
         Verb::Ledger(args) => ledger::run(&args),
+        Verb::Loop(args) => loop_run::run(&args),
         Verb::Mailbox(args) => mailbox::run(args),
         Verb::NewAdapter(args) => new_adapter::run(&args),
         Verb::Cleanup(args) => cleanup::run(&args),

@@ -343,3 +343,111 @@ fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
     let compacted = size(mailbox.ok("compact", &[]));
     assert!(compacted < 200_000, "{compacted}");
 }
+
+#[test]
+fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let reading: [(&str, &[&str]); 13] = [
+        ("count", &[]),
+        ("peek", &[]),
+        ("show", &[id]),
+        ("result", &[id]),
+        ("settings", &[]),
+        ("settings", &["--max-deliveries", "3"]),
+        ("dlq list", &[]),
+        ("dlq redrive", &[]),
+        ("dlq purge", &[]),
+        ("purge", &[]),
+        ("ack", &["1.1"]),
+        ("nack", &["1.1"]),
+        ("release", &["1.1"]),
+    ];
+    let mail = Box::new();
+    let path = mail.dir.path().join("mail.db");
+    for (verb, rest) in reading {
+        let expected = format!(
+            "snakepit: there is no mailbox {}: look at its name; the first send to it makes it\n",
+            path.display()
+        );
+        assert_eq!(mail.refused(verb, rest), (3, expected), "{verb}");
+    }
+    assert_eq!(std::fs::read_dir(mail.dir.path()).expect("a directory").count(), 0, "nothing was made");
+    mail.ok("send", &["x"]);
+    for (verb, rest) in reading {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snakepit"));
+        command.arg("mailbox").args(verb.split(' ')).arg(format!("{}#typo", mail.url())).args(rest);
+        let output = command.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("snakepit: there is no mailbox typo in {}: look at", path.display());
+        assert!(output.status.code() == Some(3) && said.starts_with(&expected), "{verb}: {said}");
+    }
+    assert_eq!(mail.count(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_limit_that_was_set_holds_for_the_program_and_looking_buries_nothing() {
+    let mail = Box::new();
+    mail.ok("send", &["x"]);
+    assert_eq!(mail.lines("settings", &[])[0]["max_deliveries"], 5);
+    assert_eq!(mail.lines("settings", &["--max-deliveries", "8"])[0]["max_deliveries"], 8);
+    for delivery in 1..=8 {
+        assert_eq!(mail.count(), [1, 0, 0, 0]);
+        assert_eq!(mail.lines("peek", &[])[0]["delivery_count"], delivery - 1);
+        assert_eq!(mail.ok("dlq list", &[]), "");
+        let message = &mail.lines("receive", &["--visibility", "1h"])[0];
+        let receipt = message["receipt"].as_str().expect("a receipt");
+        match delivery % 2 {
+            0 => mail.ok("nack", &[receipt, "--error", &format!("KeyError: {delivery}")]),
+            // As if whoever has it had died.
+            _ => mail.ok("extend", &[receipt, "0s", "--exactly"]),
+        };
+    }
+    assert_eq!(mail.count(), [0, 0, 0, 1]);
+    let letter = &mail.lines("dlq list", &[])[0];
+    assert_eq!(
+        (&letter["reason"]["kind"], &letter["last_error"]),
+        (&"deliveries".into(), &"KeyError: 8".into())
+    );
+    let id = letter["id"].as_str().expect("an id");
+    let shown = &mail.lines("show", &[id])[0];
+    assert_eq!((&shown["place"], &shown["attempts"]), (&"dead".into(), &letter["attempts"]));
+    let attempts = shown["attempts"].as_array().expect("attempts");
+    assert_eq!(attempts.len(), 8);
+    for (attempt, delivery) in attempts.iter().zip(1..) {
+        let (end, error) = if delivery % 2 == 0 {
+            ("nack", Value::from(format!("KeyError: {delivery}")))
+        } else {
+            ("lapse", Value::Null)
+        };
+        assert_eq!(
+            (&attempt["delivery"], &attempt["end"], &attempt["error"]),
+            (&delivery.into(), &end.into(), &error)
+        );
+        assert!(attempt["holder"].as_str().is_some_and(|holder| holder.contains('/')), "{attempt}");
+        assert!(attempt["began_at"].as_str().is_some_and(|time| time.ends_with('Z')), "{attempt}");
+        assert!(attempt["took_s"].is_f64(), "{attempt}");
+    }
+    let (status, said) = mail.refused("show", &["01890a5d-ac96-774b-bcce-b302099a8057"]);
+    assert!(status == 3 && said.contains("there is no message 01890a5d"), "{status} {said}");
+}
+
+#[test]
+fn a_result_is_waited_for_and_read_by_its_id() {
+    let mail = Box::new();
+    let id = mail.ok("send", &["6", "--keep-result", "1h"]).trim().to_owned();
+    let (status, said) = mail.refused("result", &[&id]);
+    assert!(status == 3 && said.contains("there is no reply to the message"), "{status} {said}");
+    let mut waiting = mail.command("result", &[&id, "--wait", "60s"]);
+    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let file = mail.dir.path().join("mail.db");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let mailbox = snakepit::mailbox::SqliteMailbox::open(&file).expect("a mailbox");
+        let message = snakepit::mailbox::Mailbox::receive(&mailbox, snakepit::mailbox::Receive::new());
+        message.await.expect("received").remove(0).reply(&36).await.expect("a reply");
+    });
+    let output = waiting.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let reply: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&reply["in_reply_to"], &reply["body"]), (&id.as_str().into(), &"36".into()));
+    assert_eq!(mail.lines("result", &[&id])[0], reply);
+}

@@ -35,6 +35,8 @@ mod logging;
 pub mod loops;
 #[cfg(feature = "mailbox")]
 pub mod mailbox;
+#[cfg(any(feature = "config", feature = "loops"))]
+mod nearest;
 mod pit;
 mod pool;
 mod supervision;
@@ -58,10 +60,10 @@ pub use call::{
     Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
     MapInOrder, Portion, RemoteError, StreamBuilder,
 };
-#[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
-pub use config::LoopConfig;
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
+#[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
+pub use config::{LoopConfig, ServiceConfig};
 pub use hardware::{Gpus, Threads};
 pub use harmless::harmless;
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};

@@ -29,6 +29,8 @@ pub(crate) struct Screen {
 struct State {
     /// How far the call is.
     progress: Option<String>,
+    /// A table that stands below all the rest.
+    table: Vec<String>,
     /// What each worker draws.
     bars: Vec<Bar>,
     /// How many lines of these are on the terminal.
@@ -65,6 +67,24 @@ impl Screen {
         if self.is_terminal && !state.is_over {
             state.progress = Some(shown(progress, width()));
             say::control(&state.redraw(""));
+        }
+    }
+
+    /// Shows a table, in the place of the one before.
+    pub(crate) fn table(&self, lines: &[String]) {
+        let mut state = self.state();
+        if self.is_terminal && !state.is_over {
+            state.table = lines.iter().map(|line| one_line(line, width())).collect();
+            say::control(&state.redraw(""));
+        }
+    }
+
+    /// Leaves the table where it is, above what is written next.
+    pub(crate) fn keep_table(&self) {
+        let mut state = self.state();
+        if self.is_terminal && !state.table.is_empty() {
+            let table = std::mem::take(&mut state.table).join("\n");
+            say::control(&state.redraw(&format!("{table}\n")));
         }
     }
 
@@ -138,7 +158,8 @@ impl State {
         };
         control.push_str(text);
         let bars = self.bars.iter().filter(|bar| bar.written_at.is_none()).map(|bar| bar.text.as_str());
-        let lines: Vec<&str> = bars.chain(self.progress.as_deref()).collect();
+        let lines: Vec<&str> =
+            bars.chain(self.progress.as_deref()).chain(self.table.iter().map(String::as_str)).collect();
         self.drawn = lines.len();
         control.push_str(&lines.join("\n"));
         control

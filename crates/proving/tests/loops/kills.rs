@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use snakepit::mailbox::{DeadReason, Mailbox, Send, SqliteMailbox};
@@ -10,7 +11,7 @@ use snakepit_proving::mailbox::history::What;
 use snakepit_proving::mailbox::load::Dice;
 use snakepit_proving::mailbox::telling::now;
 use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
-use snakepit_proving::{random, rounds};
+use snakepit_proving::{is_full, random, rounds};
 
 use super::{Looper, assert_no_runs, block_on, dir, worker};
 
@@ -186,56 +187,101 @@ fn asks(request: &Request) -> bool {
     }
 }
 
-/// Kills hosts until there were so many kills, at each step as often as at any other.
-fn kill_rounds(all: usize, of_a_file: usize, handled_by: Option<&str>) {
+/// What all files together have come to.
+struct Tally {
+    all: usize,
+    dice: Dice,
+    kills: BTreeMap<&'static str, usize>,
+    fired: BTreeMap<Rule, u64>,
+    lives: u64,
+    repeated: usize,
+}
+
+impl Tally {
+    fn done(&self) -> usize {
+        self.kills.values().sum()
+    }
+
+    /// The number of the next life, and where it is to be killed; none if there were kills enough.
+    fn next(&mut self) -> Option<(u64, &'static str, String)> {
+        if self.done() >= self.all {
+            return None;
+        }
+        self.lives += 1;
+        assert!(self.lives < 3 * self.all as u64 + 50, "too few are killed: {:?}", self.kills);
+        // The one that was killed at most seldom is the next.
+        let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| self.kills[step]).expect("a step");
+        Some((self.lives, step, format!("{step}:{}", 1 + self.dice.below(times))))
+    }
+}
+
+/// Kills hosts until there were so many kills, at each step as often as at any other, over many files, `at_once` of them at a time:
+/// a life mostly waits.
+fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<&str>) {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
-    let mut kills: BTreeMap<&str, usize> = STEPS.iter().map(|(step, _)| (*step, 0)).collect();
-    let mut fired: BTreeMap<Rule, u64> = BTreeMap::new();
-    let (mut done, mut lives, mut repeated) = (0, 0_u64, 0);
-    while done < all {
-        let dir = dir();
-        let path = dir.path().join("mail");
-        let file = path.to_string_lossy().into_owned();
-        let pool: Vec<&str> = handled_by.map_or_else(Vec::new, |worker| vec!["pool", worker]);
-        let mut told = Lives::default();
-        for _ in 0..of_a_file {
-            if done >= all {
-                break;
-            }
-            lives += 1;
-            assert!(lives < 3 * all as u64 + 50, "too few are killed: {kills:?}");
-            // The one that was killed at most seldom is the next.
-            let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| kills[step]).expect("a step");
-            let fault = format!("{step}:{}", 1 + dice.below(times));
-            let seed = lives.to_string();
-            let words: Vec<&str> = ["work", &file, &seed].into_iter().chain(pool.clone()).collect();
-            let (lines, was_killed) = Looper::life(dir.path(), &words, Some(&fault));
-            told.hear(&lines, handled_by.is_none());
-            if was_killed {
-                *kills.get_mut(step).expect("a step") += 1;
-                done += 1;
-            }
+    let tally = Mutex::new(Tally {
+        all,
+        dice: Dice::new(seed),
+        kills: STEPS.iter().map(|(step, _)| (*step, 0)).collect(),
+        fired: BTreeMap::new(),
+        lives: 0,
+        repeated: 0,
+    });
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| while kill_over_a_file(&tally, of_a_file, handled_by) {});
         }
-        let words: Vec<&str> = ["rest", &file].into_iter().chain(pool).collect();
-        let (lines, was_killed) = Looper::life(dir.path(), &words, None);
-        assert!(!was_killed);
-        told.hear(&lines, handled_by.is_none());
-        repeated += told.repeated();
-        for (rule, times) in told.check(&path) {
-            *fired.entry(rule).or_default() += times;
-        }
-        assert_no_runs(dir.path());
-    }
-    println!("{lives} lives, killed at {kills:?}, {repeated} deliveries again, rules asked {fired:?}");
+    });
+    let Tally { kills, fired, lives, repeated, .. } = tally.into_inner().expect("no panic");
+    let took = began.elapsed();
+    println!(
+        "{lives} lives in {took:?}, killed at {kills:?}, {repeated} deliveries again, rules asked {fired:?}"
+    );
     assert!(kills.values().all(|kills| *kills > 0), "nobody was killed at some step: {kills:?}");
     assert!(repeated > 0, "nothing was ever delivered again");
 }
 
+/// Lives over one file, then one that handles what is left, and then it is checked. False if there were kills enough before.
+fn kill_over_a_file(tally: &Mutex<Tally>, of_a_file: usize, handled_by: Option<&str>) -> bool {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let file = path.to_string_lossy().into_owned();
+    let pool: Vec<&str> = handled_by.map_or_else(Vec::new, |worker| vec!["pool", worker]);
+    let mut told = Lives::default();
+    for _ in 0..of_a_file {
+        let Some((life, step, fault)) = tally.lock().expect("no panic").next() else { break };
+        let seed = life.to_string();
+        let words: Vec<&str> = ["work", &file, &seed].into_iter().chain(pool.clone()).collect();
+        let (lines, was_killed) = Looper::life(dir.path(), &words, Some(&fault));
+        told.hear(&lines, handled_by.is_none());
+        if was_killed {
+            *tally.lock().expect("no panic").kills.get_mut(step).expect("a step") += 1;
+        }
+    }
+    if told.heard == 0 {
+        return false;
+    }
+    let words: Vec<&str> = ["rest", &file].into_iter().chain(pool).collect();
+    let (lines, was_killed) = Looper::life(dir.path(), &words, None);
+    assert!(!was_killed);
+    told.hear(&lines, handled_by.is_none());
+    let repeated = told.repeated();
+    let fired = told.check(&path);
+    assert_no_runs(dir.path());
+    let mut tally = tally.lock().expect("no panic");
+    tally.repeated += repeated;
+    for (rule, times) in fired {
+        *tally.fired.entry(rule).or_default() += times;
+    }
+    true
+}
+
 #[test]
 fn rounds_of_kills_at_every_step_of_a_message_break_no_rule() {
-    kill_rounds(rounds(500, 32), 25, None);
+    // Two thousand if all is asked for.
+    kill_rounds(if is_full() { 2000 } else { rounds(500, 32) }, 25, 6, None);
 }
 
 #[test]
@@ -260,5 +306,5 @@ fn a_message_that_kills_its_process_is_given_up_after_its_deliveries() {
 
 #[test]
 fn rounds_of_kills_of_a_host_whose_messages_python_workers_handle_break_no_rule() {
-    kill_rounds(rounds(64, 16), 8, Some(&worker()));
+    kill_rounds(rounds(64, 16), 8, 2, Some(&worker()));
 }

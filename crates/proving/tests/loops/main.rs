@@ -1,9 +1,11 @@
 //! Loops and evaluations in processes that are killed at every step, and ended by signals in every phase.
 //!
-//! `SNAKEPIT_FULL=1` makes five hundred kills of loops, `SNAKEPIT_QUICK=1` a few; every step is reached in all of them.
+//! `SNAKEPIT_FULL=1` makes two thousand kills of loops and two hundred restarts, `SNAKEPIT_QUICK=1` a few; every step is reached in all
+//! of them.
 
 mod kills;
 mod reports;
+mod restarts;
 mod signals;
 
 use std::path::Path;

@@ -453,9 +453,8 @@ impl Mailbox for Broken {
                 }
                 Fault::RepliesWithoutAck => {}
                 _ => {
-                    if let Some(message) = self.notes().given.get(receipt).cloned() {
-                        self.notes().answered.push(message.id);
-                    }
+                    let answered = self.notes().given.get(receipt).map(|message| message.id);
+                    self.notes().answered.extend(answered);
                     return self.inner.reply(&real, body, options).await;
                 }
             }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// From this likeness on (of 1), a known key is taken for what an unknown one meant.
-const LIKE: f64 = 0.5;
+use crate::nearest;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +67,24 @@ impl ConfigError {
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 impl ConfigError {
     pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::Pool]) -> Self {
-        let known: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
-        let problem = format!("loop.{name}.pool: there is no pool `{pool}`; there is {}", known.join(", "));
+        let known = nearest::hint(pool, pools.iter().map(|pool| pool.name.as_str()));
+        let problem = format!("loop.{name}.pool: there is no pool `{pool}`; {known}");
         Self::Invalid { path: path.to_owned(), line: None, problem }
+    }
+
+    pub(super) fn unknown_loop(path: &Path, name: &str, loops: &[super::LoopConfig]) -> Self {
+        let known = nearest::hint(name, loops.iter().map(super::LoopConfig::name));
+        Self::Invalid {
+            path: path.to_owned(),
+            line: None,
+            problem: format!("there is no loop `{name}`; {known}"),
+        }
+    }
+
+    pub(super) fn without_loops(path: &Path) -> Self {
+        let problem =
+            "there is no loop: add a table [loop.NAME] with mailbox = \"sqlite:mail.db\" and command = \"…\"";
+        Self::Invalid { path: path.to_owned(), line: None, problem: problem.into() }
     }
 }
 
@@ -95,12 +109,8 @@ fn unknown_key(path: &str, key: &str, known: &[&str]) -> String {
     // The path may or may not name the key itself.
     let place = path.strip_suffix(key).map_or(path, |place| place.trim_end_matches('.'));
     let place = if place.is_empty() || place == "." { String::new() } else { format!("{place}: ") };
-    let likeness = |name| strsim::normalized_damerau_levenshtein(key, name);
-    match known.iter().map(|name| (likeness(name), name)).max_by(|(one, _), (other, _)| one.total_cmp(other))
-    {
-        Some((likeness, nearest)) if likeness >= LIKE => {
-            format!("{place}unknown key `{key}`; did you mean `{nearest}`?")
-        }
-        _ => format!("{place}unknown key `{key}`; the keys here are {}", known.join(", ")),
+    match nearest::nearest(key, known.iter().copied()) {
+        Some(nearest) => format!("{place}unknown key `{key}`; did you mean `{nearest}`?"),
+        None => format!("{place}unknown key `{key}`; the keys here are {}", known.join(", ")),
     }
 }

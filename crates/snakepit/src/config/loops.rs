@@ -10,8 +10,9 @@ use serde::de::{self, Deserializer};
 use super::units::Time;
 use crate::Snakepit;
 use crate::loops::{GiveUp, LoopError, PoolLoop, PoolLoopOptions, Replies};
-use crate::mailbox::SqliteMailbox;
-use crate::mailbox::sqlite::DEFAULT_QUEUE;
+use crate::mailbox::sqlite::{DEFAULT_QUEUE, SqliteOptions};
+use crate::mailbox::{MailboxError, SqliteMailbox};
+use crate::nearest::nearest;
 
 /// What a file says of a loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,12 +32,35 @@ impl LoopConfig {
         self.options.name.as_deref().unwrap_or(&self.options.command)
     }
 
+    /// Refuses a mailbox that is not in its file if another one there has a name like it: who wrote that has most likely misspelt it.
+    pub fn check_mailbox(&self) -> Result<(), LoopError> {
+        let known = match SqliteOptions::new().existing().queue_names(&self.file) {
+            // It is made.
+            Err(MailboxError::Missing(_)) => return Ok(()),
+            known => known.map_err(|error| self.cannot_open(&error))?,
+        };
+        if known.contains(&self.queue) {
+            return Ok(());
+        }
+        match nearest(&self.queue, known.iter().map(String::as_str)) {
+            None => Ok(()),
+            Some(nearest) => {
+                let (queue, file) = (&self.queue, self.file.display());
+                let reason = format!("there is no mailbox {queue} in {file}; did you mean `{nearest}`?");
+                Err(LoopError::Failed { name: self.name().to_owned(), reason })
+            }
+        }
+    }
+
+    fn cannot_open(&self, error: &MailboxError) -> LoopError {
+        let reason = format!("its mailbox cannot be opened: {error}");
+        LoopError::Failed { name: self.name().to_owned(), reason }
+    }
+
     /// Opens its mailbox, which is made if it is not there, and gives the loop, to be run by itself or in a group.
     pub fn open(&self, pit: &Snakepit) -> Result<PoolLoop, LoopError> {
-        let mailbox = SqliteMailbox::open_named(&self.file, &self.queue).map_err(|error| {
-            let reason = format!("its mailbox cannot be opened: {error}");
-            LoopError::Failed { name: self.name().to_owned(), reason }
-        })?;
+        let mailbox =
+            SqliteMailbox::open_named(&self.file, &self.queue).map_err(|error| self.cannot_open(&error))?;
         PoolLoop::new(pit, Arc::new(mailbox), &self.options)
     }
 }
@@ -59,11 +83,17 @@ pub(super) struct LoopTable {
     tell_id: bool,
     call_timeout: Option<Time>,
     max_deliveries: Option<NonZeroU32>,
+    backoff: Option<Time>,
+    longest_backoff: Option<Time>,
+    #[serde(default)]
+    give_up_on: Vec<String>,
+    visibility_timeout: Option<Time>,
+    wait: Option<Time>,
 }
 
 impl LoopTable {
     pub(super) fn into_config(self, name: String, dir: &Path) -> LoopConfig {
-        let call_timeout_ms = self.call_timeout.map(|time| time.0.as_millis() as u64);
+        let ms = |time: Option<Time>| time.map(|time| time.0.as_millis() as u64);
         let options = PoolLoopOptions {
             name: Some(name),
             pool: self.pool,
@@ -73,8 +103,13 @@ impl LoopTable {
             concurrency: self.concurrency.map(NonZeroUsize::get),
             prefetch: self.prefetch,
             tell_id: self.tell_id,
-            call_timeout_ms,
+            call_timeout_ms: ms(self.call_timeout),
             max_deliveries: self.max_deliveries.map(NonZeroU32::get),
+            backoff_ms: ms(self.backoff),
+            longest_backoff_ms: ms(self.longest_backoff),
+            give_up_on: self.give_up_on,
+            visibility_timeout_ms: ms(self.visibility_timeout),
+            wait_ms: ms(self.wait),
         };
         LoopConfig { file: dir.join(self.mailbox.file), queue: self.mailbox.queue, options }
     }

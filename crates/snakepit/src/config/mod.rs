@@ -8,6 +8,8 @@ mod error;
 mod http;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+mod service;
 mod supervision;
 mod tables;
 #[cfg(test)]
@@ -19,6 +21,8 @@ use std::path::Path;
 pub use error::ConfigError;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 pub use loops::LoopConfig;
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+pub use service::ServiceConfig;
 
 use crate::{Builder, Logging, Pool, Snakepit, custody};
 use tables::Root;
@@ -37,6 +41,10 @@ pub struct Config {
     logging: Logging,
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     loops: Vec<LoopConfig>,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    service: ServiceConfig,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    path: std::path::PathBuf,
 }
 
 impl Config {
@@ -81,6 +89,10 @@ impl Config {
             logging: root.log.into_logging(),
             #[cfg(all(feature = "loops", feature = "sqlite"))]
             loops: root.loops.into_iter().map(|(name, table)| table.into_config(name, dir)).collect(),
+            #[cfg(all(feature = "loops", feature = "sqlite"))]
+            service: root.service.into_config(),
+            #[cfg(all(feature = "loops", feature = "sqlite"))]
+            path: path.to_owned(),
         })
     }
 
@@ -103,6 +115,28 @@ impl Config {
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     pub fn loops(&self) -> &[LoopConfig] {
         &self.loops
+    }
+
+    /// The loops of these names, in their order, or all of them if none is named.
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    pub fn loops_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<LoopConfig>, ConfigError> {
+        if self.loops.is_empty() {
+            return Err(ConfigError::without_loops(&self.path));
+        }
+        if names.is_empty() {
+            return Ok(self.loops.clone());
+        }
+        let find = |name: &S| {
+            let found = self.loops.iter().find(|it| it.name() == name.as_ref()).cloned();
+            found.ok_or_else(|| ConfigError::unknown_loop(&self.path, name.as_ref(), &self.loops))
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// How the loops are run together.
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    pub fn service(&self) -> &ServiceConfig {
+        &self.service
     }
 
     /// How processes are kept.

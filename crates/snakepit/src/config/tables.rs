@@ -35,6 +35,9 @@ pub(super) struct Root {
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     #[serde(default, rename = "loop", deserialize_with = "in_order")]
     pub(super) loops: Vec<(String, super::loops::LoopTable)>,
+    #[cfg(all(feature = "loops", feature = "sqlite"))]
+    #[serde(default)]
+    pub(super) service: super::service::ServiceTable,
 }
 
 /// The tables of a table, in the order of the file: the first pool is the one that calls go to by default.

@@ -401,7 +401,9 @@ fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops {
     use super::*;
-    use crate::loops::{GiveUp, PoolLoopOptions, Replies};
+    use std::time::Duration;
+
+    use crate::loops::{GiveUp, PoolLoopOptions, Replies, SHUTDOWN_TIMEOUT, Watchdog};
 
     const POOL: &str = "[pool.example]\nworker = \"w.py\"\n";
 
@@ -411,9 +413,7 @@ mod loops {
 
     #[test]
     fn a_loop_is_described_by_its_table_and_the_reference_mentions_every_key() {
-        let (_, table) = Config::REFERENCE.split_once("# [loop.example]\n").expect("its table");
-        let lines = table.lines().filter_map(|line| line.strip_prefix("#   "));
-        let said: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+        let said = said_of("# [loop.example]\n");
         let table = "[loop.example]\nmailbox = \"sqlite:a.db\"\ncommand = \"c\"";
         for key in known_keys(table) {
             assert!(said.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
@@ -425,7 +425,64 @@ mod loops {
         let mut options =
             PoolLoopOptions::new("answer").name("naps").pool("example").concurrency(8).max_deliveries(5);
         options.call_timeout_ms = Some(30_000);
+        (options.backoff_ms, options.longest_backoff_ms) = (Some(1_000), Some(300_000));
+        (options.visibility_timeout_ms, options.wait_ms) = (Some(300_000), Some(20_000));
         assert_eq!(naps.options, options);
+    }
+
+    /// The lines of a table of the reference that is there to be copied.
+    fn said_of(title: &str) -> Vec<&'static str> {
+        let (_, table) = Config::REFERENCE.split_once(title).expect("its table");
+        let lines =
+            table.lines().take_while(|line| *line != "#").filter_map(|line| line.strip_prefix("#   "));
+        lines.filter(|line| !line.starts_with('#')).collect()
+    }
+
+    #[test]
+    fn a_service_is_described_by_its_table_and_the_reference_mentions_every_key() {
+        let said = said_of("# [service]\n");
+        for key in known_keys("[service]") {
+            assert!(said.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+        }
+        let service =
+            |keys: &str| parse(&format!("{POOL}[service]\n{keys}\n")).map(|config| config.service().clone());
+        let described = service(&said.join("\n")).expect("the reference");
+        let usual = service("").expect("nothing is needed");
+        assert_eq!(usual.shutdown_timeout, SHUTDOWN_TIMEOUT);
+        assert_eq!((usual.health, usual.watchdog), (None, Watchdog::new()));
+        assert_eq!(described.shutdown_timeout, usual.shutdown_timeout);
+        assert_eq!(described.health, Some(([127, 0, 0, 1], 8080).into()));
+        assert_eq!(described.watchdog, usual.watchdog.liveness_limit(Duration::from_hours(1)));
+        let open = service("health = \"0.0.0.0:80\"").expect("an address");
+        assert_eq!(open.health, Some(([0, 0, 0, 0], 80).into()));
+        for (keys, said) in [
+            ("health = \"localhost\"", "service.health: \"localhost\" is no address"),
+            ("health = 70000", "service.health: "),
+            ("shutdown = \"1s\"", "service: unknown key `shutdown`; did you mean `shutdown_timeout`?"),
+        ] {
+            let told = service(keys).expect_err("it is refused");
+            assert!(told.contains(said), "{said:?} is not in {told:?}");
+        }
+    }
+
+    #[test]
+    fn loops_are_chosen_by_name_and_a_misspelt_one_is_told_the_nearest() {
+        let loops = "[loop.first]\nmailbox = \"sqlite:a.db\"\ncommand = \"a\"\n[loop.second]\nmailbox = \"sqlite:a.db\"\ncommand = \"b\"\n";
+        let config = parse(&format!("{POOL}{loops}")).expect("two loops");
+        let named = |names: &[&str]| {
+            let found = config.loops_named(names).map_err(|error| error.to_string())?;
+            Ok::<_, String>(found.iter().map(|it| it.name().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&[]).expect("all"), ["first", "second"]);
+        assert_eq!(named(&["second"]).expect("one"), ["second"]);
+        assert!(
+            named(&["secnod"])
+                .expect_err("none")
+                .ends_with("there is no loop `secnod`; did you mean `second`?")
+        );
+        assert!(named(&["x"]).expect_err("none").ends_with("there is no loop `x`; there is first, second"));
+        let none = parse(POOL).expect("a pool").loops_named::<&str>(&[]).expect_err("no loop").to_string();
+        assert!(none.contains("there is no loop: add a table [loop.NAME]"), "{none}");
     }
 
     #[test]
@@ -455,7 +512,7 @@ mod loops {
             (format!("{good}reply = \"maybe\""), "`when_asked`"),
             (
                 format!("{good}pool = \"exmaple\""),
-                "loop.naps.pool: there is no pool `exmaple`; there is example",
+                "loop.naps.pool: there is no pool `exmaple`; did you mean `example`?",
             ),
         ];
         for (keys, said) in cases {

@@ -115,6 +115,7 @@ struct Inner {
     /// Rings when there may be nothing left in flight, and nothing that waits.
     emptied: Notify,
     handled: AtomicU64,
+    failed: AtomicU64,
     held: Mutex<BTreeMap<u64, InHand>>,
     stacks: OnceLock<StackSource>,
     heartbeat: Heartbeat,
@@ -148,6 +149,7 @@ impl Control {
             waiting: AtomicUsize::new(0),
             emptied: Notify::new(),
             handled: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             held: Mutex::default(),
             stacks: OnceLock::new(),
             heartbeat: Heartbeat::default(),
@@ -309,6 +311,16 @@ impl Control {
     /// How many were handled since the loop was made, however that ended.
     pub fn handled(&self) -> u64 {
         self.0.handled.load(Ordering::Relaxed)
+    }
+
+    /// How many of these failed; the same message each time that it does.
+    pub fn failed(&self) -> u64 {
+        self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// Says that the handling of a message has failed.
+    pub fn note_failed(&self) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Says how many messages were received and are not started.

@@ -21,6 +21,7 @@ use super::handling::{Leases, NO_WORKERS, Shared, handle_all};
 use super::lease_thread::Guarded;
 use super::settle::{self, Outcome, Rules};
 use super::trouble::Trouble;
+use super::window::{Concurrency, Window};
 use super::{Control, End, Heartbeat, LoopError, Orders, RunOptions};
 use crate::mailbox::{MAX_MESSAGES, Mailbox, MailboxError, Message};
 use crate::telemetry::{Event, Level, emit_with};
@@ -43,7 +44,7 @@ pub(super) struct Engine {
     /// Where messages wait for those who handle them, if that is not the host itself.
     pub(super) door: Option<Door>,
     pub(super) rules: Arc<Rules>,
-    pub(super) concurrency: usize,
+    pub(super) concurrency: Concurrency,
     pub(super) prefetch: usize,
 }
 
@@ -65,6 +66,7 @@ type Received = (usize, Result<Vec<Message>, MailboxError>);
 struct Turning<'a> {
     engine: &'a Engine,
     options: RunOptions,
+    window: Window,
     orders: watch::Receiver<Orders>,
     receiving: FuturesUnordered<BoxFuture<'a, Received>>,
     /// The last receive brought all that it asked for, so there may be more.
@@ -90,7 +92,8 @@ impl Engine {
         let _run = self.control.begin()?;
         emit_with(Level::Info, || Event::LoopStarted { name: self.control.name().into() });
         let hand = Arc::new(Hand::new(self.control.clone()));
-        let most = self.concurrency + self.prefetch;
+        let window =
+            Window::new(self.concurrency, self.prefetch, options.visibility_timeout, self.control.handled());
         // Whoever wants messages given up for want of workers does not want them to wait.
         let door = self.door.clone().filter(|_| !self.rules.policy.buries_at_once(NO_WORKERS));
         let shared = Arc::new(Shared {
@@ -108,7 +111,7 @@ impl Engine {
                 told: AtomicBool::new(false),
             },
             asked: AtomicUsize::new(0),
-            enough: most - MAX_MESSAGES.min(most / 2),
+            enough: AtomicUsize::new(enough(&window)),
             room: Notify::new(),
         });
         let limited = settle::set_limit(&*self.mailbox, &self.rules, &self.control, &shared.trouble).await;
@@ -121,6 +124,7 @@ impl Engine {
         let turning = Turning {
             engine: self,
             options,
+            window,
             orders: self.control.orders(),
             receiving: FuturesUnordered::new(),
             is_backlog: false,
@@ -143,6 +147,11 @@ impl Engine {
         });
         Ok(())
     }
+}
+
+/// From how many in hand on there is no room worth a receive.
+fn enough(window: &Window) -> usize {
+    window.all() - MAX_MESSAGES.min(window.all() / 2)
 }
 
 impl<'a> Turning<'a> {
@@ -230,7 +239,10 @@ impl<'a> Turning<'a> {
     /// Asks for as many messages as there is room for. One receive waits for them. While there is a backlog, others take what is
     /// at hand, each a full batch: a backend that syncs does many of them at once.
     fn receive(&mut self) {
-        let most = self.engine.concurrency + self.engine.prefetch;
+        if self.window.look(self.engine.control.handled()) {
+            self.shared.enough.store(enough(&self.window), Ordering::Relaxed);
+        }
+        let most = self.window.all();
         while self.not_before <= Instant::now() {
             let asked = self.shared.asked.load(Ordering::Relaxed);
             let held = self.handlers.len() + self.shared.hand.waiting() + asked;
@@ -279,7 +291,7 @@ impl<'a> Turning<'a> {
     }
 
     fn start_waiting(&mut self) {
-        while self.handlers.len() < self.engine.concurrency {
+        while self.handlers.len() < self.window.handling() {
             let Some(first) = self.shared.hand.start() else { break };
             let (work, shared) = (Arc::clone(&self.engine.work), Arc::clone(&self.shared));
             self.handlers.spawn(handle_all(work, first, shared));

@@ -40,7 +40,7 @@ pub(super) struct Shared {
     /// How many messages the receives under way may bring.
     pub(super) asked: AtomicUsize,
     /// From this many in hand on, and in receives under way, there is no room worth a receive.
-    pub(super) enough: usize,
+    pub(super) enough: AtomicUsize,
     /// Rings when there is.
     pub(super) room: Notify,
 }
@@ -48,7 +48,7 @@ pub(super) struct Shared {
 impl Shared {
     /// A message is settled, and this many are left in hand.
     fn note_settled(&self, left: usize) {
-        if left + self.asked.load(Ordering::Relaxed) < self.enough {
+        if left + self.asked.load(Ordering::Relaxed) < self.enough.load(Ordering::Relaxed) {
             self.room.notify_one();
         }
     }
@@ -124,6 +124,9 @@ async fn handle(
         outcome = try_until_begun(work, message, beats, shared) => outcome,
     };
     reach(Step::Handled);
+    if matches!(outcome, Outcome::Failed(_) | Outcome::Unanswerable(_) | Outcome::Undecodable(_)) {
+        shared.control.note_failed();
+    }
     let handled = Handled { outcome, took: began.elapsed(), lease: shared.leases.visibility };
     settle(message, handled, &shared.rules, &shared.control, &shared.trouble).await;
     let (_, left) = shared.hand.remove(place);

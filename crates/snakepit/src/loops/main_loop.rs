@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
-use super::{Control, Failure, IntoFailure, LoopError, RunOptions, Runnable};
+use super::window::Concurrency;
+use super::{Control, IntoFailure, LoopError, RunOptions, Runnable};
 use crate::mailbox::{DeadLetterPolicy, Mailbox, TypedMessage, body};
 
 /// A loop that gives each message of a mailbox to a handler.
@@ -72,7 +73,7 @@ impl MainLoop {
                 work: Arc::new(work),
                 door: None,
                 rules: Arc::default(),
-                concurrency: 1,
+                concurrency: Concurrency::Fixed(1),
                 prefetch: 0,
             },
         }
@@ -84,7 +85,7 @@ impl MainLoop {
 
     /// Handles up to so many messages at the same time; at least one.
     pub fn concurrency(mut self, messages: usize) -> Self {
-        self.engine.concurrency = messages.max(1);
+        self.engine.concurrency = Concurrency::Fixed(messages.max(1));
         self
     }
 

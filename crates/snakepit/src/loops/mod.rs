@@ -26,6 +26,7 @@ mod settle;
 mod signals;
 mod trouble;
 mod watchdog;
+mod window;
 
 pub use beats::{Beats, beat};
 pub use control::{Control, End, Holding, InHand, Intake, Orders, Run};

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::door::Door;
 use super::engine::Engine;
 use super::settle::{GiveUp, Outcome, Replies, Rules};
+use super::window::Concurrency;
 use super::{Beats, Control, Failure, LoopError, RunOptions, Runnable};
 use crate::call::waiting::Waiting;
 use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
-use crate::{CallError, PoolRef, Snakepit, Value};
+use crate::{CallError, PoolRef, Snakepit, Value, nearest};
 
 /// What a [`PoolLoop`] does. Its messages are JSON: an object is arguments by name, a list arguments by position, anything
 /// else the one argument.
@@ -40,10 +41,11 @@ pub struct PoolLoopOptions {
     /// What is done with messages that are given up.
     #[serde(default)]
     pub give_up: GiveUp,
-    /// How many calls are made at the same time; twice what the pool's workers take unless it is set.
+    /// How many calls are made at the same time. Unless it is set: twice what the pool's workers take, and as many as are done in
+    /// 25 ms, if that is more.
     #[serde(default)]
     pub concurrency: Option<usize>,
-    /// How many more messages are received than calls can be made.
+    /// How many more messages are received than calls can be made, at least.
     #[serde(default)]
     pub prefetch: usize,
     /// Whether the command finds the message's id as `message` in its call's metadata, to know it again if it is delivered
@@ -57,6 +59,22 @@ pub struct PoolLoopOptions {
     /// set.
     #[serde(default)]
     pub max_deliveries: Option<u32>,
+    /// How long a message that failed waits before it comes again, in milliseconds; that doubles each time. A second unless it is set.
+    #[serde(default)]
+    pub backoff_ms: Option<u64>,
+    /// How long it waits at most, in milliseconds; five minutes unless it is set.
+    #[serde(default)]
+    pub longest_backoff_ms: Option<u64>,
+    /// Names of errors for which a message is given up at once, besides those about wrong arguments.
+    #[serde(default)]
+    pub give_up_on: Vec<String>,
+    /// For how long messages are leased, in milliseconds; as the run says unless it is set. Leases are extended while messages are in
+    /// hand.
+    #[serde(default)]
+    pub visibility_timeout_ms: Option<u64>,
+    /// How long one receive waits, in milliseconds; as the run says unless it is set.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
 }
 
 impl PoolLoopOptions {
@@ -73,6 +91,11 @@ impl PoolLoopOptions {
             tell_id: false,
             call_timeout_ms: None,
             max_deliveries: None,
+            backoff_ms: None,
+            longest_backoff_ms: None,
+            give_up_on: Vec::new(),
+            visibility_timeout_ms: None,
+            wait_ms: None,
         }
     }
 
@@ -119,6 +142,19 @@ impl PoolLoopOptions {
     }
 }
 
+impl PoolLoopOptions {
+    fn policy(&self) -> DeadLetterPolicy {
+        let mut policy = DeadLetterPolicy::default();
+        policy.max_deliveries = self.max_deliveries;
+        policy.include.extend(self.give_up_on.iter().cloned());
+        let pause = |time: Option<u64>, usual| time.map_or(usual, Duration::from_millis);
+        policy.backoff.first = pause(self.backoff_ms, policy.backoff.first);
+        policy.backoff.longest =
+            pause(self.longest_backoff_ms, policy.backoff.longest).max(policy.backoff.first);
+        policy
+    }
+}
+
 /// A loop that calls a command of a pool with each message of a mailbox, and replies with its value.
 ///
 /// While the pool has no worker, nothing is received, and what was received waits for one: a message that no worker has begun is
@@ -126,10 +162,14 @@ impl PoolLoopOptions {
 #[derive(Debug)]
 pub struct PoolLoop {
     engine: Engine,
+    pool: String,
+    command: String,
+    visibility_timeout: Option<Duration>,
+    wait: Option<Duration>,
 }
 
 impl PoolLoop {
-    /// Such a loop.
+    /// Such a loop. A pool that is not there is refused, and so is a command that the pool's workers do not serve.
     pub fn new(
         pit: &Snakepit,
         mailbox: Arc<dyn Mailbox>,
@@ -141,11 +181,18 @@ impl PoolLoop {
             None => pit.pools().first(),
         };
         let Some(pool) = found.cloned() else {
-            let known: Vec<&str> = pit.pools().iter().map(PoolRef::name).collect();
             let wanted = options.pool.as_deref().unwrap_or("at all");
-            let reason = format!("there is no pool {wanted}; there is {}", known.join(", "));
+            let known = nearest::hint(wanted, pit.pools().iter().map(PoolRef::name));
+            let reason = format!("there is no pool {wanted}; {known}");
             return Err(LoopError::Failed { name, reason });
         };
+        let commands = pool.commands();
+        if tells_its_commands(&pool) && !commands.contains(&options.command) {
+            let known = nearest::hint(&options.command, commands.iter().map(String::as_str));
+            let reason =
+                format!("the workers of pool {} have no command {}; {known}", pool.name(), options.command);
+            return Err(LoopError::Failed { name, reason });
+        }
         let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
         let control = Control::new(name);
         let (stuck_pool, stuck_command) = (pool.clone(), options.command.clone());
@@ -154,19 +201,40 @@ impl PoolLoop {
             Box::pin(async move { pool.stacks_at(Some(&command)).await })
         });
         let door = Door::new(&pool);
-        let policy =
-            DeadLetterPolicy { max_deliveries: options.max_deliveries, ..DeadLetterPolicy::default() };
         Ok(Self {
             engine: Engine {
                 work: work(&control, &pool, &door, options),
                 door: Some(door),
                 control,
                 mailbox,
-                rules: Arc::new(Rules { policy, give_up: options.give_up, replies: options.reply }),
-                concurrency: options.concurrency.unwrap_or(places * 2).max(1),
+                rules: Arc::new(Rules {
+                    policy: options.policy(),
+                    give_up: options.give_up,
+                    replies: options.reply,
+                }),
+                concurrency: options.concurrency.map_or(Concurrency::AtLeast(places * 2), Concurrency::Fixed),
                 prefetch: options.prefetch,
             },
+            pool: pool.name().to_owned(),
+            command: options.command.clone(),
+            visibility_timeout: options.visibility_timeout_ms.map(Duration::from_millis),
+            wait: options.wait_ms.map(Duration::from_millis),
         })
+    }
+
+    /// Where its messages come from.
+    pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
+        &self.engine.mailbox
+    }
+
+    /// The name of the pool that it calls.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The command that it calls.
+    pub fn command(&self) -> &str {
+        &self.command
     }
 
     /// What becomes of messages whose calls failed. Without a limit of deliveries that of the options holds.
@@ -176,6 +244,11 @@ impl PoolLoop {
         rules.policy = policy;
         self
     }
+}
+
+/// Whether it has a worker of our SDK, which tells all of its commands; of others some may be known only when they are called.
+fn tells_its_commands(pool: &PoolRef) -> bool {
+    pool.shared.scheduler().berths().any(|berth| !berth.handle.introduction().sdk.is_empty())
 }
 
 fn work(control: &Control, pool: &PoolRef, door: &Door, options: &PoolLoopOptions) -> super::engine::Work {
@@ -255,7 +328,10 @@ impl Runnable for PoolLoop {
         &self.engine.control
     }
 
-    fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+    fn run(&self, mut options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+        // What it was described with comes before what all loops of a group are run with.
+        options.visibility_timeout = self.visibility_timeout.unwrap_or(options.visibility_timeout);
+        options.wait = self.wait.unwrap_or(options.wait);
         Box::pin(self.engine.run(options))
     }
 }

@@ -4,8 +4,9 @@
 //! `looper work FILE SEED` (sends, and handles until it has had enough), `looper rest FILE` (handles until nothing is left), the
 //! same with `pool WORKER` behind it (a command of a pool of Python workers handles), `looper eval CHECKPOINT WORKER` and
 //! `looper letters FILE CHECKPOINT WORKER` (an evaluation, directly and through mailboxes), `looper serve FILE` (a service that
-//! signals end), `looper contend` (its main thread takes the locks of a shutdown all the time).
+//! signals end), `looper answer FILE` (another one, which is led by nobody), `looper contend` (its main thread takes the locks of a shutdown all the time).
 
+mod answer;
 mod evaluate;
 mod life;
 mod serve;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
             ["rest", file, "pool", worker] => life::rest(file, Some(worker)).await,
             ["eval", checkpoint, worker] => evaluate::directly(checkpoint, worker).await,
             ["letters", file, checkpoint, worker] => evaluate::by_letters(file, checkpoint, worker).await,
+            ["answer", file] => return answer::run(file).await,
             ["serve", file] => return serve::run(file).await,
             _ => panic!("looper: what is {words:?}?"),
         }

@@ -11,6 +11,7 @@ mod clock;
 mod desk;
 mod failpoint;
 mod failure;
+mod group;
 mod health;
 mod inbox;
 mod open;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::clock::{BootClock, Clock};
 use super::desk::register;
+use super::failure::explain;
 use super::inbox::Inbox;
 use super::patience::within;
 use super::site::{Creation, Inode, LostLog, Site};
@@ -120,21 +121,34 @@ impl SqliteOptions {
         self.open(path)
     }
 
-    /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
-        self.policy.check()?;
-        let path = Site::locate(path.as_ref())?;
-        let site = Site {
-            path,
+    fn site(self, path: &Path) -> Result<Site, MailboxError> {
+        Ok(Site {
+            path: Site::locate(path)?,
             clock: self.clock,
             patience: self.busy_timeout,
             vfs: self.vfs,
             log_sync: self.log_sync,
             lost_log: self.lost_log,
             creation: self.creation,
+        })
+    }
+
+    /// The names of the mailboxes in a file, in the order in which they were made.
+    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
+        let site = self.site(path.as_ref())?;
+        let connection = site.connect()?;
+        let names = || {
+            let mut names = connection.prepare("SELECT name FROM queue ORDER BY number")?;
+            names.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
         };
-        let office = Office::of(site, &self.queue, &self.policy.settings_change())?;
-        let queue: Arc<str> = self.queue.into();
+        names().map_err(|error| explain(&site.path, error))
+    }
+
+    /// Opens the file, or makes it. A file of an older version is brought to the newest one. Reads and writes a little, on this thread.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
+        self.policy.check()?;
+        let (queue, change): (Arc<str>, _) = (self.queue.as_str().into(), self.policy.settings_change());
+        let office = Office::of(self.site(path.as_ref())?, &queue, &change)?;
         let gate = office.gates.open(&queue);
         Ok(SqliteMailbox { queue, office, gate })
     }

@@ -10,7 +10,7 @@ fn mailbox() -> Arc<dyn Mailbox> {
 }
 
 fn store(max_deliveries: u32) -> Store {
-    Store::new(QueueSettings { max_deliveries })
+    Store::new(QueueSettings { max_deliveries, ..QueueSettings::default() })
 }
 
 fn receive(store: &mut Store, now: u64, due: u64) -> Vec<Message> {

@@ -1,0 +1,144 @@
+//! A service that is stopped and started again and again while messages come: it loses none, answers each once, and buries none.
+//!
+//! `SNAKEPIT_RESTARTS=10000` makes so many restarts.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::process::Signal;
+use snakepit::mailbox::{Count, MAX_MESSAGES, Mailbox, Receipt, Receive, Send, SqliteMailbox};
+use snakepit_proving::mailbox::load::Dice;
+use snakepit_proving::{random, rounds};
+
+use super::{Looper, block_on, dir};
+
+/// How many messages wait at least while the service is stopped and started.
+const BACKLOG: u64 = 40;
+/// How many services there are, each with a file of its own.
+const SERVICES: usize = 2;
+
+/// What one service came to.
+#[derive(Default, Debug)]
+struct Year {
+    restarts: usize,
+    sent: u64,
+    answered: BTreeSet<u64>,
+    /// Messages that were in hand and not begun when it was told to end.
+    given_back: u64,
+}
+
+struct World {
+    requests: SqliteMailbox,
+    replies: SqliteMailbox,
+    sent: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl World {
+    fn count(&self) -> Count {
+        block_on(self.requests.count()).expect("counted")
+    }
+
+    /// Messages come all the time.
+    fn send(&self) {
+        while !self.is_over.load(Ordering::SeqCst) {
+            if self.count().visible >= BACKLOG {
+                std::thread::yield_now();
+                continue;
+            }
+            let first = self.sent.load(Ordering::SeqCst);
+            let some = (first..first + BACKLOG)
+                .map(|number| (number.to_string().into_bytes(), Send::new().reply_to("replies")));
+            block_on(self.requests.send_all(some.collect())).expect("sent");
+            self.sent.fetch_add(BACKLOG, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the answers that are there, each of them for the first time.
+    fn read_answers(&self, answered: &mut BTreeSet<u64>) {
+        loop {
+            let received = block_on(self.replies.receive(Receive::new().max_messages(MAX_MESSAGES)));
+            let received = received.expect("received");
+            if received.is_empty() {
+                return;
+            }
+            for reply in &received {
+                let number = reply.read().expect("a number");
+                assert!(answered.insert(number), "{number} was answered twice");
+            }
+            let receipts: Vec<Receipt> = received.into_iter().filter_map(|reply| reply.receipt).collect();
+            assert_eq!(block_on(self.replies.ack_all(&receipts)).expect("acknowledged"), receipts.len());
+        }
+    }
+}
+
+/// Starts a service, lets it begin some messages, and ends it; says how many it gave back.
+fn life(dir: &std::path::Path, file: &str, world: &World, begun: u64) -> u64 {
+    let mut service = Looper::start(dir, &["answer", file], None);
+    let mut left = begun + 1;
+    while left > 0 {
+        let line = service.0.hear().unwrap_or_else(|| panic!("it ended by itself"));
+        left -= u64::from(["serving", "begun"].contains(&line.trim_end()));
+    }
+    let in_flight = world.count().in_flight;
+    service.0.process().signal(Signal::TERM);
+    let mut after = 0;
+    while service.0.hear().is_some() {
+        after += 1;
+    }
+    let ended = service.0.wait();
+    assert_eq!(ended.code(), Some(0), "a service that finishes what it has begun: {ended:?}");
+    assert_eq!(world.count().in_flight, 0, "all of it was finished or given back");
+    in_flight.saturating_sub(after)
+}
+
+fn year(restarts: usize, seed: u64) -> Year {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let open = |queue: &str| SqliteMailbox::open_named(&path, queue).expect("the mailbox");
+    let (requests, replies) = (open("requests"), open("replies"));
+    let world = World { requests, replies, sent: AtomicU64::new(0), is_over: AtomicBool::new(false) };
+    let file = path.to_string_lossy().into_owned();
+    let mut dice = Dice::new(seed);
+    let mut year = Year { restarts, ..Year::default() };
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| world.send());
+        for _ in 0..restarts {
+            year.given_back += life(dir.path(), &file, &world, dice.below(12));
+            world.read_answers(&mut year.answered);
+        }
+        world.is_over.store(true, Ordering::SeqCst);
+        sender.join().expect("the sender");
+    });
+    year.sent = world.sent.load(Ordering::SeqCst);
+    // Nobody sends any more: what is left is answered by one more life.
+    let left = year.sent - year.answered.len() as u64;
+    life(dir.path(), &file, &world, left);
+    world.read_answers(&mut year.answered);
+    assert_eq!(world.count(), Count::default(), "nothing is left, and nothing is buried");
+    assert_eq!(year.answered, (0..year.sent).collect(), "each message is answered");
+    year
+}
+
+#[test]
+fn rounds_of_restarts_under_load_lose_nothing_answer_all_once_and_bury_nothing() {
+    let asked = std::env::var("SNAKEPIT_RESTARTS").ok().map(|number| number.parse().expect("a number"));
+    let all: usize = asked.unwrap_or_else(|| rounds(200, 10));
+    let seed = random::below(u64::MAX);
+    println!("seed {seed}");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let years: Vec<_> = (0..SERVICES)
+            .map(|number| scope.spawn(move || year(all.div_ceil(SERVICES), seed.wrapping_add(number as u64))))
+            .collect();
+        for year in years {
+            let Year { restarts, sent, answered, given_back } = year.join().expect("a service");
+            let answered = answered.len();
+            println!(
+                "{restarts} restarts: {sent} sent, {answered} answered, {given_back} given back, none buried"
+            );
+        }
+    });
+    println!("{all} restarts in {:?}", began.elapsed());
+}
