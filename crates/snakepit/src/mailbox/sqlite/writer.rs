@@ -144,6 +144,8 @@ impl Writer {
                 self.bell.quiet();
             }
             let is_stirred = !self.parked.is_empty() && self.look();
+            // Whoever only looks does not keep the file from being idle.
+            let may_change = is_stirred || orders.iter().any(|order| !order.ask.is_read());
             if is_stirred || !orders.is_empty() {
                 let (some, began) = (orders.len(), self.site.clock.since_boot());
                 self.transact(orders, is_stirred);
@@ -151,6 +153,8 @@ impl Writer {
                     some,
                     self.site.clock.since_boot().saturating_sub(began).min(LONGEST_GATHERING * GATHERING),
                 );
+            }
+            if may_change {
                 self.tidy_at = Some(self.now().saturating_add(micros(IDLE)));
             } else if self.tidy_at.is_some_and(|at| at <= self.now()) {
                 within(TIDYING, || self.tidy());
