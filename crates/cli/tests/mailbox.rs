@@ -252,6 +252,102 @@ fn several_mailboxes_live_in_one_file() {
 }
 
 #[test]
+fn a_copy_of_the_file_has_what_the_last_command_has_sent() {
+    let mailbox = Box::new();
+    mailbox.ok("send", &["a"]);
+    let copy = Box::new();
+    std::fs::copy(mailbox.dir.path().join("mail.db"), copy.dir.path().join("mail.db")).expect("a copy");
+    assert_eq!(copy.count(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_backup_is_a_mailbox_that_only_its_owner_can_read_and_replaces_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let mailbox = Box::new();
+    mailbox.ok("send", &["a"]);
+    let copy = Box::new();
+    let to = copy.dir.path().join("mail.db");
+    let to = to.to_str().expect("a text");
+    mailbox.ok("backup", &[to]);
+    assert_eq!(std::fs::metadata(to).expect("the copy").permissions().mode() & 0o777, 0o600);
+    assert_eq!(copy.count(), [1, 0, 0, 0]);
+    let (status, said) = mailbox.refused("backup", &[to]);
+    assert!(status == 125 && said.contains("must not exist yet"), "{status} {said}");
+    let files: Vec<_> =
+        std::fs::read_dir(copy.dir.path()).expect("files").flatten().map(|it| it.file_name()).collect();
+    assert!(files.iter().all(|name| !name.to_string_lossy().contains("partial")), "{files:?}");
+}
+
+#[test]
+fn a_backup_is_made_beside_a_live_receiver() {
+    let mailbox = Box::new();
+    mailbox.ok("send", &["a"]);
+    let mut receiver = mailbox
+        .command("receive", &["--max", "2", "--wait", "20s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    receiver.wait().expect("it has received");
+    let mut waiting = mailbox
+        .command("receive", &["--wait", "20s", "--ack"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let copy = Box::new();
+    let to = copy.dir.path().join("mail.db");
+    mailbox.ok("backup", &[to.to_str().expect("a text")]);
+    assert_eq!(copy.count(), [0, 1, 0, 0], "the lease is in the copy, too");
+    mailbox.ok("send", &["b"]);
+    assert!(waiting.wait().expect("it has received").success());
+}
+
+#[test]
+fn a_paused_mailbox_gives_nothing_out_until_it_is_resumed() {
+    let mailbox = Box::new();
+    mailbox.ok("send", &["a"]);
+    let settings: Value = serde_json::from_str(&mailbox.ok("pause", &[])).expect("JSON");
+    assert_eq!(settings["paused"], true);
+    assert_eq!(mailbox.ok("receive", &[]), "");
+    mailbox.ok("resume", &[]);
+    assert_eq!(mailbox.lines("receive", &[])[0]["body"], "a");
+}
+
+#[test]
+fn groups_and_rates_are_set_from_a_shell() {
+    let mailbox = Box::new();
+    for body in ["1", "2"] {
+        mailbox.ok("send", &[body, "--group", "customer-7"]);
+    }
+    mailbox.ok("send", &["3"]);
+    let settings: Value = serde_json::from_str(&mailbox.ok("settings", &["--rate", "1/1h"])).expect("JSON");
+    assert_eq!(settings["rate_limit"]["per"], 3600.0);
+    let received = mailbox.lines("receive", &["--max", "10"]);
+    assert_eq!((received.len(), &received[0]["group"]), (1, &Value::from("customer-7")));
+    mailbox.ok("settings", &["--rate", "none"]);
+    assert_eq!(mailbox.lines("receive", &["--max", "10"])[0]["body"], "3", "the group waits");
+    let (status, said) = mailbox.refused("settings", &["--rate", "many"]);
+    assert!(status == 2 && said.contains("100/1m"), "{status} {said}");
+}
+
+#[test]
+fn the_size_of_the_file_is_said_and_compacting_makes_it_small() {
+    let mailbox = Box::new();
+    let body = "x".repeat(100_000);
+    for _ in 0..20 {
+        mailbox.ok("send", &[&body]);
+    }
+    let size = |text: String| {
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        value.get("file").unwrap_or(&value)["bytes"].as_u64().expect("a number")
+    };
+    let full = size(mailbox.ok("count", &["--json"]));
+    assert!(full > 2_000_000, "{full}");
+    mailbox.ok("purge", &[]);
+    let compacted = size(mailbox.ok("compact", &[]));
+    assert!(compacted < 200_000, "{compacted}");
+}
+
+#[test]
 fn a_mailbox_that_is_missing_is_said_to_be_and_is_not_made() {
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let reading: [(&str, &[&str]); 13] = [

@@ -1,5 +1,6 @@
 //! `snakepit mailbox`: messages from a shell, one operation per call.
 
+mod file;
 mod show;
 
 use std::io::{Read, Write};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use snakepit::mailbox::SqliteMailbox;
 use snakepit::mailbox::sqlite::SqliteOptions;
 use snakepit::mailbox::{
     Extension, MAX_WAIT, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive, Reply, Send,
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
 }
+
+/// A rate, or none: clap takes an Option in an option for an option without a value.
+type Rate = Option<snakepit::mailbox::RateLimit>;
 
 #[derive(clap::Subcommand)]
 enum Verb {
@@ -75,6 +80,33 @@ enum Verb {
         /// A message is given up after so many deliveries.
         #[arg(long, value_name = "N")]
         max_deliveries: Option<u32>,
+        /// No more messages than so many in each period are given out, like 100/1m; or none, for no limit.
+        #[arg(long, value_name = "N/DURATION", value_parser = file::rate)]
+        rate: Option<Rate>,
+        /// The same for each group.
+        #[arg(long, value_name = "N/DURATION", value_parser = file::rate)]
+        group_rate: Option<Rate>,
+    },
+    /// Give no messages out until it is resumed: receivers wait, sends go on.
+    Pause {
+        url: String,
+    },
+    /// Give messages out again.
+    Resume {
+        url: String,
+    },
+    /// Copy the whole file, as it is at this moment, into a new one. Others may use it meanwhile.
+    Backup {
+        url: String,
+        file: std::path::PathBuf,
+    },
+    /// Write the file anew without the room that is free in it. Whoever writes waits meanwhile.
+    Compact {
+        url: String,
+    },
+    /// Go on with what a file has whose log (FILE-wal) was lost: what was only in the log is gone for good.
+    Recover {
+        url: String,
     },
     /// Show a message and its attempts, wherever it is, as one JSON object.
     Show {
@@ -95,9 +127,12 @@ enum Verb {
         #[arg(long, value_name = "N", default_value_t = 10)]
         max: usize,
     },
-    /// Count the messages, as one JSON object.
+    /// Count the messages, as one JSON object, which says the size of the file, too.
     Count {
         url: String,
+        /// What it prints is JSON anyway.
+        #[arg(long, hide = true)]
+        json: bool,
     },
     /// Remove all messages but the dead letters.
     Purge {
@@ -131,15 +166,21 @@ struct SendArgs {
     /// The mailbox that waits for a reply.
     #[arg(long, value_name = "NAME")]
     reply_to: Option<String>,
-    /// How long until it can be received.
+    /// How long until it can be received, up to 366 days.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     delay: Option<Duration>,
     /// Higher ones are received first, -128 to 127.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i8,
-    /// A second message with the same key is not put in for five minutes.
+    /// A second message with the same key is not put in for five minutes, or for --dedup-for.
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
+    /// How long the key is remembered, up to 366 days.
+    #[arg(long, value_name = "DURATION", requires = "dedup", value_parser = duration::parse_positive)]
+    dedup_for: Option<Duration>,
+    /// Its group: messages of one group come one at a time, in order.
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// A dead letter if nobody has received it by then.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
@@ -203,17 +244,18 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
             let extension = if exactly { Extension::Exactly } else { Extension::AtLeast };
             failed(existing(&url)?.extend(&Receipt::from(&*receipt), visibility, extension).await)
         }
-        Verb::Settings { url, max_deliveries } => {
-            let mailbox = existing(&url)?;
+        Verb::Settings { url, max_deliveries, rate, group_rate } => {
             let mut change = SettingsChange::new();
             change.max_deliveries = max_deliveries;
-            let settings = match change == SettingsChange::new() {
-                true => mailbox.settings().await,
-                false => mailbox.configure(change).await,
-            };
-            say::out(&say::json(&failed(settings)?));
-            Ok(())
+            change.rate_limit = rate;
+            change.group_rate_limit = group_rate;
+            file::change(&url, change).await
         }
+        Verb::Pause { url } => file::change(&url, SettingsChange::new().pause()).await,
+        Verb::Resume { url } => file::change(&url, SettingsChange::new().resume()).await,
+        Verb::Backup { url, file } => file::backup(&url, file).await,
+        Verb::Compact { url } => file::compact(&url).await,
+        Verb::Recover { url } => file::recover(&url).await,
         Verb::Result { url, id, wait } => match result(&*existing(&url)?, id, wait).await? {
             Some(reply) => {
                 say::out(&show::reply(&reply));
@@ -242,10 +284,7 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
             }
             Ok(())
         }
-        Verb::Count { url } => {
-            say::out(&say::json(&failed(existing(&url)?.count().await)?));
-            Ok(())
-        }
+        Verb::Count { url, json: _ } => file::count(&url).await,
         Verb::Purge { url } => tell_number("purged", existing(&url)?.purge().await),
         Verb::Dlq(DeadVerb::List { url, max }) => {
             let letters = failed(existing(&url)?.dead_letters(max).await)?;
@@ -277,6 +316,8 @@ async fn send(args: SendArgs) -> Result<(), Failure> {
     let mut options = Send::new().delay(args.delay.unwrap_or_default()).priority(args.priority);
     options.reply_to = args.reply_to;
     options.dedup_key = args.dedup;
+    options.dedup_for = args.dedup_for;
+    options.group = args.group;
     options.time_to_live = args.ttl;
     options.keep_result = args.keep_result;
     options.attributes.extend(args.attribute);
@@ -340,8 +381,12 @@ fn existing(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
 }
 
 fn opened(url: &str, options: SqliteOptions) -> Result<Arc<dyn Mailbox>, Failure> {
+    Ok(Arc::new(unshared(url, options)?))
+}
+
+fn unshared(url: &str, options: SqliteOptions) -> Result<SqliteMailbox, Failure> {
     match options.open_url(url) {
-        Ok(mailbox) => Ok(Arc::new(mailbox)),
+        Ok(mailbox) => Ok(mailbox),
         Err(error @ MailboxError::Missing(_)) => failed(Err(error)),
         Err(error) => Err(Failure::new(format!("cannot open the mailbox {url}"), &error)),
     }

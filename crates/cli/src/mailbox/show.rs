@@ -31,6 +31,8 @@ struct Shown<'a> {
     trace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     in_reply_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
     /// Where it is, if it was looked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<&'a Place>,
@@ -137,6 +139,7 @@ fn shown(message: &Message) -> Shown<'_> {
         attributes: &message.attributes,
         trace: message.trace.as_deref(),
         in_reply_to: message.in_reply_to.map(|id| id.to_string()),
+        group: message.group.as_deref(),
         place: None,
         last_error: message.last_error(),
         attempts: message.attempts.iter().map(ShownAttempt::of).collect(),

@@ -1,8 +1,9 @@
 //! Benchmarks of mailboxes, each beside its floor in the same run.
 //!
 //! `bench-mailbox` prints a table in Markdown, `--write` also writes it to `docs/bench/mailboxes.md`, `--quick` takes few
-//! rounds. The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, and redis-server is in `PATH`.
+//! rounds, `--full` adds a file with ten million messages (3 GB, some minutes). The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, and redis-server is in `PATH`.
 
+mod depth;
 mod floor;
 mod memory;
 mod peer;
@@ -31,6 +32,11 @@ fn main() -> ExitCode {
     {
         return wake::answer(file).map_or_else(|error| fail(&*error), |()| ExitCode::SUCCESS);
     }
+    if words == ["--burn"] {
+        loop {
+            std::hint::spin_loop();
+        }
+    }
     if let [verb, file, number] = &words[..]
         && let Ok(number) = number.parse()
     {
@@ -49,8 +55,12 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
 }
 
 fn run(words: &[String]) -> Outcome<bool> {
-    if let Some(unknown) = words.iter().find(|word| !["--quick", "--write"].contains(&word.as_str())) {
-        return Err(format!("unknown option {unknown}; usage: bench-mailbox [--quick] [--write]").into());
+    if let Some(unknown) =
+        words.iter().find(|word| !["--quick", "--full", "--write"].contains(&word.as_str()))
+    {
+        return Err(
+            format!("unknown option {unknown}; usage: bench-mailbox [--quick | --full] [--write]").into()
+        );
     }
     let is_quick = words.iter().any(|word| word == "--quick");
     let effort = if is_quick {
@@ -63,6 +73,9 @@ fn run(words: &[String]) -> Outcome<bool> {
     rows.push(receive::measure(effort)?);
     rows.push(shared::measure(effort)?);
     rows.extend(wake::measure(effort)?);
+    if words.iter().any(|word| word == "--full") {
+        rows.extend(depth::measure(10_000_000)?);
+    }
     let table = line::table(&rows);
     println!("{table}");
     if words.iter().any(|word| word == "--write") {

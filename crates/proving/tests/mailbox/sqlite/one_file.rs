@@ -129,3 +129,38 @@ fn a_process_that_ends_leaves_the_log_to_those_who_go_on() {
     drop(mailbox);
     assert_eq!(visible(&copy(&dir, &path)), 7);
 }
+
+#[test]
+fn an_idle_file_gives_back_the_room_that_it_does_not_need() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    for _ in 0..40 {
+        block_on(mailbox.send(vec![7; 500_000], Send::new())).expect("it is sent");
+    }
+    let full = block_on(mailbox.file_size()).expect("a size");
+    assert!(full.bytes > 20_000_000, "{full:?}");
+    block_on(mailbox.purge()).expect("a purge");
+    // Whoever asks again and again does not keep the file from being idle.
+    recheck(Deadline::patient(), "the file is small", || {
+        let size = block_on(mailbox.file_size()).expect("a size");
+        (size.bytes < 3_000_000).then_some(())
+    });
+    recheck(Deadline::patient(), "the disk has the room", || {
+        (fs::metadata(&path).expect("the file").len() < 3_000_000).then_some(())
+    });
+}
+
+#[test]
+fn a_backup_of_a_mailbox_in_use_is_whole() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    send(&mailbox, "a");
+    let copy = dir.path().join("copy");
+    block_on(mailbox.backup(&copy)).expect("a backup");
+    send(&mailbox, "b");
+    assert_eq!((visible(&copy), visible(&path)), (1, 2));
+    let error = block_on(mailbox.backup(&copy)).expect_err("it is there").to_string();
+    assert!(error.contains("must not exist yet"), "{error}");
+}

@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::open::Gates;
 use super::order::{Answer, Ask, Lease, Received, Stored, expired};
 use super::schema::state::{BEHIND, DELAYED, LEASED, READY};
+use super::upkeep::pages;
 use crate::mailbox::attempt::this_process;
 use crate::mailbox::{AttemptEnd, DeadReason, Extension, MessageId, Nack, QueueSettings, Receive, Send};
 
@@ -150,6 +151,7 @@ impl<'a> Desk<'a> {
             Ask::Redrive(ids) => Answer::Number(self.redrive(at, ids.as_deref())?),
             Ask::PurgeDeadLetters => Answer::Number(self.purge_dead_letters(at)?),
             Ask::Release(leases) => self.several(leases, |desk, lease| desk.release(at, lease))?,
+            Ask::Size => Answer::Size(pages(self.connection)?),
             Ask::Health => Answer::Done,
         })
     }

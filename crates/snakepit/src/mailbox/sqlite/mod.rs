@@ -3,7 +3,7 @@
 //! An operation travels [`SqliteMailbox`] → `inbox` → `writer` → `desk`. The writer is one thread per file and process: it does
 //! all orders that wait in one transaction and answers when its commit has returned. `parked` has the receivers that wait, and
 //! `bell` wakes those of other processes. `wal` syncs the file's log and
-//! moves it into the file, `patience` waits for locks of others. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
+//! moves it into the file, `upkeep` copies it and gives room back, `patience` waits for locks of others. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
 //! who blocks it, and `failure` what SQLite's errors mean.
 
 mod bell;
@@ -11,6 +11,7 @@ mod clock;
 mod desk;
 mod failpoint;
 mod failure;
+mod group;
 mod health;
 mod inbox;
 mod open;
@@ -20,6 +21,7 @@ mod patience;
 mod private;
 mod schema;
 mod site;
+mod upkeep;
 mod wal;
 mod writer;
 
@@ -36,6 +38,7 @@ pub use open::SqliteOptions;
 use open::{Gate, Office};
 use order::{Answer, Ask, Lease, expired};
 use site::beside;
+pub use upkeep::FileSize;
 pub use wal::{DiskSync, LogSync};
 
 use super::{

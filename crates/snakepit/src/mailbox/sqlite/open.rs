@@ -207,6 +207,10 @@ impl Office {
         &self.site.path
     }
 
+    pub(super) fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
     pub(super) fn inbox(&self) -> &Inbox {
         &self.inbox
     }

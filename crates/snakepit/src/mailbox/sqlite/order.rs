@@ -9,6 +9,7 @@ use rusqlite::Row;
 use super::clock::{Micros, time, wall_time};
 use super::desk::LARGE;
 use super::inbox::{Inbox, Order};
+use super::upkeep::FileSize;
 use crate::mailbox::message::Right;
 use crate::mailbox::{
     Attempt, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
@@ -60,6 +61,8 @@ pub(super) enum Ask {
     PurgeDeadLetters,
     /// Nobody has begun these: their delivery was none.
     Release(Vec<Lease>),
+    /// How much room the file takes.
+    Size,
     /// Nothing but a transaction.
     Health,
 }
@@ -70,6 +73,7 @@ impl Ask {
         matches!(
             self,
             Self::Result(..)
+                | Self::Size
                 | Self::Settings
                 | Self::Find(_)
                 | Self::Peek(_)
@@ -86,6 +90,7 @@ impl Ask {
             }
             Self::Extend(..)
             | Self::Result(..)
+            | Self::Size
             | Self::Settings
             | Self::Find(_)
             | Self::Peek(_)
@@ -122,6 +127,7 @@ pub(super) enum Answer {
     Found(Option<(Stored, Place)>),
     Count(Count),
     Letters(Vec<Grave>),
+    Size(FileSize),
 }
 
 /// A message as the file has it.

@@ -147,6 +147,30 @@ CREATE TABLE rate (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX old_rates ON rate (queue, began);
+
+-- How many messages there are in each state, kept by each connection (COUNTING): counting them would take as long as there are.
+CREATE TABLE tally (
+    queue INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    PRIMARY KEY (queue, state)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO tally SELECT queue, state, count(*) FROM message GROUP BY queue, state;
+";
+
+/// Triggers of a connection, not of the file: what stands in a file is never run. They keep `tally` true, whatever changes messages.
+const COUNTING: &str = "
+CREATE TEMP TRIGGER IF NOT EXISTS counted_in AFTER INSERT ON main.message BEGIN
+    INSERT INTO tally VALUES (new.queue, new.state, 1) ON CONFLICT DO UPDATE SET messages = messages + 1;
+END;
+CREATE TEMP TRIGGER IF NOT EXISTS counted_out AFTER DELETE ON main.message BEGIN
+    UPDATE tally SET messages = messages - 1 WHERE queue = old.queue AND state = old.state;
+END;
+CREATE TEMP TRIGGER IF NOT EXISTS counted_again AFTER UPDATE OF state ON main.message WHEN old.state <> new.state BEGIN
+    UPDATE tally SET messages = messages - 1 WHERE queue = old.queue AND state = old.state;
+    INSERT INTO tally VALUES (new.queue, new.state, 1) ON CONFLICT DO UPDATE SET messages = messages + 1;
+END;
 ";
 
 /// What a file is, before anything in it is changed.
@@ -198,7 +222,7 @@ pub(super) fn bring_up(
 ) -> rusqlite::Result<()> {
     let is_current = version(connection)? == steps.len() as i64;
     if is_current && !is_of_another_boot(connection, clock)? {
-        return Ok(());
+        return count_changes(connection, steps);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Somebody else may have done it meanwhile.
@@ -210,10 +234,17 @@ pub(super) fn bring_up(
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", steps.len() as i64)?;
     }
+    count_changes(&transaction, steps)?;
     if is_of_another_boot(&transaction, clock)? {
         begin_boot(&transaction, clock)?;
     }
     transaction.commit()
+}
+
+/// From now on all changes of this connection are counted.
+fn count_changes(connection: &Connection, steps: &[&str]) -> rusqlite::Result<()> {
+    // The first version has nothing to count in.
+    if steps.contains(&SECOND) { connection.execute_batch(COUNTING) } else { Ok(()) }
 }
 
 fn is_of_another_boot(connection: &Connection, clock: &dyn Clock) -> rusqlite::Result<bool> {

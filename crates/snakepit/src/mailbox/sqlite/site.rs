@@ -146,7 +146,8 @@ impl Site {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         let file = self.path.display();
-        match schema::kind(&connection)? {
+        let kind = schema::kind(&connection)?;
+        match kind {
             Kind::Empty if self.creation == Creation::Never => return Err(Refused::Known(self.no_file())),
             Kind::Empty | Kind::Mailbox => {}
             Kind::Newer(version) => {
@@ -172,6 +173,10 @@ impl Site {
             return Err(Refused::Known(backend(format!(
                 "{file} cannot be written: give this user the right to write the file and its directory"
             ))));
+        }
+        if kind == Kind::Empty {
+            // Only a file without tables can be told to give pages back one day.
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         }
         // The change to a log is made with a journal, which must not come back after a power cut: it would undo the change, and
         // with it all that the log says.
@@ -199,6 +204,19 @@ impl Site {
         if self.vfs.is_none() {
             private::secure(&self.path).map_err(Refused::Known)?;
         }
+        Ok(connection)
+    }
+
+    /// A connection that reads the file beside the writer's.
+    pub(super) fn reader(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match &self.vfs {
+            None => Connection::open_with_flags(&self.path, flags)?,
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
+        };
+        connection.busy_timeout(self.patience)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         Ok(connection)
     }
 

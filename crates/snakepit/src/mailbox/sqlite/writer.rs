@@ -1,29 +1,31 @@
 //! The one thread of this process that uses the file: it takes all orders that wait, does them in one transaction, and
 //! answers when the commit has returned. So many callers share one sync of the disk.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode};
 
 use super::bell::Bell;
 use super::clock::{Micros, micros, wall_micros};
-use super::desk::{Desk, News, Place, may_receive};
+use super::desk::{Desk, News, Place};
 use super::failpoint::{Step, Then, reach};
 use super::failure::{Failure, concerns_one_order, explain};
+use super::group::{Group, answer, newest_reply, publish, queue_number, receivable, serve_waiting};
 use super::inbox::{Inbox, Order, Woken};
 use super::open::Gates;
-use super::order::{Answer, Ask};
-use super::parked::{Line, Parked};
+use super::order::Answer;
+use super::parked::Parked;
 use super::patience::within;
 use super::site::{Inode, Site};
+use super::upkeep::shrink;
 use super::wal::{self, Wal};
 use crate::custody::without_file_size_signal;
+use crate::mailbox::MailboxError;
 use crate::mailbox::memory::letter::Ids;
-use crate::mailbox::{MailboxError, telling};
 
 /// How often a receiver that waits looks whether somebody has committed and died before the bell.
 const LOOK: Duration =
@@ -142,6 +144,8 @@ impl Writer {
                 self.bell.quiet();
             }
             let is_stirred = !self.parked.is_empty() && self.look();
+            // Whoever only looks does not keep the file from being idle.
+            let may_change = is_stirred || orders.iter().any(|order| !order.ask.is_read());
             if is_stirred || !orders.is_empty() {
                 let (some, began) = (orders.len(), self.site.clock.since_boot());
                 self.transact(orders, is_stirred);
@@ -149,6 +153,8 @@ impl Writer {
                     some,
                     self.site.clock.since_boot().saturating_sub(began).min(LONGEST_GATHERING * GATHERING),
                 );
+            }
+            if may_change {
                 self.tidy_at = Some(self.now().saturating_add(micros(IDLE)));
             } else if self.tidy_at.is_some_and(|at| at <= self.now()) {
                 within(TIDYING, || self.tidy());
@@ -312,9 +318,19 @@ impl Writer {
         let version = wal::data_version(connection);
         let is_quiet =
             version.as_ref().is_ok_and(|version| self.tidy_version.replace(*version) == Some(*version));
-        match version.and_then(|_| Ok(is_quiet && wal::complete(connection)?)) {
-            Ok(true) => self.generation = None,
-            Ok(false) => self.tidy_at = later,
+        let tidied = || -> rusqlite::Result<Tidied> {
+            version?;
+            Ok(match is_quiet {
+                true if shrink(connection)? => Tidied::InPart,
+                true if wal::complete(connection)? => Tidied::Wholly,
+                _ => Tidied::NotYet,
+            })
+        };
+        match tidied() {
+            Ok(Tidied::Wholly) => self.generation = None,
+            // Whoever has an order comes first.
+            Ok(Tidied::InPart) => self.tidy_at = Some(self.now()),
+            Ok(Tidied::NotYet) => self.tidy_at = later,
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && connection.is_autocommit() =>
@@ -413,171 +429,9 @@ fn unsynced(path: &Path, error: std::io::Error) -> MailboxError {
     MailboxError::Backend { reason, source: Some(Arc::new(error)) }
 }
 
-/// What is done in one transaction.
-struct Group {
-    orders: VecDeque<Order>,
-    done: Vec<(Order, Result<Answer, MailboxError>)>,
-    is_stirred: bool,
-}
-
-impl Group {
-    /// Whether something may have to be written: not if all that is asked is to receive where there is nothing.
-    fn may_write(
-        &self,
-        connection: &Connection,
-        queues: &HashMap<Arc<str>, i64>,
-        now: Micros,
-    ) -> rusqlite::Result<bool> {
-        if self.is_stirred {
-            return Ok(true);
-        }
-        for order in self.orders.iter().filter(|order| !order.ask.is_read()) {
-            let Some(queue) = queues.get(&order.queue).filter(|_| order.is_receive()) else {
-                return Ok(true);
-            };
-            if glance(connection, *queue, now)?.0 || has_expired(connection, *queue, now)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-fn answer(order: Order, result: Result<Answer, MailboxError>) {
-    if let Some(answer) = order.answer {
-        // Whoever has gone does not want it; messages go back by themselves.
-        let _ = answer.send(result);
-    }
-}
-
-/// Tells those who listen what is committed.
-fn publish(queues: &HashMap<Arc<str>, i64>, news: &[(i64, News)]) {
-    let mut sent: Vec<(i64, usize)> = Vec::new();
-    let name = |queue: i64| queues.iter().find(|(_, number)| **number == queue).map_or("", |(name, _)| name);
-    for (queue, news) in news {
-        match news {
-            News::Sent => match sent.iter_mut().find(|(other, _)| other == queue) {
-                Some((_, messages)) => *messages += 1,
-                None => sent.push((*queue, 1)),
-            },
-            News::Lapsed(id, delivery) => telling::lease_lapsed(name(*queue), *id, *delivery),
-            News::Died(id, reason, deliveries) => {
-                telling::dead_lettered(name(*queue), *id, reason, *deliveries);
-            }
-        }
-    }
-    for (queue, messages) in sent {
-        telling::sent(name(queue), messages);
-    }
-}
-
-/// Gives those who have waited what has come meanwhile.
-fn serve_waiting(
-    desk: &mut Desk<'_>,
-    queues: &HashMap<Arc<str>, i64>,
-    parked: &mut Parked,
-    group: &mut Group,
-) -> rusqlite::Result<()> {
-    for (name, line) in parked.lines() {
-        let Some(queue) = queues.get(name) else { continue };
-        if !group.is_stirred && !desk.stirred.contains(queue) {
-            continue;
-        }
-        while let Some(waiting) = line.next_waiting() {
-            let Ask::Receive(options) = &waiting.order.ask else { continue };
-            let at = Place { queue: *queue };
-            match desk.receive(at, options) {
-                Ok(received) if received.messages.is_empty() => {
-                    line.next = received.next;
-                    line.put_back(waiting);
-                    break;
-                }
-                Ok(received) => group.done.push((waiting.order, Ok(Answer::Received(received)))),
-                Err(Failure::Refused(error)) => group.done.push((waiting.order, Err(error))),
-                Err(Failure::Sql(error)) => {
-                    group.orders.push_front(waiting.order);
-                    return Err(error);
-                }
-            }
-        }
-        serve_for_replies(desk, Place { queue: *queue }, line, group)?;
-    }
-    Ok(())
-}
-
-/// Gives those who have waited for a reply the one that has come.
-fn serve_for_replies(desk: &Desk<'_>, at: Place, line: &mut Line, group: &mut Group) -> rusqlite::Result<()> {
-    let mut still = Vec::new();
-    for waiting in line.take_for_replies() {
-        let Ask::Result(request, _) = &waiting.order.ask else { continue };
-        match desk.result(at, *request) {
-            Ok(None) => still.push(waiting),
-            Ok(reply) => group.done.push((waiting.order, Ok(Answer::Reply(reply)))),
-            Err(Failure::Refused(error)) => group.done.push((waiting.order, Err(error))),
-            Err(Failure::Sql(error)) => {
-                group.orders.push_front(waiting.order);
-                line.put_back_for_replies(still);
-                return Err(error);
-            }
-        }
-    }
-    line.put_back_for_replies(still);
-    Ok(())
-}
-
-/// The number of the reply that was kept last.
-fn newest_reply(connection: &Connection) -> rusqlite::Result<i64> {
-    let mut statement = connection.prepare_cached("SELECT coalesce(max(number), 0) FROM result")?;
-    statement.query_row([], |row| row.get(0))
-}
-
-/// Whether something may be received from the queue now, and when that changes by itself.
-fn receivable(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
-    match may_receive(connection, queue, now)? {
-        Some(until) => Ok((false, until)),
-        None => glance(connection, queue, now),
-    }
-}
-
-/// Whether there is something in the queue to be received, and when something comes back.
-fn glance(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<(bool, Option<Micros>)> {
-    let is_ready = connection
-        .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state = 0 LIMIT 1")?
-        .exists([queue])?;
-    let next: Option<Micros> = connection
-        .prepare_cached("SELECT min(due) FROM message WHERE queue = ?1 AND due IS NOT NULL")?
-        .query_row([queue], |row| row.get(0))?;
-    Ok((is_ready || next.is_some_and(|next| next <= now), next))
-}
-
-/// Whether the time to live of something in the queue is over.
-fn has_expired(connection: &Connection, queue: i64, now: Micros) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM message WHERE queue = ?1 AND state < 2 AND expires <= ?2 LIMIT 1")?
-        .exists([queue, now])
-}
-
-/// The number of a queue in this file, which gets one if it has none; None if somebody only looks for it.
-fn queue_number(
-    connection: &Connection,
-    queues: &mut HashMap<Arc<str>, i64>,
-    order: &Order,
-) -> rusqlite::Result<Option<i64>> {
-    let name = &order.queue;
-    if let Some(number) = queues.get(name) {
-        return Ok(Some(*number));
-    }
-    if !order.ask.is_read() {
-        connection
-            .prepare_cached("INSERT OR IGNORE INTO queue (name) VALUES (?1)")?
-            .execute([name.as_ref()])?;
-    }
-    let number = connection
-        .prepare_cached("SELECT number FROM queue WHERE name = ?1")?
-        .query_row([name.as_ref()], |row| row.get(0))
-        .optional()?;
-    if let Some(number) = number {
-        queues.insert(Arc::clone(name), number);
-    }
-    Ok(number)
+/// What there is left to do in an idle file.
+enum Tidied {
+    Wholly,
+    InPart,
+    NotYet,
 }

@@ -32,33 +32,39 @@ impl Desk<'_> {
         Ok(number as u64)
     }
 
+    /// How many are in a state, due or not.
+    fn tally(&self, at: Place, state: i64) -> Outcome<u64> {
+        let mut statement = self.sql("SELECT messages FROM tally WHERE queue = ?1 AND state = ?2")?;
+        let number: Option<i64> = statement.query_row([at.queue, state], |row| row.get(0)).optional()?;
+        Ok(number.unwrap_or(0) as u64)
+    }
+
+    /// Takes as long as there is something due that nobody has moved yet, however many messages there are.
     pub(super) fn count(&mut self, at: Place) -> Outcome<Count> {
         static SQL: LazyLock<[String; 8]> = LazyLock::new(|| {
-            let count = "SELECT count(*) FROM message";
-            let timed = format!("{count} INDEXED BY timed WHERE queue = ?1 AND due IS NOT NULL");
+            let mortal = "SELECT count(*) FROM message INDEXED BY mortal WHERE queue = ?1";
+            let timed = "SELECT count(*) FROM message INDEXED BY timed WHERE queue = ?1";
             [
-                format!("{count} WHERE queue = ?1 AND state = 0"),
-                format!("{count} WHERE queue = ?1 AND state = 0 AND expires <= ?2"),
-                format!("{count} WHERE queue = ?1 AND {BACK}"),
-                format!("{timed} AND state = 2 AND due > ?2"),
-                format!("{timed} AND state = 1 AND due > ?2"),
-                format!("{count} WHERE queue = ?1 AND {EXPIRED} AND state = 1 AND due > ?2"),
-                format!("{count} WHERE queue = ?1 AND grave IS NOT NULL"),
-                format!("{count} WHERE queue = ?1 AND state = -1 AND (expires IS NULL OR expires > ?2)"),
+                format!("{mortal} AND {EXPIRED} AND state = 0"),
+                format!("{timed} AND {BACK}"),
+                format!("{timed} AND due <= ?2 AND state = 2"),
+                format!("{timed} AND due <= ?2 AND state = 1"),
+                format!("{mortal} AND {EXPIRED} AND state = 1 AND due > ?2"),
+                format!("{mortal} AND {EXPIRED} AND state = -1"),
+                format!("{mortal} AND {EXPIRED}"),
+                format!("{timed} AND {EXHAUSTED}"),
             ]
         });
-        static DYING: LazyLock<[String; 2]> = LazyLock::new(|| {
-            let count = "SELECT count(*) FROM message WHERE queue = ?1 AND";
-            [format!("{count} {EXPIRED}"), format!("{count} {EXHAUSTED}")]
-        });
-        let [ready, too_old, back, leased, delayed, expired_delays, graves, behind] = &*SQL;
-        let [expired, exhausted] = &*DYING;
+        let [too_old, back, lapsed, over, expired_delays, expired_behind, expired, exhausted] = &*SQL;
+        let without = |all: u64, less: u64| all.saturating_sub(less);
+        let (delayed, behind) = (self.tally(at, DELAYED)?, self.tally(at, BEHIND)?);
+        let not_delayed =
+            self.number(at, over)? + self.number(at, expired_delays)? + self.number(at, expired_behind)?;
         Ok(Count {
-            visible: self.number(at, ready)? - self.number(at, too_old)? + self.number(at, back)?,
-            in_flight: self.number(at, leased)?,
-            delayed: self.number(at, delayed)? - self.number(at, expired_delays)?
-                + self.number(at, behind)?,
-            dead: self.number(at, graves)? + self.number(at, expired)? + self.number(at, exhausted)?,
+            visible: without(self.tally(at, READY)?, self.number(at, too_old)?) + self.number(at, back)?,
+            in_flight: without(self.tally(at, LEASED)?, self.number(at, lapsed)?),
+            delayed: without(delayed + behind, not_delayed),
+            dead: self.tally(at, DEAD)? + self.number(at, expired)? + self.number(at, exhausted)?,
         })
     }
 
