@@ -35,6 +35,9 @@ fn a_file_of_version_1_is_read_with_all_that_is_in_it() {
         [(b"urgent", 7, 1), (b"leased", 0, 2), (b"delayed", 0, 1), (b"LLLLLLLL", 0, 1)];
     assert_eq!(seen, expected);
     assert_eq!(messages[3].body.len(), 5000);
+    // What version 2 has brought: whoever had it died with the boot, and the limit is the queue's.
+    assert_eq!(messages[1].attempts.len(), 1);
+    assert_eq!(block_on(mailbox.settings()).expect("settings").max_deliveries, 5);
     let urgent = &messages[0];
     assert_eq!(urgent.attributes.get("colour").map(String::as_str), Some("red"));
     assert_eq!((urgent.reply_to.as_deref(), urgent.trace.as_deref()), (Some("replies"), Some("00-1-2-01")));

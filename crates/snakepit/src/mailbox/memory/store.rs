@@ -1,6 +1,11 @@
 //! The messages of one mailbox and all that can happen to them. Knows no clock and nobody who waits: whoever calls says what
 //! time it is, and asks afterwards what is new ([`Store::take_news`]).
 
+mod graves;
+mod looking;
+mod replies;
+mod settings;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,8 +20,8 @@ use crate::mailbox::attempt::{remember, shortened, this_process};
 use crate::mailbox::message::Right;
 use crate::mailbox::telling::hears_of_single_messages;
 use crate::mailbox::{
-    Attempt, AttemptEnd, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message,
-    MessageId, Nack, Place as Location, QueueSettings, Receipt, Reply, Send, SettingsChange,
+    Attempt, AttemptEnd, Count, DeadReason, Extension, Mailbox, MailboxError, Message, MessageId, Nack,
+    QueueSettings, Receipt, Send,
 };
 
 /// A time that never comes.
@@ -246,33 +251,6 @@ impl Store {
         remember(&mut held.letter.attempts, attempt);
     }
 
-    pub(super) fn settings(&self) -> QueueSettings {
-        self.settings.clone()
-    }
-
-    /// What was due before now happens by the old settings.
-    pub(super) fn configure(&mut self, change: &SettingsChange, now: u64) -> QueueSettings {
-        self.settle(now);
-        let after = change.applied_to(&self.settings);
-        let before = std::mem::replace(&mut self.settings, after);
-        // Whoever waits may be given something now.
-        self.ring(Ring::All);
-        let limit = self.settings.max_deliveries;
-        if limit < before.max_deliveries {
-            let exhausted = |held: &Held| held.place != Place::Leased && held.letter.deliveries >= limit;
-            let mut slots: Vec<(u64, u32)> = (0..self.slots.len() as u32)
-                .filter_map(|slot| {
-                    Some((self.slots[slot as usize].as_ref().filter(|it| exhausted(it))?.sequence, slot))
-                })
-                .collect();
-            slots.sort_unstable();
-            for (_, slot) in slots {
-                self.die(slot, DeadReason::Deliveries);
-            }
-        }
-        self.settings()
-    }
-
     /// A lease or a delay is over: the message can be received again after `pause`, unless it is given up.
     fn come_back(&mut self, slot: u32, pause: Duration, now: u64) {
         let stage = self.number();
@@ -375,16 +353,6 @@ impl Store {
         self.count.delayed += 1;
         self.add_timer(until, stage, slot);
         true
-    }
-
-    fn die(&mut self, slot: u32, reason: DeadReason) {
-        if let Some(letter) = self.remove(slot) {
-            if hears_of_single_messages() {
-                self.news.dead.push((letter.id, reason.clone(), letter.deliveries));
-            }
-            self.dead.push_back(Dead { letter, reason, died: SystemTime::now() });
-            self.count.dead += 1;
-        }
     }
 
     /// Leases up to `most` messages until `due`.
@@ -490,90 +458,6 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn bury(
-        &mut self,
-        receipt: &Receipt,
-        reason: DeadReason,
-        now: u64,
-    ) -> Result<(), MailboxError> {
-        let slot = self.leased(receipt, now)?;
-        self.note_attempt(slot, AttemptEnd::Bury, reason.error(), now);
-        self.die(slot, reason);
-        Ok(())
-    }
-
-    /// Who waits for a reply to the message, and how it is sent.
-    pub(super) fn reply_to(
-        &self,
-        receipt: &Receipt,
-        options: Send,
-        now: u64,
-    ) -> Result<(Option<String>, Send), MailboxError> {
-        let slot = self.leased(receipt, now)?;
-        let letter = self.slots[slot as usize].as_ref().map(|held| &held.letter);
-        let letter = letter.ok_or(MailboxError::ReceiptExpired)?;
-        if letter.reply_to().is_none() && letter.keep_result().is_none() {
-            return Err(MailboxError::NoReplyTo);
-        }
-        Ok((letter.reply_to().map(str::to_owned), letter.answering(options)))
-    }
-
-    /// Whether the receipt is a right now.
-    pub(super) fn check_lease(&self, receipt: &Receipt, now: u64) -> Result<(), MailboxError> {
-        self.leased(receipt, now).map(|_| ())
-    }
-
-    /// The message is answered: it is done, and its reply is kept, if somebody wants to read it by the id.
-    pub(super) fn answer(
-        &mut self,
-        receipt: &Receipt,
-        reply: impl FnOnce(MessageId) -> Reply,
-        now: u64,
-    ) -> Result<(), MailboxError> {
-        let slot = self.leased(receipt, now)?;
-        let Some(letter) = self.remove(slot) else { return Err(MailboxError::ReceiptExpired) };
-        if let Some(time) = letter.keep_result() {
-            self.results.keep(reply(letter.id), after(now, time), now);
-            self.news.answered = true;
-        }
-        Ok(())
-    }
-
-    pub(super) fn result(&mut self, request: MessageId, now: u64) -> Option<Reply> {
-        self.results.find(request, now)
-    }
-
-    pub(super) fn next_id(&mut self, wall: SystemTime) -> MessageId {
-        self.ids.next(wall)
-    }
-
-    pub(super) fn peek(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<Message> {
-        let slots = &self.slots;
-        let next = self.lanes.next(most, |entry| is_visible(slots, entry)).into_iter();
-        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
-        next.filter_map(|slot| Some(seen(&slots[slot as usize].as_ref()?.letter))).collect()
-    }
-
-    /// Looks at all messages.
-    pub(super) fn find(&self, id: MessageId, mailbox: &Arc<dyn Mailbox>) -> Option<Found> {
-        let seen = |letter: &Letter| letter.message(None, self.settings.max_deliveries, mailbox);
-        if let Some(held) = self.slots.iter().flatten().find(|held| held.letter.id == id) {
-            let place = match held.place {
-                Place::Behind | Place::Delayed => Location::Delayed,
-                Place::Visible => Location::Visible,
-                Place::Leased => Location::InFlight { holder: this_process() },
-            };
-            return Some(Found { message: seen(&held.letter), place });
-        }
-        let dead = self.dead.iter().find(|dead| dead.letter.id == id)?;
-        let place = Location::Dead { reason: dead.reason.clone() };
-        Some(Found { message: seen(&dead.letter), place })
-    }
-
-    pub(super) fn count(&self) -> Count {
-        self.count
-    }
-
     pub(super) fn purge(&mut self) -> u64 {
         let Count { visible, in_flight, delayed, dead } = self.count;
         self.slots.clear();
@@ -583,35 +467,6 @@ impl Store {
         self.timers.clear();
         self.count = Count { dead, ..Count::default() };
         visible + in_flight + delayed
-    }
-
-    pub(super) fn dead_letters(&self, most: usize, mailbox: &Arc<dyn Mailbox>) -> Vec<DeadLetter> {
-        let letter = |dead: &Dead| DeadLetter {
-            message: dead.letter.message(None, self.settings.max_deliveries, mailbox),
-            reason: dead.reason.clone(),
-            died_at: dead.died,
-        };
-        self.dead.iter().take(most).map(letter).collect()
-    }
-
-    pub(super) fn redrive(&mut self, ids: Option<&[MessageId]>, now: u64) -> u64 {
-        let chosen: Option<std::collections::HashSet<&MessageId>> = ids.map(|ids| ids.iter().collect());
-        let before = self.dead.len();
-        for mut dead in std::mem::take(&mut self.dead) {
-            if chosen.as_ref().is_none_or(|chosen| chosen.contains(&dead.letter.id)) {
-                dead.letter.deliveries = 0;
-                self.put(dead.letter, Duration::ZERO, now);
-            } else {
-                self.dead.push_back(dead);
-            }
-        }
-        self.count.dead = self.dead.len() as u64;
-        (before - self.dead.len()) as u64
-    }
-
-    pub(super) fn purge_dead_letters(&mut self) -> u64 {
-        self.dead.clear();
-        std::mem::take(&mut self.count.dead)
     }
 }
 
