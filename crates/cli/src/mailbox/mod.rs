@@ -207,9 +207,10 @@ async fn perform(verb: Verb) -> Result<(), Failure> {
             let mailbox = existing(&url)?;
             let mut change = SettingsChange::new();
             change.max_deliveries = max_deliveries;
-            let settings = match change == SettingsChange::new() {
-                true => mailbox.settings().await,
-                false => mailbox.configure(change).await,
+            let settings = if change == SettingsChange::new() {
+                mailbox.settings().await
+            } else {
+                mailbox.configure(change).await
             };
             say::out(&say::json(&failed(settings)?));
             Ok(())

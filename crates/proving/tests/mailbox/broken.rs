@@ -96,9 +96,10 @@ impl Broken {
             return Ok(());
         }
         for message in self.inner.receive(Receive::new().max_messages(10)).await? {
-            match often(&message) {
-                true => message.bury(DeadReason::Deliveries).await?,
-                false => message.release().await?,
+            if often(&message) {
+                message.bury(DeadReason::Deliveries).await?;
+            } else {
+                message.release().await?;
             }
         }
         Ok(())
