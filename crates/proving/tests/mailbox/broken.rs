@@ -1,71 +1,23 @@
 //! Backends that are broken on purpose: memory, with one fault each.
 
-use std::collections::{HashMap, HashSet};
+mod fault;
+mod fixture;
+mod notes;
+
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use snakepit::mailbox::{
     AttemptEnd, Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox,
     MailboxError, MemoryMailbox, Message, MessageId, Nack, Pending, PostOffice, QueueSettings, Receipt,
     Receive, Reply, Send, SettingsChange,
 };
-use snakepit_proving::mailbox::Fixture;
-use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
 
-use crate::memory::Memory;
-
-/// What is wrong with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
-    Nothing,
-    LosesSends,
-    LosesNacks,
-    DeliversUnsent,
-    ChangesBodies,
-    DeliversAfterAck,
-    AcceptsStaleReceipts,
-    AcksByIdNotByReceipt,
-    KeepsLeasesAfterNack,
-    LapsesLate,
-    LapsesEarly,
-    IgnoresExtensions,
-    ExtensionsShorten,
-    ReusesReceipts,
-    LeasesOverlap,
-    ForgetsAttempts,
-    CountsTwice,
-    IgnoresTheLimit,
-    GivesUpEarly,
-    CountsReleases,
-    LosesReleases,
-    UncountsNacks,
-    DeadLettersTwice,
-    DropsDeadLetters,
-    CopiesInsteadOfMoving,
-    ForgetsAtCuts,
-    UndoesAcksAtCuts,
-    LeasesByTheWallClock,
-    NeverDrains,
-    Reorders,
-    IgnoresPriorities,
-    NeverWakes,
-    FillsBatches,
-    SendsWhenClosed,
-    SleepsThroughClose,
-    ClampsRanges,
-    ForgetsDedupKeys,
-    RepliesWithoutAck,
-    LosesErrors,
-    LosesLapses,
-    BuriesWhenLookedAt,
-    KeepsTheLimitToItself,
-    RepliesWithoutId,
-    LosesEarlyReplies,
-    MixesUpResults,
-    ForgetsResults,
-}
+pub(crate) use fault::Fault;
+pub(crate) use fixture::BrokenMemory;
+use notes::Notes;
 
 /// A mailbox with a fault.
 pub(crate) struct Broken {
@@ -77,30 +29,6 @@ pub(crate) struct Broken {
     /// The mailboxes of this post office that somebody has opened.
     opened: Arc<Mutex<HashSet<String>>>,
     me: Weak<Broken>,
-}
-
-#[derive(Default)]
-struct Notes {
-    /// Counts whatever a fault does not do every time.
-    turn: u64,
-    /// Every message that was given out, by its receipt.
-    given: HashMap<Receipt, Message>,
-    /// The latest receipt of each.
-    latest: HashMap<MessageId, Receipt>,
-    /// Messages that are given out once more.
-    again: Vec<Message>,
-    acked: Vec<Message>,
-    extra_dead: Vec<DeadLetter>,
-    /// Messages that were answered.
-    answered: Vec<MessageId>,
-    is_closed: bool,
-}
-
-impl Notes {
-    fn every(&mut self, turns: u64) -> bool {
-        self.turn += 1;
-        self.turn.is_multiple_of(turns)
-    }
 }
 
 impl std::fmt::Debug for Broken {
@@ -168,9 +96,10 @@ impl Broken {
             return Ok(());
         }
         for message in self.inner.receive(Receive::new().max_messages(10)).await? {
-            match often(&message) {
-                true => message.bury(DeadReason::Deliveries).await?,
-                false => message.release().await?,
+            if often(&message) {
+                message.bury(DeadReason::Deliveries).await?;
+            } else {
+                message.release().await?;
             }
         }
         Ok(())
@@ -556,55 +485,5 @@ impl Mailbox for Broken {
 
     fn health(&self) -> Pending<'_, ()> {
         self.inner.health()
-    }
-}
-
-/// Broken mailboxes for the suite.
-pub(crate) struct BrokenMemory {
-    office: PostOffice,
-    memory: Memory,
-    fault: Fault,
-    opened: Arc<Mutex<HashSet<String>>>,
-}
-
-impl BrokenMemory {
-    pub(crate) fn new(fault: Fault) -> Self {
-        Self { office: PostOffice::new(), memory: Memory::default(), fault, opened: Arc::default() }
-    }
-}
-
-impl Fixture for BrokenMemory {
-    fn runtime(&self) -> Runtime {
-        self.memory.runtime()
-    }
-
-    fn open<'a>(
-        &'a self,
-        name: &'a str,
-        policy: DeadLetterPolicy,
-    ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
-        Box::pin(async move {
-            let broken: Arc<dyn Mailbox> = {
-                let opened = Arc::clone(&self.opened);
-                Broken::new(&self.office, name, policy, self.fault, opened)?
-            };
-            Ok(broken)
-        })
-    }
-
-    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
-        self.memory.reopen(mailbox)
-    }
-
-    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
-        self.memory.pass(time)
-    }
-
-    fn unit(&self) -> Duration {
-        self.memory.unit()
-    }
-
-    fn patience(&self) -> Duration {
-        self.memory.patience()
     }
 }

@@ -28,6 +28,7 @@ impl PostOffice {
 
     /// The same, with a limit of deliveries if the policy names one: it is one of the mailbox's settings, also if there is one
     /// already.
+    #[expect(clippy::needless_pass_by_value, reason = "a policy is given away wherever one is set")]
     pub fn mailbox_with(
         &self,
         name: impl Into<String>,
