@@ -192,6 +192,8 @@ struct Tally {
     all: usize,
     dice: Dice,
     kills: BTreeMap<&'static str, usize>,
+    /// The same with those that are under way.
+    planned: BTreeMap<&'static str, usize>,
     fired: BTreeMap<Rule, u64>,
     lives: u64,
     repeated: usize,
@@ -204,14 +206,29 @@ impl Tally {
 
     /// The number of the next life, and where it is to be killed; none if there were kills enough.
     fn next(&mut self) -> Option<(u64, &'static str, String)> {
-        if self.done() >= self.all {
+        if self.done() >= self.all && self.kills.values().all(|kills| *kills > 0) {
             return None;
         }
         self.lives += 1;
         assert!(self.lives < 3 * self.all as u64 + 50, "too few are killed: {:?}", self.kills);
         // The one that was killed at most seldom is the next.
-        let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| self.kills[step]).expect("a step");
+        let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| self.planned[step]).expect("a step");
+        self.note(step, 1);
         Some((self.lives, step, format!("{step}:{}", 1 + self.dice.below(times))))
+    }
+
+    fn note(&mut self, step: &'static str, change: isize) {
+        let planned = self.planned.get_mut(step).expect("a step");
+        *planned = planned.saturating_add_signed(change);
+    }
+
+    /// A life that was to be killed there has ended.
+    fn ended(&mut self, step: &'static str, was_killed: bool) {
+        if was_killed {
+            *self.kills.get_mut(step).expect("a step") += 1;
+        } else {
+            self.note(step, -1);
+        }
     }
 }
 
@@ -224,6 +241,7 @@ fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<
         all,
         dice: Dice::new(seed),
         kills: STEPS.iter().map(|(step, _)| (*step, 0)).collect(),
+        planned: STEPS.iter().map(|(step, _)| (*step, 0)).collect(),
         fired: BTreeMap::new(),
         lives: 0,
         repeated: 0,
@@ -256,9 +274,7 @@ fn kill_over_a_file(tally: &Mutex<Tally>, of_a_file: usize, handled_by: Option<&
         let words: Vec<&str> = ["work", &file, &seed].into_iter().chain(pool.clone()).collect();
         let (lines, was_killed) = Looper::life(dir.path(), &words, Some(&fault));
         told.hear(&lines, handled_by.is_none());
-        if was_killed {
-            *tally.lock().expect("no panic").kills.get_mut(step).expect("a step") += 1;
-        }
+        tally.lock().expect("no panic").ended(step, was_killed);
     }
     if told.heard == 0 {
         return false;
