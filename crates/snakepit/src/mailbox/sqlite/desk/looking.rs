@@ -190,7 +190,6 @@ impl Desk<'_> {
                     _ if is_too_old => dead(DeadReason::Expired),
                     BEHIND => Location::Delayed,
                     DELAYED if !is_over => Location::Delayed,
-                    READY | DELAYED | LEASED => Location::Visible,
                     _ => Location::Visible,
                 };
                 Ok((stored, place))
