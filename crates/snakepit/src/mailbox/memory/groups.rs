@@ -14,16 +14,12 @@ pub(super) struct Groups {
 impl Groups {
     /// A message of the group has come: whether it is the first.
     pub(super) fn join(&mut self, group: &str, sequence: u64, slot: u32) -> bool {
-        match self.behind.get_mut(group) {
-            Some(behind) => {
-                behind.insert((sequence, slot));
-                false
-            }
-            None => {
-                self.behind.insert(group.to_owned(), BTreeSet::new());
-                true
-            }
+        if let Some(behind) = self.behind.get_mut(group) {
+            behind.insert((sequence, slot));
+            return false;
         }
+        self.behind.insert(group.to_owned(), BTreeSet::new());
+        true
     }
 
     /// The first of the group is gone: the slot of the next.

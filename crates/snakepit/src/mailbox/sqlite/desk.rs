@@ -7,7 +7,7 @@ mod looking;
 mod replies;
 mod settings;
 
-pub(super) use flow::may_receive;
+pub(super) use flow::{HeldBack, may_receive};
 pub(super) use settings::register;
 
 use std::sync::LazyLock;

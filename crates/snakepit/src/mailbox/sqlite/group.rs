@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::clock::Micros;
-use super::desk::{Desk, News, Place, may_receive};
+use super::desk::{Desk, HeldBack, News, Place, may_receive};
 use super::failure::Failure;
 use super::inbox::Order;
 use super::order::{Answer, Ask};
@@ -138,8 +138,9 @@ pub(super) fn receivable(
     now: Micros,
 ) -> rusqlite::Result<(bool, Option<Micros>)> {
     match may_receive(connection, queue, now)? {
-        Some(until) => Ok((false, until)),
-        None => glance(connection, queue, now),
+        HeldBack::ForNow => Ok((false, None)),
+        HeldBack::Until(time) => Ok((false, Some(time))),
+        HeldBack::No => glance(connection, queue, now),
     }
 }
 

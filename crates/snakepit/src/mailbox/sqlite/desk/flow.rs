@@ -42,8 +42,10 @@ impl Desk<'_> {
     /// Up to so many that may be received now. If there are none: when to look again.
     pub(super) fn takeable(&mut self, queue: i64, most: usize) -> Outcome<(Vec<Stored>, Option<Micros>)> {
         let settings = self.settings(queue)?;
-        if let Some(until) = is_held_back(self.connection, queue, self.now, &settings)? {
-            return Ok((Vec::new(), until));
+        match held_back(self.connection, queue, self.now, &settings)? {
+            HeldBack::No => {}
+            HeldBack::Until(time) => return Ok((Vec::new(), Some(time))),
+            HeldBack::ForNow => return Ok((Vec::new(), None)),
         }
         let most = match &settings.rate_limit {
             None => most,
@@ -135,19 +137,27 @@ fn allowance(
     Ok((left, Micros::try_from(until).unwrap_or(Micros::MAX)))
 }
 
-/// Whether nothing at all may be received now, and until when; `Some(None)`: until somebody changes that.
-fn is_held_back(
+/// Whether nothing at all may be received from a queue now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::mailbox::sqlite) enum HeldBack {
+    No,
+    Until(Micros),
+    /// Until somebody changes that.
+    ForNow,
+}
+
+fn held_back(
     connection: &Connection,
     queue: i64,
     now: Micros,
     settings: &QueueSettings,
-) -> rusqlite::Result<Option<Option<Micros>>> {
+) -> rusqlite::Result<HeldBack> {
     if settings.paused {
-        return Ok(Some(None));
+        return Ok(HeldBack::ForNow);
     }
-    let Some(rate) = &settings.rate_limit else { return Ok(None) };
+    let Some(rate) = &settings.rate_limit else { return Ok(HeldBack::No) };
     let (left, until) = allowance(connection, queue, WHOLE, rate, now)?;
-    Ok((left == 0).then_some(Some(until)))
+    Ok(if left == 0 { HeldBack::Until(until) } else { HeldBack::No })
 }
 
 /// The same, for those who only look. Settings that cannot be read hold nothing back: whoever receives says what is wrong.
@@ -155,12 +165,12 @@ pub(in crate::mailbox::sqlite) fn may_receive(
     connection: &Connection,
     queue: i64,
     now: Micros,
-) -> rusqlite::Result<Option<Option<Micros>>> {
+) -> rusqlite::Result<HeldBack> {
     let stored: Option<String> = connection
         .prepare_cached("SELECT settings FROM queue WHERE number = ?1")?
         .query_row([queue], |row| row.get(0))?;
     match stored.and_then(|text| serde_json::from_str(&text).ok()) {
-        Some(settings) => is_held_back(connection, queue, now, &settings),
-        None => Ok(None),
+        Some(settings) => held_back(connection, queue, now, &settings),
+        None => Ok(HeldBack::No),
     }
 }
