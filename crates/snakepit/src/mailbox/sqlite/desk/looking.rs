@@ -9,7 +9,7 @@ use super::{Desk, Outcome, Place};
 use crate::mailbox::attempt::remember;
 use crate::mailbox::sqlite::clock::{time, wall_time};
 use crate::mailbox::sqlite::order::{Grave, Stored};
-use crate::mailbox::sqlite::schema::state::{BEHIND, DEAD, DELAYED, LEASED};
+use crate::mailbox::sqlite::schema::state::{BEHIND, DEAD, DELAYED, LEASED, READY};
 use crate::mailbox::{Attempt, AttemptEnd, Count, DeadReason, MessageId, Place as Location};
 
 /// Has died of old age, though nobody has moved it yet; `?2` is now.
