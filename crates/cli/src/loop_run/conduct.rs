@@ -105,7 +105,7 @@ impl Conductor<'_> {
         let mut stop = pin!(pit.stop_within(STOP_GRACE));
         tokio::select! {
             biased;
-            () = &mut stop => return None,
+            () = &mut stop => None,
             stage = self.coordinator.reached(Stage::StopNow { signal: 0 }) => {
                 if let Some(run) = pit.run() {
                     let run = run.clone();

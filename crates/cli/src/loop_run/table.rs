@@ -116,14 +116,14 @@ fn line(row: &Row, standing: &Standing, form: Form) -> String {
             "handled": handled, "failed": failed, "in_flight": in_flight, "waiting": waiting, "dead": dead,
         })),
         Form::Text => {
-            let mut line =
-                format!("{name}: {} → {calls}: {state}, {handled} handled, {failed} failed", row.mailbox);
-            line.push_str(&format!(", {in_flight} in flight"));
-            if let (Some(waiting), Some(dead)) = (waiting, dead) {
-                line.push_str(&format!(", {waiting} waiting, {dead} dead"));
-            }
-            line.push('\n');
-            line
+            let in_mailbox = match (waiting, dead) {
+                (Some(waiting), Some(dead)) => format!(", {waiting} waiting, {dead} dead"),
+                _ => String::new(),
+            };
+            let mailbox = &row.mailbox;
+            format!(
+                "{name}: {mailbox} → {calls}: {state}, {handled} handled, {failed} failed, {in_flight} in flight{in_mailbox}\n"
+            )
         }
     }
 }

@@ -46,9 +46,10 @@ pub(super) async fn recover(url: &str) -> Result<(), Failure> {
 
 pub(super) async fn change(url: &str, change: SettingsChange) -> Result<(), Failure> {
     let mailbox = opened(url, SqliteOptions::new().existing())?;
-    let settings = match change == SettingsChange::new() {
-        true => mailbox.settings().await,
-        false => mailbox.configure(change).await,
+    let settings = if change == SettingsChange::new() {
+        mailbox.settings().await
+    } else {
+        mailbox.configure(change).await
     };
     say::out(&say::json(&failed(settings)?));
     Ok(())

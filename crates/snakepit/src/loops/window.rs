@@ -106,7 +106,7 @@ mod tests {
     async fn after_a_second(window: &mut Window, rate: f64) -> (usize, usize) {
         let mut handled = window.handled as f64;
         for _ in 0..200 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::advance(LOOK).await;
             handled += rate * LOOK.as_secs_f64();
             window.look(handled as u64);
         }

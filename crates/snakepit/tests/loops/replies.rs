@@ -148,7 +148,7 @@ async fn many_who_ask_at_the_same_time_each_get_their_own_answer() {
             async move {
                 // Some want it in a mailbox, too.
                 let send = if number % 3 == 0 { Send::new().reply_to("replies") } else { Send::new() };
-                let options = Request::new().timeout(Duration::from_secs(60)).send(send);
+                let options = Request::new().timeout(Duration::from_mins(1)).send(send);
                 let reply = requests.request(number.to_string().into_bytes(), options).await;
                 reply.expect("an answer").read::<i64>().expect("a number")
             }
