@@ -33,9 +33,8 @@ fn main() -> ExitCode {
         return wake::answer(file).map_or_else(|error| fail(&*error), |()| ExitCode::SUCCESS);
     }
     if words == ["--burn"] {
-        loop {
-            std::hint::spin_loop();
-        }
+        wake::burn();
+        return ExitCode::SUCCESS;
     }
     if let [verb, file, number] = &words[..]
         && let Ok(number) = number.parse()
