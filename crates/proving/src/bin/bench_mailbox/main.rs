@@ -1,7 +1,8 @@
 //! Benchmarks of mailboxes, each beside its floor in the same run.
 //!
 //! `bench-mailbox` prints a table in Markdown, `--write` also writes it to `docs/bench/mailboxes.md`, `--quick` takes few
-//! rounds, `--full` adds a file with ten million messages (3 GB, some minutes). The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, and redis-server is in `PATH`.
+//! rounds, `--full` adds a file with ten million messages (3 GB, some minutes), and a word measures only that part (`memory`,
+//! `sqlite`, `receive`, `shared`, `wake`). The peer is measured if `SNAKEPIT_BENCH_WEAKINCENTIVES` names a Python that has it, and redis-server is in `PATH`.
 
 mod depth;
 mod floor;
@@ -53,31 +54,51 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// What is measured, in the order of the page.
+const PARTS: [&str; 5] = ["memory", "sqlite", "receive", "shared", "wake"];
+
 fn run(words: &[String]) -> Outcome<bool> {
-    if let Some(unknown) =
-        words.iter().find(|word| !["--quick", "--full", "--write"].contains(&word.as_str()))
-    {
-        return Err(
-            format!("unknown option {unknown}; usage: bench-mailbox [--quick | --full] [--write]").into()
-        );
+    let is_known = |word: &&String| {
+        ["--quick", "--full", "--write"].contains(&word.as_str()) || PARTS.contains(&word.as_str())
+    };
+    if let Some(unknown) = words.iter().find(|word| !is_known(word)) {
+        let usage = format!("bench-mailbox [--quick | --full] [--write] [{}]", PARTS.join(" | "));
+        return Err(format!("unknown option {unknown}; usage: {usage}").into());
     }
-    let is_quick = words.iter().any(|word| word == "--quick");
+    let asked = |word: &str| words.iter().any(|it| it == word);
+    let is_whole = !PARTS.into_iter().any(asked);
+    let wants = |part: &str| is_whole || asked(part);
+    if asked("--write") && !is_whole {
+        return Err("--write needs all parts: name none".into());
+    }
+    let is_quick = asked("--quick");
     let effort = if is_quick {
         Effort { rounds: 2, messages: 20_000 }
     } else {
         Effort { rounds: 9, messages: 200_000 }
     };
-    let mut rows = vec![memory::measure(effort)?];
-    rows.extend(sqlite::measure(effort)?);
-    rows.push(receive::measure(effort)?);
-    rows.push(shared::measure(effort)?);
-    rows.extend(wake::measure(effort)?);
-    if words.iter().any(|word| word == "--full") {
+    let mut rows = Vec::new();
+    if wants("memory") {
+        rows.push(memory::measure(effort)?);
+    }
+    if wants("sqlite") {
+        rows.extend(sqlite::measure(effort)?);
+    }
+    if wants("receive") {
+        rows.push(receive::measure(effort)?);
+    }
+    if wants("shared") {
+        rows.push(shared::measure(effort)?);
+    }
+    if wants("wake") {
+        rows.extend(wake::measure(effort)?);
+    }
+    if asked("--full") {
         rows.extend(depth::measure(10_000_000)?);
     }
     let table = line::table(&rows);
     println!("{table}");
-    if words.iter().any(|word| word == "--write") {
+    if asked("--write") {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bench/mailboxes.md");
         std::fs::write(page, format!("{HEAD}\n{table}"))?;
     }

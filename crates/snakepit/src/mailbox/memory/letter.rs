@@ -31,25 +31,27 @@ struct Rest {
 }
 
 impl Rest {
-    fn is_empty(&self) -> bool {
-        let Self { reply_to, attributes, trace, in_reply_to, keep_result, group } = self;
-        reply_to.is_none()
-            && attributes.is_empty()
-            && trace.is_none()
-            && in_reply_to.is_none()
-            && keep_result.is_none()
-            && group.is_none()
+    /// None if there is nothing of it, which is found out before anything is moved.
+    fn of(options: &mut Send) -> Option<Box<Self>> {
+        let is_plain = options.reply_to.is_none()
+            && options.attributes.is_empty()
+            && options.trace.is_none()
+            && options.in_reply_to.is_none()
+            && options.keep_result.is_none()
+            && options.group.is_none();
+        if is_plain {
+            return None;
+        }
+        let Send { reply_to, attributes, trace, in_reply_to, keep_result, group, .. } =
+            std::mem::take(options);
+        Some(Box::new(Self { reply_to, attributes, trace, in_reply_to, keep_result, group }))
     }
 }
 
 impl Letter {
-    pub(super) fn new(id: MessageId, body: Vec<u8>, options: Send, sent: SystemTime) -> Self {
-        let Send {
-            reply_to, attributes, trace, priority, time_to_live, in_reply_to, keep_result, group, ..
-        } = options;
-        let rest = Rest { reply_to, attributes, trace, in_reply_to, keep_result, group };
-        let rest = (!rest.is_empty()).then(|| Box::new(rest));
-        let (body, attempts) = (body.into(), Vec::new());
+    pub(super) fn new(id: MessageId, body: Vec<u8>, options: &mut Send, sent: SystemTime) -> Self {
+        let Send { priority, time_to_live, .. } = *options;
+        let (body, attempts, rest) = (body.into(), Vec::new(), Rest::of(options));
         Self { id, body, deliveries: 0, priority, sent, time_to_live, attempts, rest }
     }
 

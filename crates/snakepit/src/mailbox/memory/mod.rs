@@ -215,13 +215,14 @@ impl MemoryMailbox {
         self.queue.with(|store, now| {
             self.queue.check_open(store)?;
             let wall = SystemTime::now();
-            Ok(messages.into_iter().map(|(body, options)| store.send(body, options, now, wall)).collect())
+            let send = |(body, mut options): (_, Send)| store.send(body, &mut options, now, wall);
+            Ok(messages.into_iter().map(send).collect())
         })
     }
 
     fn reply_now(&self, receipt: &Receipt, body: Vec<u8>, options: Send) -> Result<MessageId, MailboxError> {
         options.check()?;
-        let (name, options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
+        let (name, mut options) = self.queue.with(|store, now| store.reply_to(receipt, options, now))?;
         let wall = SystemTime::now();
         // As it is kept, if it is.
         let kept = {
@@ -241,7 +242,7 @@ impl MemoryMailbox {
             Some(target) if Arc::ptr_eq(&target, &self.queue) => self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
                 store.check_lease(receipt, now)?;
-                let id = store.send(body, options, now, wall);
+                let id = store.send(body, &mut options, now, wall);
                 store.answer(receipt, |request| kept(id, request), now).map(|()| id)
             })?,
             Some(target) => self.reply_to(&target, receipt, (body, options), kept)?,
@@ -254,7 +255,7 @@ impl MemoryMailbox {
         &self,
         target: &Queue,
         receipt: &Receipt,
-        (body, options): (Vec<u8>, Send),
+        (body, mut options): (Vec<u8>, Send),
         kept: impl FnOnce(MessageId, MessageId) -> Reply,
     ) -> Result<MessageId, MailboxError> {
         // Two who reply to each other take the locks in the same order.
@@ -269,7 +270,7 @@ impl MemoryMailbox {
         target.check_open(&theirs)?;
         let now = self.queue.now();
         mine.check_lease(receipt, now)?;
-        let id = theirs.send(body, options, target.now(), SystemTime::now());
+        let id = theirs.send(body, &mut options, target.now(), SystemTime::now());
         mine.answer(receipt, |request| kept(id, request), now)?;
         let (my_news, their_news) = (mine.take_news(), theirs.take_news());
         drop((mine, theirs));
@@ -327,12 +328,12 @@ impl Mailbox for MemoryMailbox {
         }
     }
 
-    fn send(&self, body: Vec<u8>, options: Send) -> Pending<'_, MessageId> {
+    fn send(&self, body: Vec<u8>, mut options: Send) -> Pending<'_, MessageId> {
         Box::pin(async move {
             options.check()?;
             self.queue.with(|store, now| {
                 self.queue.check_open(store)?;
-                Ok(store.send(body, options, now, SystemTime::now()))
+                Ok(store.send(body, &mut options, now, SystemTime::now()))
             })
         })
     }

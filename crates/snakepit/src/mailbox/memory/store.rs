@@ -164,7 +164,14 @@ impl Store {
         }
     }
 
-    pub(super) fn send(&mut self, body: Vec<u8>, mut options: Send, now: u64, wall: SystemTime) -> MessageId {
+    /// Takes what it needs out of the options: they are large, and most messages need next to nothing of them.
+    pub(super) fn send(
+        &mut self,
+        body: Vec<u8>,
+        options: &mut Send,
+        now: u64,
+        wall: SystemTime,
+    ) -> MessageId {
         let (key, window) = (options.dedup_key.take(), options.dedup_window());
         if let Some(id) = key.as_ref().and_then(|key| self.dedup.find(key, now)) {
             return id;

@@ -25,8 +25,8 @@ fn receipt(messages: &[Message]) -> Receipt {
 fn messages_that_are_done_leave_no_timers_behind() {
     let mut store = store(5);
     for now in 0..10_000 {
-        let options = Send::new().time_to_live(HOUR);
-        store.send(b"a".to_vec(), options, now, SystemTime::now());
+        let mut options = Send::new().time_to_live(HOUR);
+        store.send(b"a".to_vec(), &mut options, now, SystemTime::now());
         let messages = receive(&mut store, now, after(now, HOUR));
         store.ack(&receipt(&messages), now).expect("it is leased");
     }
@@ -37,7 +37,7 @@ fn messages_that_are_done_leave_no_timers_behind() {
 #[test]
 fn leases_that_are_given_back_leave_no_timers_behind() {
     let mut store = store(u32::MAX);
-    store.send(b"a".to_vec(), Send::new(), 0, SystemTime::now());
+    store.send(b"a".to_vec(), &mut Send::new(), 0, SystemTime::now());
     for now in 0..10_000 {
         let messages = receive(&mut store, now, after(now, HOUR));
         store.nack(&receipt(&messages), &Nack::new(), now).expect("it is leased");
@@ -52,7 +52,7 @@ fn messages_that_expire_behind_others_leave_no_entries_behind() {
     for now in 0..10_000 {
         store.send(
             b"never received".to_vec(),
-            Send::new().time_to_live(Duration::from_nanos(1)),
+            &mut Send::new().time_to_live(Duration::from_nanos(1)),
             now,
             SystemTime::now(),
         );
@@ -66,7 +66,7 @@ fn messages_that_expire_behind_others_leave_no_entries_behind() {
 #[test]
 fn leases_that_are_extended_and_shortened_end_when_they_should() {
     let mut store = store(u32::MAX);
-    store.send(b"a".to_vec(), Send::new(), 0, SystemTime::now());
+    store.send(b"a".to_vec(), &mut Send::new(), 0, SystemTime::now());
     let lease = receipt(&receive(&mut store, 0, 1000));
     let nanos = Duration::from_nanos;
     store.extend(&lease, nanos(100), Extension::Exactly, 0).expect("it is leased");
