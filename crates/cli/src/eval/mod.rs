@@ -1,7 +1,7 @@
 //! `snakepit eval`: asks a worker's command every sample of a data set, judges the answers, and says how sure that is.
 //!
 //! Owns the command line, the order of things and the exit status. [`conduct`] runs the evaluation, [`show`] prints its table,
-//! [`html`] writes the report that a browser shows, from the [`plot`]s and the answers that are [`wrong`], each with its [`diff`].
+//! [`html`] writes the report that a browser shows, from the [`plot`]s and the answers that are [`mod@wrong`], each with its [`diff`].
 
 mod conduct;
 mod diff;

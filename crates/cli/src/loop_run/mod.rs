@@ -35,7 +35,7 @@ enum Verb {
 
 /// Run the loops of a configuration in the foreground.
 ///
-/// The configuration has a table [loop.NAME] for each loop, and [service] for all of them; `snakepit init DIR` writes one that lists
+/// The configuration has a table `[loop.NAME]` for each loop, and `[service]` for all of them; `snakepit init DIR` writes one that lists
 /// every key.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
