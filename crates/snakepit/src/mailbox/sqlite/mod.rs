@@ -1,7 +1,7 @@
 //! Mailboxes in a SQLite file: one file, many queues, many processes; what was sent survives a power cut.
 //!
 //! An operation travels [`SqliteMailbox`] → `inbox` → `writer` → `desk`. The writer is one thread per file and process: it does
-//! all orders that wait in one transaction and answers when its commit has returned. `parked` has the receivers that wait, and
+//! all orders that wait in one transaction and answers when the log is on the disk. `parked` has the receivers that wait, and
 //! `bell` wakes those of other processes. `wal` syncs the file's log and
 //! moves it into the file, `upkeep` copies it and gives room back, `patience` waits for locks of others. `site` opens the file, `schema` says what is in it, `clock` what time it is, `health`
 //! who blocks it, and `failure` what SQLite's errors mean.

@@ -1,5 +1,5 @@
 //! The one thread of this process that uses the file: it takes all orders that wait, does them in one transaction, and
-//! answers when the commit has returned. So many callers share one sync of the disk.
+//! answers when the log is on the disk. So many callers share one sync of the disk.
 
 use std::collections::HashMap;
 use std::path::Path;
