@@ -1,6 +1,6 @@
-"""A program that leaves something behind: it starts a daemon as daemons are started, and returns at once.
+"""A program that starts a daemon and returns at once.
 
-Run it in custody, and the daemon is gone when the command has returned:
+Run it in custody, and the daemon is gone when the command returns:
 
     cargo run --release -p snakepit-cli -- exec -- python3 examples/daemon.py
 """

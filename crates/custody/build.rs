@@ -1,11 +1,13 @@
 //! Builds the keeper, a program of its own from std alone, so that the library can carry it as bytes.
 //!
-//! Not a crate of its own: a library user adds one dependency and has nothing to install, and the host's
-//! image, however large, is not loaded a second time.
+//! The keeper is not a crate of its own: users add one dependency and install nothing else, and the host's image, however
+//! large, is not loaded a second time.
 //!
-//! Two keepers exist: the one for Linux, and the portable one for other Unixes. `--cfg snakepit_portable` takes
-//! the portable one on Linux, too, so that it can be tested there. Whichever it is, the library's own code asks
-//! for `cfg(portable)`.
+//! There are two keepers: one for Linux, and a portable one for other Unixes. `--cfg snakepit_portable` chooses the portable one
+//! on Linux, too, so that it can be tested there. The library's own code asks for `cfg(portable)`.
+
+#[path = "src/process/digest.rs"]
+mod digest;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,22 +16,24 @@ use std::process::{Command, Output};
 fn main() {
     println!("cargo::rerun-if-changed=src/keeper");
     println!("cargo::rerun-if-changed=src/portable");
-    println!("cargo::rerun-if-changed=src/wire.rs");
+    println!("cargo::rerun-if-changed=src/link/wire.rs");
+    println!("cargo::rerun-if-changed=src/failpoint");
+    println!("cargo::rerun-if-changed=src/process/proc_stat.rs");
     println!("cargo::rerun-if-changed=src/ledger/record.rs");
     println!("cargo::rerun-if-env-changed=SNAKEPIT_CHECK_ONLY");
     println!("cargo::rustc-check-cfg=cfg(portable)");
     if let Some(sentence) = unsupported() {
-        // Here, before hundreds of errors about calls that the system does not have.
+        // Said here, before hundreds of errors about missing system calls.
         println!("cargo::error={sentence}");
         return;
     }
-    let keeper = Keeper::chosen();
-    if keeper == Keeper::Portable {
+    let keeper = KeeperKind::chosen();
+    if keeper == KeeperKind::Portable {
         println!("cargo::rustc-cfg=portable");
     }
     let out = PathBuf::from(var("OUT_DIR")).join("snakepit-keeper");
     if env::var_os("SNAKEPIT_CHECK_ONLY").is_some() {
-        // `cargo check` for a system whose linker is not here: what comes out must not be run.
+        // `cargo check` for a system whose linker is missing: the result must not be run.
         assert!(env::var("PROFILE").is_ok_and(|profile| profile == "debug"), "a check is no release");
         std::fs::write(&out, b"").unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
     } else {
@@ -37,7 +41,7 @@ fn main() {
     }
     let program =
         std::fs::read(&out).unwrap_or_else(|error| panic!("cannot read {}: {error}", out.display()));
-    println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", fnv1a(&program));
+    println!("cargo::rustc-env=SNAKEPIT_KEEPER_HASH={:016x}", digest::fnv1a(program));
 }
 
 /// Why the library cannot be built for the target, if it cannot.
@@ -48,25 +52,18 @@ fn unsupported() -> Option<&'static str> {
             "snakepit keeps custody by Unix process groups, sessions and pidfds; Windows is not supported",
         ),
         _ => Some(
-            "snakepit knows Linux, macOS and FreeBSD; for another Unix, src/portable/numbers.rs and look.rs need its numbers",
+            "snakepit knows Linux, macOS and FreeBSD; for another Unix, src/portable/numbers.rs and process_state.rs need its numbers",
         ),
     }
 }
 
-/// Tells one build of the keeper from another; nothing more depends on it.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[derive(Clone, Copy, PartialEq)]
-enum Keeper {
+enum KeeperKind {
     Linux,
     Portable,
 }
 
-impl Keeper {
+impl KeeperKind {
     fn chosen() -> Self {
         let linux = var("CARGO_CFG_TARGET_OS") == "linux";
         let asked = env::var_os("CARGO_CFG_SNAKEPIT_PORTABLE").is_some();
@@ -81,12 +78,12 @@ impl Keeper {
     }
 }
 
-fn build_somehow(keeper: Keeper, out: &Path) {
-    if keeper == Keeper::Linux {
+fn build_somehow(keeper: KeeperKind, out: &Path) {
+    if keeper == KeeperKind::Linux {
         if build(keeper, out, Linking::Static).status.success() {
             return;
         }
-        // No static C library here: a dynamic keeper does the same, only with more memory.
+        // Without a static C library, a dynamic keeper does the same with more memory.
         println!(
             "cargo::warning=the keeper is linked dynamically; a static libc makes it smaller and faster"
         );
@@ -107,7 +104,7 @@ enum Linking {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a build has no run that could keep the compiler")]
-fn build(keeper: Keeper, out: &Path, linking: Linking) -> Output {
+fn build(keeper: KeeperKind, out: &Path, linking: Linking) -> Output {
     let mut rustc = Command::new(var("RUSTC"));
     rustc
         .args(["--crate-name", "snakepit_keeper", "--crate-type", "bin", "--edition", "2024"])
@@ -124,7 +121,7 @@ fn build(keeper: Keeper, out: &Path, linking: Linking) -> Output {
         rustc.args(["--cfg", "feature=\"failpoints\""]);
     }
     if var("CARGO_CFG_TARGET_VENDOR") != "apple" {
-        // There the linker signs the program, and whoever strips it afterwards breaks the seal.
+        // Apple's linker signs the program, and stripping it afterwards breaks the signature.
         rustc.args(["-C", "strip=symbols"]);
     }
     if linking == Linking::Static {

@@ -1,6 +1,6 @@
-"""A worker for Snakepit that knows nothing of Snakepit but `spec/snakepit.proto`: grpcio, protobuf, and no SDK.
+"""A worker without the SDK: grpcio, protobuf, and `spec/snakepit.proto`.
 
-It serves Hello and Call, and the health service of gRPC. That is enough to be called, with arguments and answers in JSON.
+It serves Hello and Call, and the health service of gRPC. Arguments and answers are JSON.
 """
 
 import hmac
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Most projects generate this part from the .proto; put together here, it needs no tool.
+# Most projects generate this part from the .proto. Written by hand, it needs no tool.
 pool = descriptor_pool.DescriptorPool()
 file = descriptor_pb2.FileDescriptorProto(name="stranger.proto", package="snakepit.v1", syntax="proto3")
 FIELD = descriptor_pb2.FieldDescriptorProto
@@ -55,7 +55,7 @@ def hello(request, context):
 
 def call(request, context):
     if request.command not in COMMANDS:
-        # A status of gRPC does as well as an error.
+        # A gRPC status works as an error too.
         context.abort(grpc.StatusCode.NOT_FOUND, f"there is no command {request.command}")
     try:
         answer = COMMANDS[request.command](**json.loads(request.args.data))
@@ -66,7 +66,7 @@ def call(request, context):
 
 def method(function, request, reply):
     def checked(message, context):
-        # Everybody on the machine can reach a port, and only the host knows the secret. A socket is the host's own.
+        # Every user of the machine can reach a port, but only the host knows the secret. The socket is private.
         shown = dict(context.invocation_metadata()).get("snakepit-secret", "")
         if not ADDRESS.startswith("unix:") and not hmac.compare_digest(shown, SECRET):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret is missing or wrong")

@@ -1,4 +1,4 @@
-"""The smallest application of WSGI: its only command is `echo`. It runs under gunicorn, see gunicorn.conf.py."""
+"""The smallest WSGI application: its only command is `echo`. It runs under gunicorn; see gunicorn.conf.py."""
 
 
 def app(environ, start_response):

@@ -1,4 +1,4 @@
-"""gunicorn as a worker: `gunicorn -c gunicorn.conf.py application:app`. It listens where the host offers, and says when it is ready."""
+"""gunicorn as a worker: `gunicorn -c gunicorn.conf.py application:app`. It listens on the offered socket, and announces when it is ready."""
 
 import json
 import os

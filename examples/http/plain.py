@@ -1,4 +1,4 @@
-"""An application of FastAPI that knows nothing of Snakepit: `uvicorn plain:app` serves it. See the pool `plain` of snakepit.toml."""
+"""A FastAPI application that knows nothing of Snakepit. `uvicorn plain:app` serves it. See the pool `plain` in snakepit.toml."""
 
 import base64
 from typing import Annotated

@@ -1,4 +1,4 @@
-// A worker in Node: `Pool::http(["node", "worker.mjs"])`. Its commands are `add` and `echo`.
+// A worker in Node: `snakepit::http(["node", "worker.mjs"])`. Its commands are `add` and `echo`.
 import http from "node:http";
 
 const commands = {
@@ -15,7 +15,7 @@ const server = http.createServer(async (request, response) => {
   response.end(JSON.stringify(answer));
 });
 
-// In a directory that only this user can enter.
+// The directory is private to this user.
 const socket = process.env.SNAKEPIT_SOCKET;
 server.listen(socket, () => {
   console.log(JSON.stringify({ status: "ready", socket, pid: process.pid, commands: Object.keys(commands), features: ["safe-integers"] }));

@@ -12,13 +12,13 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 app = FastAPI()
-# Taken out of the environment: what this worker starts is not to have it.
+# Removed from the environment, so that children of this worker do not inherit it.
 SECRET = os.environ.pop("SNAKEPIT_SECRET", "")
 
 
 @app.middleware("http")
 async def only_the_host(request: Request, call_next):
-    """Anybody on the machine can reach a port of the loopback; only the host knows the secret. A Unix socket needs no such check."""
+    """Every user of the machine can reach a port of the loopback, but only the host knows the secret. A Unix socket needs no such check."""
     if not secrets.compare_digest(request.headers.get("snakepit-secret", ""), SECRET):
         return JSONResponse({"detail": "the secret is missing or wrong"}, status_code=403)
     return await call_next(request)
@@ -51,7 +51,7 @@ async def count(count: Count) -> StreamingResponse:
 async def main() -> None:
     path = os.environ.get("SNAKEPIT_SOCKET")
     if path:
-        # In a directory that only this user can enter.
+        # The directory is private to this user.
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
         listener.listen(512)
@@ -59,7 +59,7 @@ async def main() -> None:
     else:
         listener = socket.create_server(("127.0.0.1", 0))
         place = {"port": listener.getsockname()[1]}
-    # Connections wait in the listener's queue until the server takes them: from here on it can be called.
+    # Connections wait in the listener's queue until the server accepts them, so the worker can be called from here on.
     commands = [route.path.strip("/") for route in app.routes if "POST" in getattr(route, "methods", ())]
     print(json.dumps({"status": "ready", **place, "pid": os.getpid(), "commands": commands}), flush=True)
     await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])

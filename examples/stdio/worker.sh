@@ -3,7 +3,7 @@
 number='(-?[0-9]+)[,}]'
 text='"(([^"\\]|\\.)*)"'
 
-# The argument $1 of the form $2, as it stands in the JSON: escapes in a text stay as they are, and can be sent back.
+# The argument $1 of the form $2, as written in the JSON. Escapes in a text are kept, so the text can be sent back.
 argument() {
   local pattern="\"$1\":$2"
   [[ $line =~ $pattern ]] && value=${BASH_REMATCH[1]} && return
@@ -15,7 +15,7 @@ answer() { printf '{"id":%s,%s}\n' "$id" "$1"; }
 
 printf '{"status":"ready","pid":%s,"language":"Bash %s","commands":["add","greet","count","fail"]}\n' $$ "$BASH_VERSION"
 while IFS= read -r line; do
-  # Other lines are cancels, of calls that are answered by the time they are read.
+  # Other lines cancel calls, which are already answered when the line is read.
   [[ $line =~ ^\{\"id\":([0-9]+),\"command\":\"([^\"]*)\" ]] || continue
   id=${BASH_REMATCH[1]} command=${BASH_REMATCH[2]}
   case $command in

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 #[allow(dead_code, reason = "the host writes, and this only reads")]
 mod ledger;
 
-use ledger::Contents;
+use ledger::contents::LedgerContents;
 use ledger::record::{Record, SLOT};
 
 fuzz_target!(|data: &[u8]| {
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// Every slot is either a record or damaged, and nothing is counted twice.
 fn read_whole(bytes: &[u8]) {
-    let contents = Contents::parse(bytes);
+    let contents = LedgerContents::parse(bytes);
     assert_eq!(contents.slots * SLOT as u64 + contents.torn, bytes.len() as u64);
     let records = contents.slots - contents.damaged.len() as u64;
     let kept = contents.keepers.len() + contents.living.len();

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| snakepit::fuzzing::lines(data));
+fuzz_target!(|data: &[u8]| snakepit_adapters::fuzzing::lines(data));

@@ -3,15 +3,15 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/custody/src/keeper/messages.rs"]
+#[path = "../../crates/custody/src/keeper/shim/messages.rs"]
 #[allow(dead_code, reason = "each side uses its half of them")]
 mod messages;
-#[path = "../../crates/custody/src/wire.rs"]
+#[path = "../../crates/custody/src/link/wire.rs"]
 #[allow(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
 
-use messages::{ShimHears, ShimSays};
-use wire::{Answer, ToHost};
+use messages::{FromShim, ToShim};
+use wire::{SpawnAnswer, ToHost};
 
 /// What is read is written and read back as the same.
 macro_rules! round_trip {
@@ -25,5 +25,5 @@ macro_rules! round_trip {
 }
 
 fuzz_target!(|data: &[u8]| {
-    round_trip!(data, ShimSays, ShimHears, Answer, ToHost);
+    round_trip!(data, FromShim, ToShim, SpawnAnswer, ToHost);
 });

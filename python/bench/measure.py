@@ -15,7 +15,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
-from harness import Worker, writing  # noqa: E402
+from harness import Worker, encode  # noqa: E402
 
 SOURCE = """
 import snakepit
@@ -65,14 +65,14 @@ def raw_echo(payload, rounds):
 
 
 def call_bytes(number, value):
-    payload = writing.encode(["echo", {"x": value}, None])
+    payload = encode.encode(["echo", {"x": value}, None])
     return HEADER.pack(len(payload), 1, 3, 0, number) + payload
 
 
 def echo(worker, rounds=20000):
     value = b"x" * 64
     request = call_bytes(1, value)
-    size = 16 + len(writing.encode(value))
+    size = 16 + len(encode.encode(value))
     ping_pong(worker.socket, request, size, 2000)
     results = []
     for _ in range(3):
@@ -85,7 +85,7 @@ def echo(worker, rounds=20000):
 def pipeline(worker, calls=400000, window=64):
     value = b"x" * 64
     batch = b"".join(call_bytes(n, value) for n in range(window))
-    size = window * (16 + len(writing.encode(value)))
+    size = window * (16 + len(encode.encode(value)))
     sock = worker.socket
     began = time.perf_counter()
     for _ in range(calls // window):
@@ -98,7 +98,7 @@ def pipeline(worker, calls=400000, window=64):
 
 
 def stream(worker, items=1000000):
-    payload = writing.encode(["count", {"n": items}, None, {"stream": 1 << 30}])
+    payload = encode.encode(["count", {"n": items}, None, {"stream": 1 << 30}])
     sock = worker.socket
     began = time.perf_counter()
     sock.sendall(HEADER.pack(len(payload), 1, 3, 0, 1) + payload)

@@ -9,7 +9,7 @@
 
 from .commands import BadArgument, command, evaluator, health, on_session_end, on_start, on_stop
 from .context import Cancelled, Context, HostError, NoCall, context
-from .trace import span, trace_context
+from .spans import span, trace_context
 from .values import BadValue
 
 __version__ = "0.1.0"

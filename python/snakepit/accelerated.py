@@ -1,7 +1,7 @@
-"""The codec over msgspec: the results of `values.py` and `writing.py`, faster.
+"""The codec over msgspec: the results of `values.py` and `encode.py`, faster.
 
 Owns the proof that msgspec may be asked at all. Writing: a value goes to msgspec only if it consists of exact builtin
-types alone, which both codecs write alike; everything else, and everything that msgspec refuses, goes to `writing.py`.
+types alone, which both codecs write alike; everything else, and everything that msgspec refuses, goes to `encode.py`.
 Reading: msgspec reads what it accepts, extension types through our own reader; everything that it refuses, and
 everything that may be nested too deep, goes to `values.py`. So each value has one meaning, whoever codes it.
 """
@@ -11,14 +11,15 @@ from itertools import compress
 
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-from . import values, writing
+from . import values
+from .encode import encode as encode_plainly
 from .values import BODY, BODY_SIZE, EXT_BODY, MAX_DEPTH, Bodied, TooLong, extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from .writing import Encoded
+    from .encode import Encoded
 
 _encode = Encoder().encode
 _decode = Decoder(ext_hook=extension).decode
@@ -41,7 +42,7 @@ _NOT_NESTING = bytes(sorted(set(range(256)) - set(range(0x80, 0xA0)) - set(range
 
 
 def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True) -> "Encoded":
-    """As `writing.encode`."""
+    """As `encode.encode`."""
     kind = type(value)
     try:
         if kind in _SCALARS or (kind is bytes and (len(value) < BODY_SIZE or not bodies)):
@@ -52,14 +53,14 @@ def encode(value: "Any", root: str = "result", limit: int = 1 << 32, bodies: boo
             if bytes in types and bodies and _has_body(inside):
                 return _encode_bodied(value, root, limit)
             if not types <= _LEAVES and not _is_plain(inside):
-                return writing.encode(value, root, limit, bodies)
+                return encode_plainly(value, root, limit, bodies)
             data = _encode(value)
         else:
-            return writing.encode(value, root, limit, bodies)
+            return encode_plainly(value, root, limit, bodies)
     except TooLong:
         raise
-    except Exception:  # what msgspec cannot write, writing.py can write or explain
-        return writing.encode(value, root, limit, bodies)
+    except Exception:  # what msgspec cannot write, encode.py can write or explain
+        return encode_plainly(value, root, limit, bodies)
     if len(data) > limit:
         raise TooLong(limit, root)
     return data
@@ -88,7 +89,7 @@ def _has_body(items: "List[Any]") -> bool:
 def _encode_bodied(value: "Any", root: str, limit: int) -> "Encoded":
     """Large byte strings one level down: the head is written by msgspec with references in their places."""
     if type(value) is set or not _is_plain(get_referents(value)):
-        return writing.encode(value, root, limit)
+        return encode_plainly(value, root, limit)
     raws: "List[bytes]" = []
     offset = 0
 
@@ -106,9 +107,9 @@ def _encode_bodied(value: "Any", root: str, limit: int) -> "Encoded":
         else:
             head = _encode([reference(item) for item in value])
     except Exception:
-        return writing.encode(value, root, limit)
+        return encode_plainly(value, root, limit)
     if not raws:
-        return writing.encode(value, root, limit)
+        return encode_plainly(value, root, limit)
     if 4 + len(head) + offset > limit:
         raise TooLong(limit, root)
     return Bodied(head, raws, offset)

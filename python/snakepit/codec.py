@@ -6,13 +6,13 @@ does it. `SNAKEPIT_CODEC` is `auto` (the default), `python` or `msgspec`. Must n
 
 import sys
 
-from . import values, writing
+from . import encode, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from .writing import Encoded
+    from .encode import Encoded
 
 MANY_VALUES = 500
 LARGE_VALUE = 16 * 1024
@@ -26,11 +26,11 @@ class Codec:
         self.due = False
         self._left = MANY_VALUES
         self.decode = values.decode
-        self.encode = writing.encode
+        self.encode = encode.encode
         # For payloads that are too small to be nested too deep. Its errors say nothing: ask `decode` for the reason.
         self.read_small: "Callable[[Any], Any]" = values.decode
         # For None, numbers, and short texts and byte strings.
-        self.write_small: "Callable[[Any], Encoded]" = writing.encode
+        self.write_small: "Callable[[Any], Encoded]" = encode.encode
         if choice == "msgspec":
             self.accelerate()
             if self.name != "msgspec":
@@ -53,7 +53,7 @@ class Codec:
             from . import accelerated
         except ImportError:
             self.decode = self.read_small = values.decode
-            self.encode = self.write_small = writing.encode
+            self.encode = self.write_small = encode.encode
             return
         self.name = "msgspec"
         self.decode = accelerated.decode
@@ -70,7 +70,7 @@ class Codec:
     def _counting_encode(
         self, value: "Any", root: str = "result", limit: int = 1 << 32, bodies: bool = True
     ) -> "Encoded":
-        encoded = writing.encode(value, root, limit, bodies)
+        encoded = encode.encode(value, root, limit, bodies)
         self._left -= 1
         if self._left < 0 or (type(encoded) is bytes and len(encoded) > LARGE_VALUE):
             self.due = True

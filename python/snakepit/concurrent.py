@@ -19,10 +19,10 @@ from .connection import DONT_WAIT
 from .context import Context, Runner, _no_context, serve_contexts
 from .frames import CALL, CALLS, CANCEL, CREDIT, DRAIN, ERROR, FAULT, HOST_END, HOST_ERROR
 from .frames import HOST_ITEM, HOST_RESULT, PING, PONG, RESULTS, Fault, split_bodies, word_of
-from .gate import Gate
-from .kept import places
-from .postman import Postman
-from .results import Results
+from .tools import ToolCalls
+from .slate import places
+from .flusher import Flusher
+from .messages import Results
 from .running import Running
 from .values import MAX_DEPTH, BadPayload
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .life import Life
     from .tasks import Tasks
-    from .writing import Encoded
+    from .encode import Encoded
 
 # As in `serial.py`: what takes longer is not waited for by answers.
 QUICK = 0.0001
@@ -71,8 +71,8 @@ class Concurrent(Runner):
         self.begun = 0
         # Where the answers of a CALLS are kept; of those beyond, they are not.
         self.places = places(life.page)
-        self.gate = Gate(connection.max_frame)
-        self.postman = Postman(connection)
+        self.tools = ToolCalls(connection.max_frame)
+        self.flusher = Flusher(connection)
         self.waiters: "Dict[int, Callable[[Any], None]]" = {}
         self.jobs: "SimpleQueue[Running]" = SimpleQueue()
         self.wake: "Callable[[], None]" = _nothing
@@ -288,15 +288,15 @@ class Concurrent(Runner):
             command.peak = max(seconds, command.peak / 2)
 
     def hold(self) -> bool:
-        """Answers may wait while quick calls run, and the postman watches them. False: they were sent."""
+        """Answers may wait while quick calls run, and the flusher watches them. False: they were sent."""
         parts = self.connection.parts
         if not parts:
             return False
         if self.slow or len(parts) > MOST_PARTS:
             self.connection.flush()
             return False
-        if not self.postman.awake:
-            self.postman.watch()
+        if not self.flusher.awake:
+            self.flusher.watch()
         return True
 
     def over(self, running: Running) -> None:
@@ -323,7 +323,7 @@ class Concurrent(Runner):
                 else:
                     self.active -= 1
             ended = self.draining and not self.calls
-        self.gate.end_of(running)
+        self.tools.end_of(running)
         if ended:
             self.wake()
         return following
@@ -335,7 +335,7 @@ class Concurrent(Runner):
         """The error's bytes; `around` of a frame are not for them."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import encode_error
+        from .error import encode_error
 
         return encode_error(self.codec, error, self.connection.max_frame - around)
 

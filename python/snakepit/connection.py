@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, NoReturn, Optional, Tuple, Union
 
-    from .writing import Encoded
+    from .encode import Encoded
 
     Part = Union[bytes, Tuple[Any, ...]]
 
@@ -249,7 +249,7 @@ class Connection:
 
     def fault(self, sentence: str) -> None:
         """Tells the host what it did wrong, as the last thing."""
-        from .writing import encode
+        from .encode import encode
 
         self.post(word_of(FAULT), 0, encode(sentence[:1000]))
         self.flush()

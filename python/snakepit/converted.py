@@ -3,7 +3,7 @@
 Owns the three ways in which a command gives its results: at once, later, and as a stream. Must not know the wire.
 """
 
-from .writing import Typed
+from .encode import Typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

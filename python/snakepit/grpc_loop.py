@@ -16,7 +16,7 @@ from .frames import ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_END, HOST_E
 from .frames import PROGRESS, RESULT, TELEMETRY, word_of
 from .grpc_messages import CallReply, Error, FromWorker, Value, value_reply
 from .running import Running
-from .trace import begin, end
+from .spans import begin, end
 from .values import BadPayload
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, Optional
 
     from .life import Life
-    from .writing import Encoded
+    from .encode import Encoded
 
 # What a stream may have ready for gRPC, which takes the next message when the flow control of HTTP/2 has let the last one
 # through.
@@ -344,7 +344,7 @@ class Calls(Concurrent):
     def failure(self, error: BaseException, around: int = 0) -> "Any":
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import error_map
+        from .error import error_map
 
         whole = error_map(error)
         made = error_message(whole)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, NoReturn, Optional
 
     from .connection import Connection
-    from .failure import Refused
+    from .error import Refused
 else:
     import _signal
 
@@ -98,12 +98,12 @@ class Life:
             ending.forget()
 
     def streaming(self, name: str) -> "Refused":
-        from .failure import Refused
+        from .error import Refused
 
         return Refused("streaming", f"{name} streams its answer; call it as a stream")
 
     def too_late(self) -> "Refused":
-        from .failure import Refused
+        from .error import Refused
 
         return Refused("deadline", "the caller's time was over before the call was started")
 

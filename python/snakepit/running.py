@@ -12,9 +12,9 @@ from time import monotonic
 from .context import Cancelled, Context, HostError, close_items
 from .frames import END, ERROR, HOST_CALL, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, ITEM, RESULT
 from .frames import Fault, read_credit, word_of
-from .results import Results
+from .messages import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS, STREAM_CREDIT, host_call_message
-from .trace import begin, begin_turn, end, end_turn, outgoing
+from .spans import begin, begin_turn, end, end_turn, outgoing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from .commands import Command
     from .concurrent import Concurrent
-    from .gate import Asked
-    from .kept import Place
-    from .writing import Encoded
+    from .tools import Asked
+    from .slate import Place
+    from .encode import Encoded
 
     Answer = Tuple[int, Encoded]
 
@@ -74,7 +74,7 @@ class Running:
         self.is_thrown = False
         self.wakers: "List[SimpleQueue[Any]]" = []
         self.task: "Any" = None
-        # What it has asked of the host's tools; the gate's.
+        # What it has asked of the host's tools; managed by `tools.py`.
         self.asked: "Asked" = {}
 
     @property
@@ -324,7 +324,7 @@ class Running:
         return host_call_message(self.loop.codec, number, tool, args, options, self.loop.connection.max_frame)
 
     def ask(self, message: "Encoded") -> None:
-        """Sends a HOST_CALL that the gate has let in."""
+        """Sends a HOST_CALL that `ToolCalls` has admitted."""
         loop = self.loop
         # After it was let in: either this sees that the call is over, or the end of the call sees what it asks for.
         if loop.calls.get(self.call) is not self:
@@ -335,7 +335,7 @@ class Running:
     def ask_for_stream(self, tool: str, args: "Any", waiter: "Any") -> int:
         number, message = self.prepare(tool, args, {"stream": STREAM_CREDIT}, waiter)
         try:
-            self.loop.gate.enter_stream(self, number, len(message))
+            self.loop.tools.enter_stream(self, number, len(message))
             self.ask(message)
         except BaseException:
             self.forget(number)
@@ -345,7 +345,7 @@ class Running:
     def forget(self, number: int) -> None:
         """A tool call is over, or will not be."""
         del self.loop.waiters[number]
-        self.loop.gate.leave(self, number)
+        self.loop.tools.leave(self, number)
 
     def host_call(self, tool: str, args: "Any") -> "Any":
         answers: "SimpleQueue[Any]" = SimpleQueue()
@@ -353,7 +353,7 @@ class Running:
         try:
             number, message = self.prepare(tool, args, None, answers.put)
             try:
-                if not self.loop.gate.enter(self, number, len(message), lambda: answers.put(_TURN)):
+                if not self.loop.tools.enter(self, number, len(message), lambda: answers.put(_TURN)):
                     self._wait(answers, number)
                 self.ask(message)
                 kind, value, _ = self._wait(answers, number)

@@ -13,11 +13,11 @@ from .connection import BASE_SIZE
 from .context import Cancelled, Context, Runner, close_items, serve_contexts
 from .frames import CALL, CALLS, END, ERROR, FROM_HOST, HEADER_SIZE, ITEM, RESULT, Fault, split_bodies
 from .frames import pack_header, read_credit, unpack_header, word_of
-from .kept import nowhere, places
-from .postman import Postman
+from .slate import nowhere, places
+from .flusher import Flusher
 from .serial_many import serve_many
 from .serial_wait import STREAM_CREDIT, Waits
-from .trace import begin, end, outgoing
+from .spans import begin, end, outgoing
 from .values import MAX_DEPTH, BadPayload
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .commands import Command
     from .connection import Connection
     from .life import Life
-    from .writing import Encoded
+    from .encode import Encoded
 else:
     from _collections import deque  # what collections.deque is, without the rest of collections
 
@@ -70,7 +70,7 @@ class Serial(Runner):
         self.place = (places(life.page) or [nowhere()])[0]
         self.finished = 0
         self.limit = connection.max_frame
-        self.postman = Postman(connection)
+        self.flusher = Flusher(connection)
         self.draining = False
         self.queue: "Deque[Tuple[int, int, bytes, float]]" = deque()
         # The call that runs now. While it is set and `waits.busy` is 0, a cancel may be raised at any instruction:
@@ -104,7 +104,7 @@ class Serial(Runner):
         plain = {name: command for name, command in self.commands.items() if not command.streams}
         max_frame, parts, lock = connection.max_frame, connection.parts, connection.lock
         receive, send = connection.socket.recv_into, connection.socket.send
-        postman = self.postman
+        flusher = self.flusher
         texts = _TEXTS if max_frame > 4 * SHORT else ()
         before = 0.0
         while True:
@@ -154,7 +154,7 @@ class Serial(Runner):
                         self.serve(call, message)
                         frame = None
                     else:
-                        if parts and (command.peak > QUICK or not postman.awake or len(parts) > MOST_PARTS):
+                        if parts and (command.peak > QUICK or not flusher.awake or len(parts) > MOST_PARTS):
                             self.hold(message)
                         # What `serve` does, without what a plain call of a known command does not need.
                         self.message = message
@@ -268,7 +268,7 @@ class Serial(Runner):
         self.took(message, monotonic() - before)
 
     def hold(self, message: "Any") -> None:
-        """Answers wait: they are sent now, unless the next command is known to be quick. The postman watches them."""
+        """Answers wait: they are sent now, unless the next command is known to be quick. The flusher watches them."""
         connection = self.connection
         try:
             command = self.commands[message[0]]
@@ -279,8 +279,8 @@ class Serial(Runner):
             is_quick = False
         if not is_quick or len(connection.parts) > MOST_PARTS:
             connection.flush()
-        elif not self.postman.awake:
-            self.postman.watch()
+        elif not self.flusher.awake:
+            self.flusher.watch()
 
     def took(self, message: "Any", seconds: float) -> None:
         """Keeps in mind how long a command takes. After a long call, looks what has come: it may be a cancel."""
@@ -347,7 +347,7 @@ class Serial(Runner):
         """The error's bytes; `around` of a frame are not for them."""
         if self.connection.forked:
             self.connection.leave_child(error)
-        from .failure import encode_error
+        from .error import encode_error
 
         return encode_error(self.codec, error, self.limit - around)
 
@@ -369,13 +369,13 @@ class Serial(Runner):
         waits.busy = 1
         if not command.streams and not hasattr(items, "__next__"):
             items = iter((items,))
-        connection, codec, parts, postman = self.connection, self.codec, self.connection.parts, self.postman
+        connection, codec, parts, flusher = self.connection, self.codec, self.connection.parts, self.flusher
         sent_at = last = 0.0
         gathered = 0
         try:
             while True:
-                if parts and not postman.awake:
-                    postman.watch()
+                if parts and not flusher.awake:
+                    flusher.watch()
                 waits.busy = 0
                 item = next(items, _DONE)
                 waits.busy = 1

@@ -1,14 +1,14 @@
 """A batch in the serial loop: many calls that came together, for a function that takes lists.
 
-Owns nothing; `batches.py` keeps the books, `results.py` writes the answer.
+Owns nothing; `batches.py` keeps the books, `messages.py` writes the answer.
 """
 
 from time import monotonic
 
 from .batches import Lists
 from .context import Cancelled
-from .results import Results
-from .trace import begin_turn, end_turn
+from .messages import Results
+from .spans import begin_turn, end_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

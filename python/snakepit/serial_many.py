@@ -1,15 +1,15 @@
 """Many calls that came together, in the serial loop: done one after the other, answered together.
 
-Owns nothing; `kept.py` has the answers until they are sent.
+Owns nothing; `slate.py` has the answers until they are sent.
 """
 
 from time import monotonic
 
 from .context import Cancelled
 from .frames import MORE, RESULTS, Fault, word_of
-from .kept import LENGTH
-from .results import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
-from .trace import begin, end
+from .slate import LENGTH
+from .messages import ARRAY, BAD_ENTRY, ENTRY_FRAME, GOOD_ENTRY, results_message
+from .spans import begin, end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .codec import Codec
     from .serial import Serial
-    from .writing import Encoded
+    from .encode import Encoded
 else:
     from _collections import deque  # what collections.deque is, without the rest of collections
 

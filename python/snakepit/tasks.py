@@ -13,9 +13,9 @@ from time import monotonic
 from .concurrent import current_call
 from .context import Cancelled, HostError
 from .frames import END, ERROR, HOST_CANCEL, HOST_CREDIT, HOST_ERROR, HOST_ITEM, RESULT, word_of
-from .results import Results
+from .messages import Results
 from .serial_wait import ENOUGH_BYTES, ENOUGH_ITEMS
-from .trace import begin, begin_turn, end_turn
+from .spans import begin, begin_turn, end_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Tasks:
         kind = None
         is_sent = False
         try:
-            if not self.concurrent.gate.enter(running, number, len(message), lambda: self._give_turn(answers)):
+            if not self.concurrent.tools.enter(running, number, len(message), lambda: self._give_turn(answers)):
                 await answers.get()
             running.ask(message)
             is_sent = True

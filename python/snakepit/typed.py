@@ -2,7 +2,7 @@
 
 Owns the conversions of dataclasses, typed dicts, enums, dates, Decimal, UUID and Path, and of pydantic's models and
 numpy's numbers where the worker has imported them. Loaded only for a command whose annotations name such a type.
-`writing.py` has the way back. Must not know the wire.
+`encode.py` has the way back. Must not know the wire.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Values: MessagePack with our extension types, as `spec/wire.md`, section Values, has it.
 
-Owns the limits, the errors and the reader; `writing.py` is its counterpart. `accelerated.py` gives the same results,
+Owns the limits, the errors and the reader; `encode.py` is its counterpart. `accelerated.py` gives the same results,
 faster; whatever it is not sure of, it leaves to these two files. Must not know frames or sockets.
 """
 

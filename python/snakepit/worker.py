@@ -155,8 +155,8 @@ def _runner(connection: Connection, codec: Codec, life: Life, hello: "Dict[str, 
 
 
 def _cannot_start(connection: Connection, error: BaseException) -> "NoReturn":
-    from .failure import error_map
-    from .writing import encode
+    from .error import error_map
+    from .encode import encode
 
     connection.post(word_of(ERROR), 0, encode(error_map(error, "start")))
     connection.flush()

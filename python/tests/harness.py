@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SDK = os.path.join(ROOT, "python")
 sys.path.insert(0, SDK)
 
-from snakepit import frames, values, writing  # noqa: E402
+from snakepit import encode, frames, values  # noqa: E402
 
 LIMIT = 20.0
 # Bytes of credit that no stream here uses up.
@@ -101,7 +101,7 @@ class Worker:
         number = kind if isinstance(kind, int) else getattr(frames, kind)
         if empty:
             return HEADER.pack(0, 1, number, 0, call)
-        encoded = writing.encode(value)
+        encoded = encode.encode(value)
         if isinstance(encoded, values.Bodied):
             payload = struct.pack("<I", len(encoded.head)) + encoded.head + b"".join(map(bytes, encoded.raws))
             return HEADER.pack(len(payload), 1, number, 1, call) + payload

@@ -11,7 +11,7 @@ import random
 import struct
 
 import pytest
-from harness import values, writing
+from harness import encode, values
 from vectors import exact
 
 accelerated = pytest.importorskip("snakepit.accelerated")
@@ -117,7 +117,7 @@ def outcome(function, *args):
     return ("bytes", result) if isinstance(result, bytes) and function in WRITERS else ("value", exact(result))
 
 
-WRITERS = (writing.encode, accelerated.encode)
+WRITERS = (encode.encode, accelerated.encode)
 
 
 def both_codecs_write_the_same_bytes_and_the_same_errors():
@@ -126,7 +126,7 @@ def both_codecs_write_the_same_bytes_and_the_same_errors():
     for _ in range(ROUNDS):
         thing = value(rng)
         for bodies in (True, False):
-            own = outcome(writing.encode, thing, "result", 1 << 20, bodies)
+            own = outcome(encode.encode, thing, "result", 1 << 20, bodies)
             fast = outcome(accelerated.encode, thing, "result", 1 << 20, bodies)
             assert own == fast, thing
             seen[own[0]] += 1
@@ -137,7 +137,7 @@ def both_codecs_read_what_was_written_alike():
     rng = random.Random(4)
     for _ in range(ROUNDS):
         try:
-            data = writing.encode(value(rng), bodies=False)
+            data = encode.encode(value(rng), bodies=False)
         except values.BadValue:
             continue
         assert outcome(values.decode, data) == outcome(accelerated.decode, data)
@@ -148,7 +148,7 @@ def both_codecs_refuse_the_same_broken_bytes_in_the_same_words():
     refused = 0
     for _ in range(ROUNDS):
         try:
-            data = bytearray(writing.encode(value(rng), bodies=False)[:400])
+            data = bytearray(encode.encode(value(rng), bodies=False)[:400])
         except values.BadValue:
             data = bytearray(rng.randbytes(rng.randrange(60)))
         for _ in range(rng.randrange(4)):
@@ -166,7 +166,7 @@ def both_codecs_have_the_same_limit_of_depth(levels):
     nested = []
     for _ in range(levels - 1):
         nested = [nested] if levels % 2 else {"a": nested}
-    own = outcome(writing.encode, nested)
+    own = outcome(encode.encode, nested)
     assert own == outcome(accelerated.encode, nested)
     assert (own[0] == "BadValue") == (levels > 128)
     data = b"\x91" * (levels - 1) + b"\x90"
@@ -178,7 +178,7 @@ def both_codecs_have_the_same_limit_of_depth(levels):
 def a_wide_value_is_not_taken_for_a_deep_one():
     rows = [{"a": [i], "b": (i,)} for i in range(1000)]
     data = accelerated.encode(rows)
-    assert data == writing.encode(rows)
+    assert data == encode.encode(rows)
     assert exact(accelerated.decode(data)) == exact(values.decode(data))
 
 

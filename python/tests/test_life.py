@@ -324,7 +324,7 @@ class Recorded(list):
 
 def a_death_between_two_marks_does_not_make_a_call_look_less_begun_than_it_is():
     from snakepit.concurrent import Concurrent
-    from snakepit.kept import nowhere
+    from snakepit.slate import nowhere
     from snakepit.serial_many import serve_many
 
     slates = [Recorded(6, 3, 6), Recorded(6, 3, 6)]

@@ -3,11 +3,11 @@
 import struct
 
 import pytest
-from harness import frames, values, writing
+from harness import encode, frames, values
 from vectors import exact, load, value_of
 
 accelerated = pytest.importorskip("snakepit.accelerated")
-CODECS = {"python": (values.decode, writing.encode), "msgspec": (accelerated.decode, accelerated.encode)}
+CODECS = {"python": (values.decode, encode.encode), "msgspec": (accelerated.decode, accelerated.encode)}
 
 
 def names(rows):

@@ -1,4 +1,4 @@
-//! `snakepit cleanup`: clears what dead hosts left behind, and says what it killed.
+//! `snakepit cleanup`: clears what dead hosts left behind, and reports what it killed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,29 +6,29 @@ use std::path::Path;
 use serde::Serialize;
 use snakepit::custody::{CleanupReport, Killed, LetBe, ReapedRun};
 
-use crate::Common;
-use crate::exec::Left;
-use crate::say::{self, Failure};
+use crate::exec::SurvivorReport;
+use crate::shared::exit_status::{FAILED, SUCCESS};
+use crate::shared::failure::CliFailure;
+use crate::shared::options::{StateReportOptions, shown};
 
-/// Kill and forget what the runs of dead hosts left behind; live runs are not touched.
+/// Kill what the runs of dead hosts left behind, and remove their records. Live runs are not touched.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit status: 0 when all is clean, 1 when something survived or could not be cleared, 125 when \
-                        the state directory cannot be used."
+    after_help = "Exit status: 0 when all is clean, 1 when something survived or could not be cleared,\n\
+                  125 when the state directory cannot be used."
 )]
-pub(crate) struct Args {
+pub(crate) struct CleanupArgs {
     #[command(flatten)]
-    common: Common,
+    options: StateReportOptions,
 }
 
-/// Something survived.
-const NOT_CLEAN: u8 = 1;
-
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let dir = args.common.state_dir()?;
-    let report = snakepit::custody::cleanup(&dir).map_err(|error| crate::cannot_use_state(&error))?;
-    say::out(&if args.common.json { json(&dir, &report) } else { text(&dir, &report) });
-    Ok(if report.is_clean() { 0 } else { NOT_CLEAN })
+pub(crate) fn run(args: &CleanupArgs) -> Result<u8, CliFailure> {
+    let dir = args.options.state.resolve()?;
+    let report = snakepit::custody::cleanup(&dir).map_err(|error| CliFailure::state(&error))?;
+    let runs = report.runs.iter().map(ReapedRunJson::from).collect();
+    let json = CleanupJson { state_dir: shown(&dir), clean: report.is_clean(), runs };
+    args.options.output.print(&json, || text(&dir, &report));
+    Ok(if report.is_clean() { SUCCESS } else { FAILED })
 }
 
 fn text(dir: &Path, report: &CleanupReport) -> String {
@@ -41,7 +41,7 @@ fn text(dir: &Path, report: &CleanupReport) -> String {
         for killed in &run.killed {
             let _ = writeln!(text, "  killed pid {}{}: {}", killed.pid, of_worker(killed), killed.command);
         }
-        for left in run.survivors.iter().map(Left::from) {
+        for left in run.survivors.iter().map(SurvivorReport::from) {
             let _ = writeln!(text, "  survived: {}", left.describe());
         }
         for let_be in &run.let_be {
@@ -53,7 +53,7 @@ fn text(dir: &Path, report: &CleanupReport) -> String {
     }
     if report.runs.iter().any(|run| !run.survivors.is_empty()) {
         text.push_str(
-            "Survivors stay recorded; run this again once the kernel lets go of what they wait for.\n",
+            "Survivors stay recorded; run this again once the kernel has finished what they wait for.\n",
         );
     }
     text
@@ -62,10 +62,9 @@ fn text(dir: &Path, report: &CleanupReport) -> String {
 fn summary(run: &ReapedRun) -> String {
     let in_doubt = run.let_be.iter().any(|let_be| let_be.reason.is_doubt());
     let killed = match run.killed.len() {
-        // Only if that was seen.
         0 if run.removed => "nothing was left alive".to_owned(),
         0 if in_doubt || !run.survivors.is_empty() => "nothing was killed".to_owned(),
-        0 => "it was let be".to_owned(),
+        0 => "nothing was touched".to_owned(),
         1 => "killed 1 process".to_owned(),
         n => format!("killed {n} processes"),
     };
@@ -77,57 +76,58 @@ fn of_worker(killed: &Killed) -> String {
     killed.worker.as_ref().map_or(String::new(), |worker| format!(" of {worker}"))
 }
 
-fn json(dir: &Path, report: &CleanupReport) -> String {
-    #[derive(Serialize)]
-    struct Cleanup {
-        state_dir: String,
-        clean: bool,
-        runs: Vec<Reaped>,
+#[derive(Serialize)]
+struct CleanupJson {
+    state_dir: String,
+    clean: bool,
+    runs: Vec<ReapedRunJson>,
+}
+
+#[derive(Serialize)]
+struct ReapedRunJson {
+    run: String,
+    removed: bool,
+    killed: Vec<KilledJson>,
+    survivors: Vec<SurvivorReport>,
+    let_be: Vec<LetBeJson>,
+    trouble: Option<String>,
+}
+
+#[derive(Serialize)]
+struct KilledJson {
+    pid: i32,
+    worker: Option<String>,
+    command: String,
+}
+
+#[derive(Serialize)]
+struct LetBeJson {
+    pid: i32,
+    command: String,
+    reason: String,
+    may_be_of_the_run: bool,
+}
+
+impl From<&ReapedRun> for ReapedRunJson {
+    fn from(run: &ReapedRun) -> Self {
+        let killed = |it: &Killed| KilledJson {
+            pid: it.pid.as_raw(),
+            worker: it.worker.as_ref().map(ToString::to_string),
+            command: it.command.clone(),
+        };
+        let let_be = |it: &LetBe| LetBeJson {
+            pid: it.pid.as_raw(),
+            command: it.command.clone(),
+            reason: it.reason.to_string(),
+            may_be_of_the_run: it.reason.is_doubt(),
+        };
+        Self {
+            run: run.run.clone(),
+            removed: run.removed,
+            killed: run.killed.iter().map(killed).collect(),
+            survivors: run.survivors.iter().map(SurvivorReport::from).collect(),
+            let_be: run.let_be.iter().map(let_be).collect(),
+            trouble: run.trouble.clone(),
+        }
     }
-    #[derive(Serialize)]
-    struct Reaped {
-        run: String,
-        removed: bool,
-        killed: Vec<Gone>,
-        survivors: Vec<Left>,
-        let_be: Vec<Untouched>,
-        trouble: Option<String>,
-    }
-    #[derive(Serialize)]
-    struct Untouched {
-        pid: i32,
-        command: String,
-        reason: String,
-        may_be_of_the_run: bool,
-    }
-    #[derive(Serialize)]
-    struct Gone {
-        pid: i32,
-        worker: Option<String>,
-        command: String,
-    }
-    let gone = |killed: &Killed| Gone {
-        pid: killed.pid.as_raw(),
-        worker: killed.worker.as_ref().map(ToString::to_string),
-        command: killed.command.clone(),
-    };
-    let untouched = |let_be: &LetBe| Untouched {
-        pid: let_be.pid.as_raw(),
-        command: let_be.command.clone(),
-        reason: let_be.reason.to_string(),
-        may_be_of_the_run: let_be.reason.is_doubt(),
-    };
-    let reaped = |run: &ReapedRun| Reaped {
-        run: run.run.clone(),
-        removed: run.removed,
-        killed: run.killed.iter().map(gone).collect(),
-        survivors: run.survivors.iter().map(Left::from).collect(),
-        let_be: run.let_be.iter().map(untouched).collect(),
-        trouble: run.trouble.clone(),
-    };
-    say::json(&Cleanup {
-        state_dir: dir.display().to_string(),
-        clean: report.is_clean(),
-        runs: report.runs.iter().map(reaped).collect(),
-    })
 }

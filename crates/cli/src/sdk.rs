@@ -1,4 +1,4 @@
-//! `snakepit sdk`: the Python SDK that the program carries, for Pythons that the engine does not start itself.
+//! `snakepit sdk`: provides the Python SDK, which the program contains, to Pythons that the engine does not start.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,95 +7,97 @@ use std::path::{Path, PathBuf};
 
 use snakepit::adapter::python::sdk;
 
-use crate::say::{self, Failure};
+use crate::shared::exit_status::SUCCESS;
+use crate::shared::failure::CliFailure;
+use crate::shared::options::StateDirOption;
+use crate::shared::output;
 
-/// Give the Python SDK to wrapper scripts, tests and editors.
+/// Provide the Python SDK to wrapper scripts, tests and editors.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SdkArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: SdkCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
-    /// Install it into a virtual environment, as the distribution snakepit-worker.
+enum SdkCommand {
+    /// Install the SDK into a virtual environment, as the distribution snakepit-worker.
     Install {
-        /// The directory of the environment. Without it, that of the active one.
+        /// Install into this environment instead of the active one.
         #[arg(long, value_name = "VENV")]
         into: Option<PathBuf>,
     },
-    /// Print a directory that makes `import snakepit` work when it is in PYTHONPATH.
+    /// Print a directory for PYTHONPATH in which `import snakepit` finds the SDK.
     Path {
-        /// Where the engine keeps its files.
-        #[arg(long, value_name = "DIR")]
-        state_dir: Option<PathBuf>,
+        #[command(flatten)]
+        state: StateDirOption,
     },
 }
 
-/// What Python calls the distribution, and its files.
+/// The names of the distribution and of its files.
 const DISTRIBUTION: &str = "snakepit-worker";
 const METADATA_PREFIX: &str = "snakepit_worker-";
 const METADATA_SUFFIX: &str = ".dist-info";
 const PACKAGE: &str = "snakepit";
-/// The oldest Python 3 that it runs with.
+/// The oldest Python 3 that the SDK supports.
 const OLDEST_MINOR: u32 = 9;
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    match &args.verb {
-        Verb::Install { into } => install(into.as_deref()),
-        Verb::Path { state_dir } => path(state_dir.clone()),
+pub(crate) fn run(args: &SdkArgs) -> Result<u8, CliFailure> {
+    match &args.command {
+        SdkCommand::Install { into } => install(into.as_deref()),
+        SdkCommand::Path { state } => path(state),
     }
 }
 
-fn path(state_dir: Option<PathBuf>) -> Result<u8, Failure> {
-    let state_dir = crate::Common { state_dir, json: false }.state_dir()?;
+fn path(state: &StateDirOption) -> Result<u8, CliFailure> {
+    let state_dir = state.resolve()?;
     // The engine makes and checks the directory in the same way.
     let path = sdk::path(&state_dir).map_err(|error| {
-        Failure::new(format!("cannot put the SDK into {}", state_dir.display()), &error)
-            .hint("--state-dir or SNAKEPIT_STATE_DIR name another place")
+        CliFailure::new(format!("cannot put the SDK into {}", state_dir.display()), &error)
+            .hint("choose another directory with --state-dir or SNAKEPIT_STATE_DIR")
     })?;
-    say::out(&format!("{}\n", path.display()));
-    Ok(0)
+    output::out(&format!("{}\n", path.display()));
+    Ok(SUCCESS)
 }
 
-fn install(into: Option<&Path>) -> Result<u8, Failure> {
+fn install(into: Option<&Path>) -> Result<u8, CliFailure> {
     let active = || std::env::var_os("VIRTUAL_ENV").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let venv = into.map(Path::to_owned).or_else(active).ok_or_else(|| {
-        Failure::plain("no virtual environment is active").hint(
+        CliFailure::internal("no virtual environment is active").hint(
             "name one: snakepit sdk install --into VENV (`python3 -m venv VENV` makes one), \
              or use PYTHONPATH=\"$(snakepit sdk path)\"",
         )
     })?;
     let site = site_of(&venv)?;
     let failed = |what: &str, error: &io::Error| {
-        Failure::new(format!("cannot install the SDK into {}: {what}", venv.display()), error)
+        CliFailure::new(format!("cannot install the SDK into {}: {what}", venv.display()), error)
     };
     let package = site.join(PACKAGE);
-    let ours = installed(&site).map_err(|error| failed("looking at what is there", &error))?;
+    let ours = installed(&site).map_err(|error| failed("looking for an older one", &error))?;
     if ours.is_empty() && package.exists() {
-        return Err(Failure::plain(format!("{} is another package of that name", package.display())).hint(
-            format!("remove it first: {} -m pip uninstall {PACKAGE}", venv.join("bin/python").display()),
-        ));
+        return Err(CliFailure::internal(format!("{} is another package of that name", package.display()))
+            .hint(format!(
+                "remove it first: {} -m pip uninstall {PACKAGE}",
+                venv.join("bin/python").display()
+            )));
     }
-    for old in ours {
+    let old_package = package.exists().then(|| package.clone());
+    for old in ours.into_iter().chain(old_package) {
         fs::remove_dir_all(&old).map_err(|error| failed("removing an older one", &error))?;
     }
-    if package.exists() {
-        fs::remove_dir_all(&package).map_err(|error| failed("removing an older one", &error))?;
-    }
     write(&site, &package).map_err(|error| failed("writing its files", &error))?;
-    say::out(&format!("{DISTRIBUTION} {} is installed in {}\n", version(), venv.display()));
-    Ok(0)
+    output::out(&format!("{DISTRIBUTION} {} is installed in {}\n", version(), venv.display()));
+    Ok(SUCCESS)
 }
 
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Where an environment keeps its packages.
-fn site_of(venv: &Path) -> Result<PathBuf, Failure> {
+/// The directory of an environment's packages.
+fn site_of(venv: &Path) -> Result<PathBuf, CliFailure> {
     let no_venv = |why: &str| {
-        Failure::plain(format!("{} is no virtual environment: {why}", venv.display()))
+        CliFailure::internal(format!("{} is not a virtual environment: {why}", venv.display()))
             .hint("`python3 -m venv VENV` makes one")
     };
     if !venv.join("pyvenv.cfg").is_file() {
@@ -107,7 +109,7 @@ fn site_of(venv: &Path) -> Result<PathBuf, Failure> {
         let site = entry.path().join("site-packages");
         let Some(minor) = name.strip_prefix("python3.").filter(|_| site.is_dir()) else { continue };
         if minor.parse::<u32>().is_ok_and(|minor| minor < OLDEST_MINOR) {
-            return Err(Failure::plain(format!("{} has Python 3.{minor}", venv.display()))
+            return Err(CliFailure::internal(format!("{} has Python 3.{minor}", venv.display()))
                 .hint(format!("the SDK needs Python 3.{OLDEST_MINOR} or newer")));
         }
         return Ok(site);
@@ -115,21 +117,20 @@ fn site_of(venv: &Path) -> Result<PathBuf, Failure> {
     Err(no_venv("it has no lib/python3.*/site-packages"))
 }
 
-/// What an earlier installation has left: directories of its metadata.
+/// The metadata directories of earlier installations.
 fn installed(site: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(site)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with(METADATA_PREFIX) && name.ends_with(METADATA_SUFFIX) {
-            found.push(entry.path());
+            found.push(path);
         }
     }
     Ok(found)
 }
 
-/// Writes the package, and what lets pip show and remove it.
+/// Writes the package, and the metadata by which pip shows and removes it.
 fn write(site: &Path, package: &Path) -> io::Result<()> {
     let metadata = format!("{METADATA_PREFIX}{}{METADATA_SUFFIX}", version());
     let mut record = String::new();
@@ -160,6 +161,6 @@ fn write(site: &Path, package: &Path) -> io::Result<()> {
         let _ = writeln!(record, "{metadata}/{name},,");
     }
     let _ = writeln!(record, "{metadata}/RECORD,,");
-    // Last: without it pip takes the rest for the remains of something.
+    // Last: without RECORD, pip treats the rest as a broken installation.
     fs::write(site.join(&metadata).join("RECORD"), record)
 }

@@ -5,14 +5,16 @@ mod support;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use snakepit_custody::{Command, Config, Event, ExitStatus, Run, SpawnError, Worker, end_all, stop_all};
+use snakepit_custody::{
+    Command, Config, CustodyEvent, ExitStatus, Run, SpawnError, WorkerProcess, end_all, stop_all,
+};
 use support::{Home, lines_of, shell};
 
 /// It ends the runs of all tests that share a process, so only one of them may be at it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A worker that ends by KILL alone.
-fn deaf_worker(run: &Run) -> Worker {
+fn deaf_worker(run: &Run) -> WorkerProcess {
     let (worker, mut lines) = lines_of(run, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_eq!(lines.next().unwrap(), "ready");
     worker
@@ -60,7 +62,7 @@ fn a_stop_with_more_patience_is_cut_short() {
         let run = run.clone();
         move || run.stop()
     });
-    while !matches!(events.next_event(), Some(Event::CleanupStart { .. })) {}
+    while !matches!(events.next_event(), Some(CustodyEvent::CleanupStart { .. })) {}
     let reports = end_all(Duration::ZERO);
     assert_eq!(reports.len(), 1);
     assert!(reports[0].1.is_clean());
@@ -82,7 +84,7 @@ fn a_stop_of_one_run_is_cut_short_by_one_with_less_patience() {
         let run = run.clone();
         move || run.stop()
     });
-    while !matches!(events.next_event(), Some(Event::CleanupStart { .. })) {}
+    while !matches!(events.next_event(), Some(CustodyEvent::CleanupStart { .. })) {}
     assert!(run.stop_within(Duration::ZERO).is_clean());
     assert!(worker.try_wait().is_some());
     assert!(patient.join().unwrap().is_clean());

@@ -175,7 +175,7 @@ fn a_forked_copy_of_the_host_does_not_keep_the_workers_alive() {
 }
 
 #[test]
-fn what_outlives_host_and_keeper_is_ended_by_the_next_cleanup() {
+fn the_next_cleanup_ends_processes_that_outlived_host_and_keeper() {
     let home = Home::new();
     let bystander = bystander();
     let mut host = Host::start(&home, "plain");
@@ -261,7 +261,7 @@ fn the_ledger_names_the_living_their_groups_and_their_tier() {
 }
 
 #[test]
-fn what_stands_for_a_pidfd_tells_the_end_of_the_main_process() {
+fn the_substitute_for_a_pidfd_reports_the_end_of_the_main_process() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let home = Home::new();
     let run = home.open();

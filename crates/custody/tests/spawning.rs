@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use snakepit_custody::{Command, ExitStatus, Rlimit, SpawnError, Stdio, WorkerId};
+use snakepit_custody::{Command, CustodyEvent, ExitStatus, Rlimit, SpawnError, Stdio, WorkerId};
 use support::{Home, output_of, shell};
 
 #[test]
@@ -98,7 +98,7 @@ fn a_workers_oom_score_is_not_its_shims() {
     let worker = run.spawn(Command::new("sleep").arg("1000").oom_score_adj(321)).unwrap();
     // Its shim tells of this only when it has its memory back.
     worker.signal(libc::SIGSTOP).unwrap();
-    while events.next_within(Duration::from_secs(20)).unwrap().name() != "snakepit.worker.stopped" {}
+    while !matches!(events.next_within(Duration::from_secs(20)).unwrap(), CustodyEvent::Stopped { .. }) {}
     assert_eq!((score(worker.pid()).as_str(), score(worker.shim_pid())), ("321\n", own));
 }
 
@@ -157,7 +157,7 @@ fn a_command_larger_than_the_system_takes_is_refused_as_such() {
 }
 
 #[test]
-fn what_cannot_be_started_is_named_and_leaves_nothing() {
+fn a_command_that_cannot_start_is_named_and_leaves_nothing() {
     let home = Home::new();
     let run = home.open();
     let refuse = |command: Command, status: u8, words: &str| {

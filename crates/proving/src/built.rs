@@ -1,8 +1,8 @@
-//! Programs of the workspace that a test runs and that are not this package's own.
+//! Programs of other packages that a test runs.
 
 use std::path::PathBuf;
 
-/// A program that the build has put beside the calling test; `how` is what `cargo build` has to be told for it.
+/// A program that the build has put beside the calling test. `how` is the argument of `cargo build` that makes it.
 pub fn built(name: &str, how: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let path = test.ancestors().nth(2).expect("deps/ is in the build's directory").join(name);

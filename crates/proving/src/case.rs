@@ -1,4 +1,4 @@
-//! One fault in one tier: what has to be there before, and what must not be left after.
+//! One fault in one tier: what must exist before, and what must not be left after.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,10 @@ use rustix::process::Signal;
 
 use crate::bystander::Bystander;
 use crate::deadline::{READABLE, recheck};
-use crate::{Allowed, Cell, Deadline, Found, GridTier, HostProcess, OpenAs, Process, Reply, Tag, When};
+use crate::{
+    AllowedSurvivors, CensusEntry, CensusTime, Deadline, GridCell, GridTier, HostProcess, HostReply,
+    ObservedProcess, OpenAs, Tag,
+};
 use crate::{census, cgroup, random};
 
 /// Where the two programs of this crate are.
@@ -29,7 +32,7 @@ pub struct Case {
     /// The tier under test.
     pub tier: GridTier,
     /// What the table expects.
-    pub cell: Cell,
+    pub cell: GridCell,
     /// How hosts are started.
     pub options: OpenAs,
     token: String,
@@ -39,7 +42,7 @@ pub struct Case {
     bystanders: Vec<Bystander>,
     runs: Vec<String>,
     groups: Vec<i32>,
-    /// Who had left the groups before the fault: where the table forgives those, they survive to a man.
+    /// The processes that had left the groups before the fault. Where the table allows them to survive, all of them must.
     left: Option<BTreeSet<i32>>,
     cgroups: Vec<PathBuf>,
     finished: bool,
@@ -47,12 +50,12 @@ pub struct Case {
 
 impl Case {
     /// Prepares everything but the host.
-    pub fn new(programs: &Programs, tier: GridTier, cell: Cell) -> Self {
+    pub fn new(programs: &Programs, tier: GridTier, cell: GridCell) -> Self {
         Self::with(programs, tier, cell, OpenAs::default())
     }
 
-    /// The same for hosts that are started in a particular way.
-    pub fn with(programs: &Programs, tier: GridTier, cell: Cell, options: OpenAs) -> Self {
+    /// The same, with options for the hosts.
+    pub fn with(programs: &Programs, tier: GridTier, cell: GridCell, options: OpenAs) -> Self {
         let token = format!("proving-{}", random::word());
         let dir = std::env::temp_dir().join(&token);
         fs::create_dir(&dir).expect("make the case's directory");
@@ -69,7 +72,7 @@ impl Case {
         let tag = Tag::create(&dir, &format!("{token}-tag")).expect("make the tag");
         let hostile = &programs.hostile;
         let mut bystanders = vec![Bystander::plain(hostile), Bystander::of_another_run(hostile)];
-        // Those of root could not be harmed by him.
+        // An unprivileged user could not harm root's processes, so there is also a bystander of the same user.
         bystanders.extend(options.user.map(|user| Bystander::of_the_user(hostile, user)));
         Self {
             tier,
@@ -88,17 +91,17 @@ impl Case {
         }
     }
 
-    /// A directory of the case's own.
+    /// The directory of the case.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where hosts keep their runs; made by custody itself.
+    /// The state directory of the hosts, which custody makes.
     pub fn state(&self) -> PathBuf {
         self.dir.join("home/state")
     }
 
-    /// The tag that the workers wear.
+    /// The tag that the workers carry.
     pub fn tag(&self) -> &Tag {
         &self.tag
     }
@@ -139,10 +142,10 @@ impl Case {
         self.try_open(host).expect("open the run");
     }
 
-    /// The same where that may be refused.
-    pub fn try_open(&mut self, host: &mut HostProcess) -> Reply {
+    /// The same, for a run that may be refused.
+    pub fn try_open(&mut self, host: &mut HostProcess) -> HostReply {
         let reply = host.try_open(self.tier, &self.state(), &self.options);
-        if let Reply::Ok(_) = reply {
+        if let HostReply::Ok(_) = reply {
             self.runs.push(host.run.clone());
             self.cgroups.extend(host.cgroup.clone());
         }
@@ -157,28 +160,28 @@ impl Case {
         host
     }
 
-    /// Notes the groups of workers that were spawned later.
+    /// Records the groups of workers that were spawned later.
     pub fn note(&mut self, host: &HostProcess) {
         self.groups.extend(host.groups());
     }
 
-    /// The processes that wear the tag.
-    pub fn wearers(&self) -> Vec<Found> {
-        census::wearers(self.tag.path())
+    /// The processes that carry the tag.
+    pub fn tagged_processes(&self) -> Vec<CensusEntry> {
+        census::tagged_processes(self.tag.path())
     }
 
-    /// Fails unless exactly `count` processes wear the tag: a fault that hits nobody proves nothing. Notes who
-    /// of them has left the groups.
+    /// Fails unless exactly `count` processes carry the tag: a fault that hits nobody proves nothing. Also records which of
+    /// them have left the groups.
     pub fn must_be_populated(&mut self, count: usize) {
-        let found = self.wearers();
+        let found = self.tagged_processes();
         assert_eq!(found.len(), count, "hostile processes before the fault: {found:#?}");
         let left = found.iter().filter(|found| !self.groups.contains(&found.pgid));
         self.left = Some(left.map(|found| found.pid).collect());
     }
 
-    /// Holds the survivors against the table.
+    /// Compares the survivors with the table.
     pub fn verdict(&mut self) {
-        if self.cell.when == When::NextStart {
+        if self.cell.when == CensusTime::NextStart {
             self.next_start();
             // Its reaper follows the marker, too, unless the keeper was only stopped and comes first.
             self.left = None;
@@ -195,42 +198,41 @@ impl Case {
         assert!(host.wait().success(), "the next host ends well");
     }
 
-    /// Waits until only those workers are left whom the table forgives.
+    /// Waits until only workers are left that the table allows to survive.
     pub fn workers_must_be_gone(&self, deadline: Deadline) {
-        if self.cell.allowed == Allowed::Nobody {
-            assert!(self.tag.is_free_before(deadline), "survivors: {:#?}", self.wearers());
+        if self.cell.allowed == AllowedSurvivors::Nobody {
+            assert!(self.tag.is_free_before(deadline), "survivors: {:#?}", self.tagged_processes());
         }
         loop {
-            let guilty = self.guilty();
-            if guilty.is_empty() {
+            let unexpected_survivors = self.unexpected_survivors();
+            if unexpected_survivors.is_empty() {
                 break;
             }
-            assert!(wait_for_one(&guilty, deadline), "survivors: {guilty:#?}");
+            assert!(wait_for_one(&unexpected_survivors, deadline), "survivors: {unexpected_survivors:#?}");
         }
         self.who_left_must_survive();
     }
 
-    /// Fails unless nobody is left, right now, but those whom the table forgives: for what must be over
-    /// before an answer comes.
+    /// Fails if a worker is left right now that the table does not allow: for what must be over before an answer comes.
     pub fn workers_must_be_gone_already(&self) {
-        if self.cell.allowed == Allowed::Nobody {
+        if self.cell.allowed == AllowedSurvivors::Nobody {
             // Whoever reads a process's maps at the moment of its end, as another test's census may, holds its
             // memory, and the tag in it, a little longer.
             let free = self.tag.is_free();
-            let found = self.wearers();
+            let found = self.tagged_processes();
             assert!(free || found.is_empty(), "survivors: {found:#?}");
             assert!(self.tag.is_free_before(Deadline::patient()), "survivors that no list shows");
         } else {
-            let guilty = self.guilty();
-            assert!(guilty.is_empty(), "survivors: {guilty:#?}");
+            let unexpected_survivors = self.unexpected_survivors();
+            assert!(unexpected_survivors.is_empty(), "survivors: {unexpected_survivors:#?}");
             self.who_left_must_survive();
         }
     }
 
-    /// The group tier's survivors are exactly those who had left: were it fewer, the table would be wrong.
+    /// Fails unless the survivors of the group tier are exactly those that had left: with fewer, the table would be wrong.
     fn who_left_must_survive(&self) {
-        if let (Allowed::WhoLeftTheGroup, Some(left)) = (self.cell.allowed, &self.left) {
-            let found = self.wearers();
+        if let (AllowedSurvivors::WhoLeftTheGroup, Some(left)) = (self.cell.allowed, &self.left) {
+            let found = self.tagged_processes();
             let survivors: BTreeSet<i32> = found.iter().map(|found| found.pid).collect();
             assert_eq!(survivors, *left, "who left the groups, and who survives: {found:#?}");
         }
@@ -240,7 +242,8 @@ impl Case {
     pub fn custody_must_be_gone(&self, deadline: Deadline) {
         loop {
             let words = self.words();
-            let found: Vec<_> = census::mentioning(&words).into_iter().filter(Found::is_custody).collect();
+            let found: Vec<_> =
+                census::mentioning(&words).into_iter().filter(CensusEntry::is_custody).collect();
             if found.is_empty() {
                 return;
             }
@@ -248,25 +251,24 @@ impl Case {
         }
     }
 
-    /// The words by which everything of this case is known.
+    /// Words that identify every process and file of this case.
     pub fn words(&self) -> Vec<String> {
         std::iter::once(self.token.clone()).chain(self.runs.iter().cloned()).collect()
     }
 
-    /// Forgets the runs so far, in a case of many rounds that has judged each of them.
+    /// Forgets the runs so far, for a case that judges each of many rounds.
     pub fn forget_runs(&mut self) {
         self.runs.clear();
         self.groups.clear();
         self.left = None;
     }
 
-    /// From here on those who left the groups may survive, and need not: somebody of custody is there who may still find
-    /// them by the marker.
+    /// From here on, processes that left the groups may survive or not: custody may still find them by the marker.
     pub fn who_left_may_end(&mut self) {
         self.left = None;
     }
 
-    /// Notes a group as one that custody made.
+    /// Records a group as made by custody.
     pub fn note_group(&mut self, group: i32) {
         self.groups.push(group);
     }
@@ -276,13 +278,13 @@ impl Case {
         &self.cgroups
     }
 
-    /// Notes runs that were opened without [`Case::open`].
+    /// Records a run that was opened without [`Case::open`].
     pub fn note_run(&mut self, run: &str) {
         self.runs.push(run.to_owned());
     }
 
     /// What the reaper reports of the state directory, as the case's user.
-    pub fn cleanup(&self) -> Reply {
+    pub fn cleanup(&self) -> HostReply {
         let mut host = self.bare_host();
         let reply = host.ask(&format!("reap state={}", self.state().display()));
         host.say("return");
@@ -290,41 +292,41 @@ impl Case {
         reply
     }
 
-    /// The run directories that are there; not the one that a keeper has emptied and set aside.
+    /// The run directories, except one that a keeper has emptied and set aside.
     pub fn run_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.state().join("runs")) else { return Vec::new() };
         let names = entries.map(|entry| entry.expect("a run directory").path());
         names.filter(|path| !path.ends_with(".old")).collect()
     }
 
-    /// Puts one more bystander beside the fault.
+    /// Adds a bystander.
     pub fn beside(&mut self, bystander: Bystander) {
         self.bystanders.push(bystander);
     }
 
-    /// What was done to bystanders, in words, one for each.
+    /// What was done to the bystanders, in words.
     pub fn harm(&self) -> Vec<String> {
         self.bystanders.iter().filter_map(Bystander::harm).collect()
     }
 
-    /// Those of the hostile processes whom the table does not forgive.
-    pub fn guilty(&self) -> Vec<Found> {
-        self.wearers().into_iter().filter(|found| !self.cell.forgives(found, &self.groups)).collect()
+    /// The hostile processes that the table does not allow to survive.
+    pub fn unexpected_survivors(&self) -> Vec<CensusEntry> {
+        self.tagged_processes().into_iter().filter(|found| !self.cell.allows(found, &self.groups)).collect()
     }
 
-    /// Ends those whom the table forgave, breeders included; nobody can wear the tag to breed after this.
-    pub fn end_survivors(&mut self) {
+    /// Ends the allowed survivors, fork bombs included: after this, no process can take the tag.
+    pub fn end_allowed_survivors(&mut self) {
         self.tag.halt();
         self.end_survivors_and_go_on();
     }
 
-    /// Ends those whom the table forgave in the middle of a case.
+    /// Ends the allowed survivors in the middle of a case.
     pub fn end_survivors_and_go_on(&mut self) {
         self.left = None;
         let deadline = Deadline::patient();
         while !self.tag.is_free() {
-            for found in self.wearers() {
-                if let Some(process) = Process::open(found.pid).expect("pidfd_open") {
+            for found in self.tagged_processes() {
+                if let Some(process) = ObservedProcess::open(found.pid).expect("pidfd_open") {
                     process.signal(Signal::KILL);
                     process.signal(Signal::CONT);
                 }
@@ -332,13 +334,13 @@ impl Case {
             if self.tag.is_free_before(Deadline::after(std::time::Duration::from_millis(20))) {
                 break;
             }
-            assert!(deadline.left().is_some(), "cannot end {:#?}", self.wearers());
+            assert!(deadline.left().is_some(), "cannot end {:#?}", self.tagged_processes());
         }
     }
 
     /// Proves that the case leaves nothing: no process, no run directory, no cgroup, bystanders untouched.
     pub fn finish(mut self) {
-        self.end_survivors();
+        self.end_allowed_survivors();
         if self.state().exists() {
             let told = self.cleanup().expect("the reaper at the end");
             assert_eq!(self.run_dirs(), Vec::<PathBuf>::new(), "run directories are left: {told:?}");
@@ -360,10 +362,10 @@ impl Case {
 impl Drop for Case {
     fn drop(&mut self) {
         if !self.finished {
-            // The test fails already; what it started must not outlive it nevertheless.
+            // The test has already failed, but what it started must not outlive it.
             self.tag.halt();
             for found in census::mentioning(&self.words()) {
-                if let Ok(Some(process)) = Process::open(found.pid) {
+                if let Ok(Some(process)) = ObservedProcess::open(found.pid) {
                     process.signal(Signal::KILL);
                 }
             }
@@ -373,8 +375,9 @@ impl Drop for Case {
     }
 }
 
-fn wait_for_one(found: &[Found], deadline: Deadline) -> bool {
-    let opened: Vec<Process> = found.iter().filter_map(|f| Process::open(f.pid).ok().flatten()).collect();
+fn wait_for_one(found: &[CensusEntry], deadline: Deadline) -> bool {
+    let opened: Vec<ObservedProcess> =
+        found.iter().filter_map(|f| ObservedProcess::open(f.pid).ok().flatten()).collect();
     if opened.len() < found.len() {
         return deadline.left().is_some();
     }

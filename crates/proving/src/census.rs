@@ -1,11 +1,11 @@
-//! Who is there: a census over `/proc` that believes nothing custody says.
+//! A census of processes from `/proc`, independent of what custody reports.
 
 use std::fs;
 use std::path::Path;
 
 /// A process that the census found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct CensusEntry {
     /// Its number.
     pub pid: i32,
     /// Its parent.
@@ -22,7 +22,7 @@ pub struct Found {
     pub run: Option<String>,
 }
 
-impl Found {
+impl CensusEntry {
     /// Reads one process; `None` when it is gone.
     pub fn read(pid: i32) -> Option<Self> {
         let dir = Path::new("/proc").join(pid.to_string());
@@ -55,14 +55,14 @@ fn marker(environ: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// Every process number there is.
+/// The pids of all processes.
 pub fn pids() -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc");
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The processes that have the tag mapped or open.
-pub fn wearers(tag: &Path) -> Vec<Found> {
+pub fn tagged_processes(tag: &Path) -> Vec<CensusEntry> {
     let name = tag.file_name().and_then(|name| name.to_str()).expect("a tag has a name");
     find(|dir| {
         let maps = fs::read(dir.join("maps")).unwrap_or_default();
@@ -72,7 +72,7 @@ pub fn wearers(tag: &Path) -> Vec<Found> {
 
 /// The processes that mention one of the words in their command line, environment, directory, open files
 /// or mappings. The calling process is left out.
-pub fn mentioning(words: &[String]) -> Vec<Found> {
+pub fn mentioning(words: &[String]) -> Vec<CensusEntry> {
     find(|dir| {
         let said = |file: &str| {
             let bytes = fs::read(dir.join(file)).unwrap_or_default();
@@ -83,12 +83,12 @@ pub fn mentioning(words: &[String]) -> Vec<Found> {
 }
 
 /// The children of a process, zombies included.
-pub fn children(parent: i32) -> Vec<Found> {
-    pids().into_iter().filter_map(Found::read).filter(|found| found.parent == parent).collect()
+pub fn children(parent: i32) -> Vec<CensusEntry> {
+    pids().into_iter().filter_map(CensusEntry::read).filter(|found| found.parent == parent).collect()
 }
 
-/// The number here of a process that has the number `inner` in the PID namespace into which `parent` puts its children.
-/// `None`: nobody directly in that namespace has it.
+/// The pid of the process that has the pid `inner` in the PID namespace of `parent`'s children. `None` if no process directly
+/// in that namespace has it.
 pub fn outer(parent: i32, inner: i32) -> Option<i32> {
     let namespace = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
     let theirs = namespace(&parent.to_string(), "pid_for_children");
@@ -115,12 +115,12 @@ pub fn open_descriptors(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-fn find(matches: impl Fn(&Path) -> bool) -> Vec<Found> {
+fn find(matches: impl Fn(&Path) -> bool) -> Vec<CensusEntry> {
     let me = std::process::id().cast_signed();
     let others = pids().into_iter().filter(|&pid| pid != me);
     others
         .filter(|pid| matches(&Path::new("/proc").join(pid.to_string())))
-        .filter_map(Found::read)
+        .filter_map(CensusEntry::read)
         .filter(|found| !found.is_zombie())
         .collect()
 }

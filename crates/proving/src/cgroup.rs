@@ -1,4 +1,4 @@
-//! Control groups for the tests: made below our own, removed when dropped.
+//! Control groups for tests: made below the caller's own, removed when dropped.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::deadline::recheck;
 use crate::{Deadline, random};
 
-/// A control group of the test's own.
+/// A control group of a test.
 #[derive(Debug)]
-pub struct Cgroup {
+pub struct TestCgroup {
     dir: PathBuf,
 }
 
-impl Cgroup {
+impl TestCgroup {
     /// A group below the caller's own in the hierarchy with this controller: `memory`, `freezer`, or
     /// the empty name for version 2. `None` where this machine has none that we may write.
     pub fn below_ours(controller: &str) -> Option<Self> {
@@ -40,7 +40,7 @@ impl Cgroup {
         Some(group)
     }
 
-    /// Where it is.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -72,7 +72,7 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
+impl Drop for TestCgroup {
     fn drop(&mut self) {
         // A frozen group cannot be emptied; a thawed one ignores this.
         let _ = fs::write(self.dir.join("freezer.state"), "THAWED");
@@ -86,7 +86,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// How long the remains of a failed case may take to go.
+/// How long the processes of a failed case may take to end.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
 /// Removes a group and those below it, once they are empty.
@@ -95,7 +95,7 @@ pub fn remove_tree(dir: &Path) {
     recheck(Deadline::patient(), "the removal of a cgroup", || is_removed(dir).then_some(()));
 }
 
-/// The same where a failure is no news.
+/// The same, but ignores failures.
 pub fn try_remove_tree(dir: &Path) {
     let deadline = Deadline::after(LAST_CHANCE);
     recheck(Deadline::patient(), "the deadline", || {

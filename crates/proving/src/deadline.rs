@@ -1,10 +1,10 @@
-//! How long a test waits, and the one place where it looks again instead of being told.
+//! How long tests wait, and the one place where they poll instead of waiting for an event.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long anything may take before a test calls it hung: far above what a busy machine needs.
+/// How long anything may take before a test calls it hung: far more than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A moment after which a test gives up.
@@ -12,17 +12,17 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The ordinary patience from now on.
+    /// The usual deadline: [`PATIENCE`] from now.
     pub fn patient() -> Self {
         Self::after(PATIENCE)
     }
 
-    /// So long from now.
+    /// A deadline `time` from now.
     pub fn after(time: Duration) -> Self {
         Self(Instant::now() + time)
     }
 
-    /// What is left; `None` when it has passed.
+    /// The time that is left; `None` once it has passed.
     pub fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
@@ -42,10 +42,10 @@ impl Deadline {
     }
 }
 
-/// What poll reports of a descriptor that somebody wrote to, or whose other end is gone.
+/// What poll reports of a descriptor that can be read, or whose other end is gone.
 pub const READABLE: PollFlags = PollFlags::IN;
 
-/// Looks again until `look` finds something or the deadline passes.
+/// Polls until `look` finds something or the deadline passes.
 ///
 /// Only for what sends no event at all: a process's state letter, a signal mask, an entry that appears
 /// in `/proc`. Whatever has a pidfd, a pipe or a watch is awaited through that instead.
@@ -59,7 +59,7 @@ pub fn recheck<T>(deadline: Deadline, what: &str, mut look: impl FnMut() -> Opti
     }
 }
 
-/// Lets time pass where time itself is meant: a random moment for a fault, the age of a hostile process.
+/// Sleeps, where time itself matters: a random moment for a fault, the age of a hostile process.
 #[expect(clippy::disallowed_methods, reason = "there is no event to wait for")]
 pub fn let_pass(time: Duration) {
     std::thread::sleep(time);

@@ -1,4 +1,4 @@
-//! A real host in a process of its own, spoken to in lines.
+//! A real host in a process of its own, which takes orders in lines.
 //!
 //! Owns the test's end of the conversation; `src/bin/host` is the other. One line out, one line back:
 //! `ok key=value …` or `no status text…`.
@@ -16,12 +16,12 @@ use rustix::event::PollFd;
 use rustix::process::Signal;
 
 use crate::deadline::READABLE;
-use crate::{Deadline, GridTier, Process, Refused, census, refused};
+use crate::{Deadline, GridTier, ObservedProcess, RefusedSyscall, census, refused_syscall};
 
-/// The longest that any answer takes: the storm of 10,000 spawns does.
+/// The longest that any answer may take: 10,000 spawns take the longest.
 const ANSWER: Duration = Duration::from_mins(4);
 
-/// Under which circumstances a host runs and opens its run.
+/// How a host is started, and how it opens its run.
 #[derive(Clone, Debug, Default)]
 pub struct OpenAs {
     /// The user to become before the host starts.
@@ -32,13 +32,13 @@ pub struct OpenAs {
     pub failpoints: Option<String>,
     /// How many processes its user may have.
     pub processes: Option<u64>,
-    /// System calls that are refused to it and to all that it starts.
-    pub refused: Vec<Refused>,
+    /// System calls that fail in the host and in all that it starts.
+    pub refused: Vec<RefusedSyscall>,
     /// More words for the host's `open`, such as `session=caller`.
     pub words: Vec<String>,
     /// A command that runs the host, such as `nsenter …`; it may stay between the host and the test.
     pub through: Vec<String>,
-    /// Files of control groups that the host's process writes itself into, while it is still what the test is.
+    /// Files of control groups to which the host's process adds itself before it changes its user.
     pub join: Vec<PathBuf>,
 }
 
@@ -52,14 +52,14 @@ impl OpenAs {
 
 /// What the host answered.
 #[derive(Clone, Debug)]
-pub enum Reply {
-    /// It did it; what it has to tell.
+pub enum HostReply {
+    /// The order was carried out, with these results.
     Ok(BTreeMap<String, String>),
-    /// It did not: the status a shell would give, and the error in words.
+    /// The order was refused: the status that a shell would give, and the error in words.
     No(u8, String),
 }
 
-impl Reply {
+impl HostReply {
     /// Reads an answer.
     pub fn parse(line: &str) -> Self {
         let line = line.trim_end();
@@ -72,7 +72,7 @@ impl Reply {
         Self::Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// What it told; a refusal fails the test.
+    /// The results; a refusal fails the test.
     pub fn expect(self, what: &str) -> BTreeMap<String, String> {
         match self {
             Self::Ok(told) => told,
@@ -125,7 +125,7 @@ impl WorkerLine {
 #[derive(Debug)]
 pub struct HostProcess {
     child: Child,
-    process: Process,
+    process: ObservedProcess,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     /// The run's name, once it is open.
@@ -139,7 +139,7 @@ pub struct HostProcess {
 }
 
 impl HostProcess {
-    /// Starts the program; it opens no run yet, so that the test can put it where it has to be first.
+    /// Starts the program. It opens no run yet, so that the test can first move it.
     pub fn start(mut command: Command, options: &OpenAs) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if !options.join.is_empty() {
@@ -173,15 +173,15 @@ impl HostProcess {
             unsafe { command.pre_exec(set) };
         }
         if !options.refused.is_empty() {
-            let program = refused::program(&options.refused);
+            let program = refused_syscall::program(&options.refused);
             // SAFETY: system calls alone; the program is made beforehand.
-            unsafe { command.pre_exec(move || refused::apply(&program)) };
+            unsafe { command.pre_exec(move || refused_syscall::apply(&program)) };
         }
         if let Some(failpoints) = &options.failpoints {
             command.env("SNAKEPIT_FAILPOINTS", failpoints);
         }
         let mut child = command.spawn().expect("start the host program");
-        let process = Process::of(child.id().cast_signed());
+        let process = ObservedProcess::of(child.id().cast_signed());
         let orders = child.stdin.take().expect("piped");
         let answers = BufReader::new(child.stdout.take().expect("piped"));
         Self {
@@ -197,14 +197,14 @@ impl HostProcess {
     }
 
     /// Asks it to open the run.
-    pub fn try_open(&mut self, tier: GridTier, state: &Path, options: &OpenAs) -> Reply {
+    pub fn try_open(&mut self, tier: GridTier, state: &Path, options: &OpenAs) -> HostReply {
         let words = options.words.join(" ");
         let reply = self.ask(&format!("open tier={} state={} {words}", tier.name(), state.display()));
-        if let Reply::Ok(told) = &reply {
+        if let HostReply::Ok(told) = &reply {
             self.run.clone_from(&told["run"]);
             let host = told["host"].parse().ok().and_then(|pid| self.outer(pid));
             if let Some(host) = host.filter(|host| *host != self.process.pid()) {
-                self.process = Process::of(host);
+                self.process = ObservedProcess::of(host);
             }
             self.keeper = told["keeper"].parse().ok().and_then(|pid| self.outer(pid));
             self.cgroup = told.get("cgroup").map(PathBuf::from);
@@ -212,36 +212,36 @@ impl HostProcess {
         reply
     }
 
-    /// What a number that the host knows is here; another one if the host is in another PID namespace. `None`: nobody
-    /// directly in that namespace has it.
+    /// Translates a pid that the host knows into the test's PID namespace. `None` if no process directly in the host's
+    /// namespace has it.
     fn outer(&self, pid: i32) -> Option<i32> {
         census::outer(self.child.id().cast_signed(), pid)
     }
 
     /// The host's own process.
-    pub fn process(&self) -> &Process {
+    pub fn process(&self) -> &ObservedProcess {
         &self.process
     }
 
     /// The keeper, as the run knows it now.
-    pub fn keeper_process(&self) -> Process {
-        Process::of(self.keeper.expect("a run with a keeper"))
+    pub fn keeper_process(&self) -> ObservedProcess {
+        ObservedProcess::of(self.keeper.expect("a run with a keeper"))
     }
 
-    /// Says one line and waits for the answer.
-    pub fn ask(&mut self, order: &str) -> Reply {
+    /// Sends an order and waits for the answer.
+    pub fn ask(&mut self, order: &str) -> HostReply {
         self.try_ask(order).unwrap_or_else(|| panic!("the host ended instead of answering {order:?}"))
     }
 
-    /// The same for a host that may end instead.
-    pub fn try_ask(&mut self, order: &str) -> Option<Reply> {
+    /// The same, for a host that may exit instead.
+    pub fn try_ask(&mut self, order: &str) -> Option<HostReply> {
         self.say(order);
-        self.hear().map(|line| Reply::parse(&line))
+        self.hear().map(|line| HostReply::parse(&line))
     }
 
-    /// Says one line to which no answer comes, or which is answered later.
+    /// Sends an order that gets no answer, or a later one.
     pub fn say(&mut self, order: &str) {
-        // A host that is gone shows itself by its silence.
+        // A host that is gone is noticed when it does not answer.
         let _ = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
     }
 
@@ -265,7 +265,7 @@ impl HostProcess {
         self.announced(&told)
     }
 
-    /// Notes the workers of an answer.
+    /// Records the workers of an answer.
     pub fn announced(&mut self, told: &BTreeMap<String, String>) -> Vec<WorkerLine> {
         let listed = told.get("workers").map_or("", String::as_str);
         let outer = |pid| self.outer(pid).unwrap_or(0);
@@ -289,14 +289,14 @@ impl HostProcess {
         self.workers.iter().map(|worker| worker.pgid).collect()
     }
 
-    /// All shims, those included that the keeper has ready for workers to come.
-    pub fn shims(&self) -> Vec<Process> {
+    /// All shims, including those that the keeper holds ready for future workers.
+    pub fn shims(&self) -> Vec<ObservedProcess> {
         let children = census::children(self.keeper.expect("a run with a keeper"));
-        let opened = children.iter().map(|child| Process::open(child.pid).expect("pidfd_open"));
+        let opened = children.iter().map(|child| ObservedProcess::open(child.pid).expect("pidfd_open"));
         opened.flatten().collect()
     }
 
-    /// `kill -9`, and its end awaited.
+    /// Kills the host with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
         self.process.signal(Signal::KILL);
         self.wait();
@@ -308,7 +308,7 @@ impl HostProcess {
         let between = self.child.id().cast_signed();
         if between != self.process.pid() && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             // What stands between us stops when the host is stopped, and would not see it die. Our child until it is reaped.
-            Process::of(between).signal(Signal::CONT);
+            ObservedProcess::of(between).signal(Signal::CONT);
         }
         self.child.wait().expect("wait for the host")
     }
@@ -316,7 +316,7 @@ impl HostProcess {
 
 impl Drop for HostProcess {
     fn drop(&mut self) {
-        // A test that failed half-way leaves its host; custody's keeper then ends the rest.
+        // A failed test leaves its host behind; custody's keeper then ends the rest.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

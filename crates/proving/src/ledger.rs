@@ -1,4 +1,4 @@
-//! Ledgers bent on purpose: bytes of a run's ledger changed as a failing disk or another boot would.
+//! Damaged ledgers: changes the bytes of a run's ledger as a failing disk or another boot would.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ pub fn read(run_dir: &Path) -> Vec<u8> {
     fs::read(file_of(run_dir)).expect("the ledger's bytes")
 }
 
-/// Puts other bytes in place of a ledger.
+/// Replaces the bytes of a ledger.
 pub fn write(run_dir: &Path, bytes: &[u8]) {
     fs::write(file_of(run_dir), bytes).expect("write the ledger");
 }
@@ -74,7 +74,7 @@ pub fn named_outside(bytes: &[u8], damaged: usize) -> BTreeSet<u64> {
 
 /// A process as a record names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
+pub struct LedgerIdentity {
     /// Clock ticks from boot to its start.
     pub start: u64,
     /// Its inode in pidfs.
@@ -83,9 +83,9 @@ pub struct Identity {
     pub pid: i32,
 }
 
-impl Identity {
+impl LedgerIdentity {
     /// Of a living process, on a kernel that has pidfs.
-    pub fn of(process: &crate::Process) -> Self {
+    pub fn of(process: &crate::ObservedProcess) -> Self {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid())).expect("a living process");
         let after_name = stat.rsplit_once(')').expect("a name").1;
         let start = after_name.split_ascii_whitespace().nth(19).and_then(|start| start.parse().ok());
@@ -95,21 +95,21 @@ impl Identity {
 }
 
 /// Makes every record of a worker name this process.
-pub fn rename_worker(bytes: &mut [u8], key: u64, identity: Identity) {
+pub fn rename_worker(bytes: &mut [u8], key: u64, identity: LedgerIdentity) {
     rename(bytes, |slot| slot[KEY_AT..KEY_AT + 8] == key.to_le_bytes(), identity);
 }
 
 /// Makes the records of the run itself name this host.
-pub fn rename_host(bytes: &mut [u8], identity: Identity) {
+pub fn rename_host(bytes: &mut [u8], identity: LedgerIdentity) {
     rename(bytes, |slot| HOST_KINDS.contains(&slot[KIND_AT]), identity);
 }
 
 /// Makes the record of the keeper name this process.
-pub fn rename_keeper(bytes: &mut [u8], identity: Identity) {
+pub fn rename_keeper(bytes: &mut [u8], identity: LedgerIdentity) {
     rename(bytes, |slot| slot[KIND_AT] == KEEPER_KIND, identity);
 }
 
-fn rename(bytes: &mut [u8], which: impl Fn(&[u8]) -> bool, identity: Identity) {
+fn rename(bytes: &mut [u8], which: impl Fn(&[u8]) -> bool, identity: LedgerIdentity) {
     for slot in bytes.chunks_exact_mut(SLOT).filter(|slot| which(slot)) {
         slot[MAIN_AT..MAIN_AT + 8].copy_from_slice(&identity.start.to_le_bytes());
         slot[MAIN_AT + 8..MAIN_PID_AT].copy_from_slice(&identity.pidfs.to_le_bytes());
@@ -127,13 +127,13 @@ fn change(bytes: &mut [u8], place: std::ops::Range<usize>) {
     }
 }
 
-/// Gives a changed record its checksum.
+/// Updates the checksum of a changed record.
 fn seal(slot: &mut [u8]) {
     let crc = crc32(&slot[..CRC_AT]).to_le_bytes();
     slot[CRC_AT..].copy_from_slice(&crc);
 }
 
-/// CRC-32 as zlib has it, written a second time on purpose: the ledger's own must agree with it.
+/// CRC-32 as in zlib. It is written a second time on purpose: the ledger's own must agree with it.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
     !bytes.iter().fold(!0_u32, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))

@@ -1,10 +1,10 @@
-//! Another user than the one who tests: whether there can be one whose processes we may look at.
+//! Another user than the one who runs the tests, and whether the tests may read that user's processes.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Nobody in particular.
+/// An arbitrary user.
 pub const NOBODY: u32 = 65534;
 
 /// Why nothing can be proven about processes of another user here; `None` if it can.
@@ -18,7 +18,7 @@ pub fn refusal() -> Option<String> {
         Ok(child) => child,
         Err(error) => return Some(format!("root cannot become somebody else ({error})")),
     };
-    // The census reads this of everybody. In most containers root may not.
+    // The census reads this of every process. In most containers root may not.
     let seen = fs::read(format!("/proc/{}/maps", child.id()));
     // It reads until nobody writes.
     drop(child.stdin.take());

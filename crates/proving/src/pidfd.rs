@@ -1,4 +1,4 @@
-//! A process by pidfd: never a number that somebody else may have by now.
+//! A process by its pidfd: a pid alone may already belong to another process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,16 +7,16 @@ use rustix::event::PollFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::deadline::{READABLE, recheck};
-use crate::{Deadline, Found};
+use crate::{CensusEntry, Deadline};
 
 /// A process that was alive when it was opened.
 #[derive(Debug)]
-pub struct Process {
+pub struct ObservedProcess {
     pid: i32,
     fd: OwnedFd,
 }
 
-impl Process {
+impl ObservedProcess {
     /// `None` when there is no such process.
     pub fn open(pid: i32) -> io::Result<Option<Self>> {
         let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
@@ -28,7 +28,7 @@ impl Process {
         }
     }
 
-    /// A process that has to be there.
+    /// Opens a process that must exist.
     pub fn of(pid: i32) -> Self {
         Self::open(pid).expect("pidfd_open").unwrap_or_else(|| panic!("process {pid} is not there"))
     }
@@ -38,7 +38,7 @@ impl Process {
         self.pid
     }
 
-    /// Whether it has not ended. One that ended and waits for its parent counts as ended.
+    /// Whether it has not ended. A zombie has ended.
     pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, READABLE)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -55,7 +55,7 @@ impl Process {
         assert!(self.ends_before(Deadline::patient()), "{who} (process {}) is still alive", self.pid);
     }
 
-    /// Sends a signal; one that has ended already is not an error.
+    /// Sends a signal, which does nothing if the process has already ended.
     pub fn signal(&self, signal: Signal) {
         match pidfd_send_signal(&self.fd, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -70,7 +70,7 @@ impl Process {
     }
 }
 
-impl AsFd for Process {
+impl AsFd for ObservedProcess {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -78,11 +78,11 @@ impl AsFd for Process {
 
 /// Stops processes and waits until they are, so that none can react to the end of another. One that sleeps
 /// inside a system call where no stop reaches it stops before it runs another instruction of its own.
-pub fn hold_still<'a>(processes: impl IntoIterator<Item = &'a Process>) {
+pub fn hold_still<'a>(processes: impl IntoIterator<Item = &'a ObservedProcess>) {
     for process in processes {
         process.signal(Signal::STOP);
         recheck(Deadline::patient(), "a stopped process", || {
-            Found::read(process.pid())
+            CensusEntry::read(process.pid())
                 .is_none_or(|found| matches!(found.state, 'T' | 'D' | 'Z'))
                 .then_some(())
         });

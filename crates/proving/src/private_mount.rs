@@ -1,4 +1,4 @@
-//! Mounts that nobody else sees and that cannot be forgotten: in a mount namespace of one thread.
+//! Mounts in a mount namespace of one thread: nobody else sees them, and they vanish with it.
 
 use std::ffi::CString;
 use std::io;

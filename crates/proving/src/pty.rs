@@ -7,12 +7,12 @@ use std::process::Command;
 
 /// The outer end of a terminal. Closing it hangs up.
 #[derive(Debug)]
-pub struct Terminal {
+pub struct PseudoTerminal {
     master: OwnedFd,
     slave: Option<OwnedFd>,
 }
 
-impl Terminal {
+impl PseudoTerminal {
     /// Opens a pair.
     pub fn open() -> io::Result<Self> {
         let (mut master, mut slave): (RawFd, RawFd) = (-1, -1);

@@ -1,19 +1,39 @@
-//! Random numbers from the kernel: the harness has no generator of its own to seed badly.
+//! Random numbers: fresh ones from the system's seed, and sequences that a test can repeat.
 
-/// A number below `limit`.
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A fresh number below `limit`.
 pub fn below(limit: u64) -> u64 {
-    u64::from_ne_bytes(bytes()) % limit.max(1)
+    fresh() % limit.max(1)
 }
 
 /// A word that nothing else on this machine contains.
 pub fn word() -> String {
-    format!("{:016x}", u64::from_ne_bytes(bytes()))
+    format!("{:016x}", fresh())
 }
 
-fn bytes() -> [u8; 8] {
-    let mut bytes = [0_u8; 8];
-    // SAFETY: getrandom writes at most the given length into the buffer.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, 8, "getrandom");
-    bytes
+/// The standard library seeds every state from the system, and no two alike.
+fn fresh() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// A sequence that is the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct SeededRandom(u64);
+
+impl SeededRandom {
+    /// The sequence of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
+    }
 }

@@ -1,4 +1,4 @@
-//! The tag: a file that every hostile process keeps mapped, and by which it is found without custody.
+//! The tag: a file that every hostile process keeps mapped, so that a test finds the process without custody.
 //!
 //! A mapping survives fork, setsid, an empty environment, closed descriptors and changed credentials; a
 //! program that executes itself again carries an open descriptor across. Two questions can be put to it:
@@ -20,7 +20,7 @@ use crate::Deadline;
 use crate::deadline::READABLE;
 
 const PAGE: usize = 4096;
-/// Which signal tells of a broken lease; the libc crate has no name for it on this target.
+/// Chooses the signal that announces a broken lease; the libc crate has no name for it on this target.
 const F_SETSIG: libc::c_int = 10;
 
 /// The test's side of a tag.
@@ -42,12 +42,12 @@ impl Tag {
         Ok(Self { path, file, watch })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nobody holds it: neither open nor mapped, in any process.
+    /// Whether no process has the file open or mapped.
     pub fn is_free(&self) -> bool {
         // A lease that is broken is announced by SIGIO, which would end us; SIGURG is ignored by default. To give
         // a lease back forgets the choice, so it is made anew for each.
@@ -82,7 +82,7 @@ impl Tag {
         }
     }
 
-    /// Tells the holders that breed faster than they can be killed to end by themselves.
+    /// Tells holders that fork faster than they can be killed to exit.
     pub fn halt(&self) {
         self.file.write_all_at(&[1], 0).expect("write to the tag");
     }
@@ -90,20 +90,20 @@ impl Tag {
 
 /// A hostile process's side: mapped until the process ends.
 #[derive(Debug)]
-pub struct Worn {
+pub struct TagMapping {
     page: *const AtomicU8,
     fd: RawFd,
 }
 
-impl Worn {
-    /// Puts the tag on. The descriptor stays open until [`Worn::close`], so that an exec can pass it on.
+impl TagMapping {
+    /// Maps the tag. The descriptor stays open until [`TagMapping::close`], so that an exec can pass it on.
     pub fn put_on(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC).open(path)?;
         let fd = std::os::fd::IntoRawFd::into_raw_fd(file);
         Self::map(fd)
     }
 
-    /// Puts the tag on again after an exec that passed its descriptor.
+    /// Maps the tag again after an exec that passed its descriptor.
     pub fn put_on_again(fd: RawFd) -> io::Result<Self> {
         Self::map(fd)
     }
@@ -118,7 +118,7 @@ impl Worn {
         Ok(Self { page: page.cast(), fd })
     }
 
-    /// Whether the test asks for an end.
+    /// Whether the test asks the process to exit.
     pub fn halted(&self) -> bool {
         // SAFETY: the page stays mapped and readable as long as the process lives.
         unsafe { &*self.page }.load(Ordering::Relaxed) != 0
@@ -129,7 +129,7 @@ impl Worn {
         self.fd
     }
 
-    /// Lets the descriptor go; the mapping stays.
+    /// Closes the descriptor; the mapping stays.
     pub fn close(&self) {
         // SAFETY: the descriptor came from `open` or was passed to us, and is used nowhere afterwards.
         drop(unsafe { OwnedFd::from_raw_fd(self.fd) });

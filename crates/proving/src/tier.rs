@@ -7,7 +7,7 @@ use crate::unproven;
 pub enum GridTier {
     /// A PID namespace per worker.
     Namespace,
-    /// Shims, with `cgroup.kill` behind them where this machine lets us.
+    /// Shims, with `cgroup.kill` behind them where this machine allows it.
     Auto,
     /// Shims alone.
     Shim,
@@ -29,7 +29,7 @@ impl GridTier {
         }
     }
 
-    /// Why a user cannot have this tier here; custody itself is not asked.
+    /// Why this machine cannot provide the tier, found out without custody.
     pub fn refusal(self, user: Option<u32>) -> Option<String> {
         match self {
             Self::Namespace => unproven::namespace_refusal(user),

@@ -1,12 +1,12 @@
-//! A debugger: it seizes a process, and does not reap it before it is told to.
+//! A debugger that seizes a process, and reaps it only when told to.
 
 use std::io;
 
-/// Somebody who is traced by the calling thread.
+/// A process that the calling thread traces.
 pub struct Tracer(i32);
 
 impl Tracer {
-    /// Seizes a process, which runs on.
+    /// Seizes a process, which continues to run.
     pub fn seize(pid: i32) -> io::Result<Self> {
         let null = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: the request takes numbers; no memory of ours is involved.
@@ -16,7 +16,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until a signal has stopped it; it stands still from then on.
+    /// Waits until a signal has stopped the process, which then stays stopped.
     pub fn await_stop(&self) {
         let mut status = 0;
         // SAFETY: waits for our tracee, with a valid place for its status.
@@ -24,7 +24,7 @@ impl Tracer {
         assert!(pid == self.0 && libc::WIFSTOPPED(status), "{pid}, status {status:#x}");
     }
 
-    /// Lets it run on.
+    /// Lets the process continue.
     pub fn detach(self) {
         let null = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: the request takes numbers; no memory of ours is involved.

@@ -1,4 +1,4 @@
-//! A whole life of an engine in a process of its own, and what it leaves on the streams of its host.
+//! Runs an engine from start to stop in a process of its own, and checks what it prints on its host's streams.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use snakepit_proving::{Deadline, Process};
+use snakepit_proving::{Deadline, ObservedProcess};
 use tempfile::TempDir;
 
 /// A life takes a second or two.
 const IN_TIME: Duration = Duration::from_mins(1);
 
-struct Life {
+struct QuietRun {
     home: TempDir,
     command: Command,
 }
 
-impl Life {
+impl QuietRun {
     fn new(mode: &str) -> Self {
         Self::started_by(Command::new(env!("CARGO_BIN_EXE_proving-life")), mode)
     }
@@ -52,7 +52,7 @@ impl Life {
     /// Lives it to its end, which must be a good one.
     fn live(&mut self) {
         let mut child = self.command.spawn().expect("started");
-        let process = Process::of(child.id() as i32);
+        let process = ObservedProcess::of(child.id() as i32);
         let in_time = process.ends_before(Deadline::after(IN_TIME));
         if !in_time {
             process.end();
@@ -76,14 +76,14 @@ fn is_run(entry: &fs::DirEntry) -> bool {
 
 #[test]
 fn with_the_defaults_a_whole_life_writes_nothing() {
-    let mut life = Life::new("library");
+    let mut life = QuietRun::new("library");
     life.live();
     assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
 }
 
 #[test]
 fn a_program_of_its_own_says_what_happens_on_standard_error_only() {
-    let mut life = Life::new("program");
+    let mut life = QuietRun::new("program");
     life.live();
     assert_eq!(life.read("out"), "");
     let said = life.read("err");
@@ -99,7 +99,7 @@ fn a_program_of_its_own_says_what_happens_on_standard_error_only() {
 
 #[test]
 fn the_subscriber_of_a_host_is_the_only_one_that_hears() {
-    let mut life = Life::new("guest");
+    let mut life = QuietRun::new("guest");
     life.live();
     assert_eq!((life.read("out"), life.read("err")), (String::new(), String::new()));
 }
@@ -107,7 +107,7 @@ fn the_subscriber_of_a_host_is_the_only_one_that_hears() {
 #[test]
 fn a_closed_standard_error_holds_up_nothing() {
     for mode in ["library", "program"] {
-        let mut life = Life::in_shell(mode, "2>&-");
+        let mut life = QuietRun::in_shell(mode, "2>&-");
         life.live();
         assert_eq!(life.read("out"), "");
     }
@@ -116,7 +116,7 @@ fn a_closed_standard_error_holds_up_nothing() {
 #[test]
 fn a_full_standard_error_holds_up_nothing() {
     for mode in ["library", "program"] {
-        let mut life = Life::in_shell(mode, "2>/dev/full");
+        let mut life = QuietRun::in_shell(mode, "2>/dev/full");
         assert!(Path::new("/dev/full").exists());
         life.live();
         assert_eq!(life.read("out"), "");
@@ -127,7 +127,7 @@ fn a_full_standard_error_holds_up_nothing() {
 fn a_standard_error_that_nobody_reads_holds_up_nothing() {
     for mode in ["library", "program"] {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
-        let mut life = Life::new(mode);
+        let mut life = QuietRun::new(mode);
         life.command.stderr(writer);
         life.live();
         drop(std::mem::replace(&mut life.command, Command::new("true")));
@@ -144,7 +144,7 @@ fn a_standard_error_whose_reader_is_gone_holds_up_nothing() {
     for mode in ["library", "program"] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let mut life = Life::new(mode);
+        let mut life = QuietRun::new(mode);
         life.command.stderr(writer);
         life.live();
     }

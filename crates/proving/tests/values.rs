@@ -1,7 +1,7 @@
-//! How much memory the bytes of a worker can cost its host while they are decoded.
+//! How much memory a worker's bytes can cost its host while they are decoded.
 //!
-//! The bound is a multiple of what came, since every entry of a list becomes a value in memory; what a header merely
-//! announces costs nothing. A test of its own, for the allocator that counts.
+//! The bound is a multiple of the bytes that came, since every entry of a list becomes a value in memory; what a header
+//! merely announces costs nothing. The counting allocator needs a test program of its own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use snakepit::value::{Blob, Encoded, Value};
 
-struct Counting;
+struct PeakAllocator;
 
 thread_local! {
     static NOW: Cell<isize> = const { Cell::new(0) };
@@ -27,7 +27,7 @@ fn count(change: isize) {
 }
 
 // SAFETY: hands every call on to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for PeakAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller's promise is passed on.
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: PeakAllocator = PeakAllocator;
 
 /// The most memory that was taken at one time while `work` ran.
 fn peak<T>(work: impl FnOnce() -> T) -> usize {

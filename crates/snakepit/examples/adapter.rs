@@ -8,9 +8,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner, StartError};
-use snakepit::custody::{Command, Worker};
+use snakepit::custody::{Command, WorkerProcess};
 use snakepit::value::Encoded;
-use snakepit::{Call, Input, Pool, RemoteError, Snakepit, args};
+use snakepit::{Call, Input, Pool, RemoteError, RemoteErrorKind, Snakepit, args};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
@@ -46,7 +46,7 @@ impl Adapter for JsonLines {
 }
 
 struct Lines {
-    process: Worker,
+    process: WorkerProcess,
     introduction: Introduction,
     socket: Mutex<BufReader<UnixStream>>,
 }
@@ -60,13 +60,14 @@ impl Lines {
         let mut line = String::new();
         socket.read_line(&mut line).await?;
         let answer: Value = serde_json::from_str(&line)?;
-        let failure = || RemoteError::new("exception", answer["error"].as_str().unwrap_or_default());
+        let failure =
+            || RemoteError::new(RemoteErrorKind::Exception, answer["error"].as_str().unwrap_or_default());
         Ok(answer.get("ok").map(Encoded::encode).transpose()?.ok_or_else(failure))
     }
 }
 
 impl Handle for Lines {
-    fn process(&self) -> Option<&Worker> {
+    fn process(&self) -> Option<&WorkerProcess> {
         Some(&self.process)
     }
 

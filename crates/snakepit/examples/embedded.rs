@@ -4,12 +4,12 @@
 
 use std::io::{self, Write};
 
-use snakepit::{CallError, Pool, ScriptError, Snakepit, args};
+use snakepit::{CallError, ScriptError, Snakepit, args, python};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(1)).start_global().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(1)).start_global().await?;
 
     say(&format!("a library adds: {}", library(1, 2).await?));
     say(&format!("and one with a pool of its own: {}", library_with_pool(worker, 3, 4).await?));
@@ -31,6 +31,6 @@ async fn library(a: i64, b: i64) -> Result<i64, ScriptError<CallError>> {
 
 /// Has a pool of its own, which ends with the script; the program's is not touched.
 async fn library_with_pool(worker: &str, a: i64, b: i64) -> Result<i64, ScriptError<CallError>> {
-    let pool = Pool::python(worker).name("own").workers(1);
+    let pool = python(worker).name("own").workers(1);
     snakepit::script(pool).run(async |pit| pit.call("add", args! { a: a, b: b }).await).await
 }

@@ -4,13 +4,13 @@ use std::error::Error;
 use std::io::Write as _;
 
 use snakepit::telemetry::{self, Event};
-use snakepit::{Pool, Snakepit, args};
+use snakepit::{Snakepit, args, python};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut events = telemetry::subscribe();
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(1)).start().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(1)).start().await?;
     let _: String = pit.call("greet", args! { name: "World" }).await?;
     pit.stop().await;
     events.drain().iter().try_for_each(write_line)

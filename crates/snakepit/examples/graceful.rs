@@ -6,12 +6,12 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use snakepit::{CallError, Pool, ShutdownCoordinator, Snakepit, args};
+use snakepit::{CallError, ShutdownCoordinator, Snakepit, args, python};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
 
     // From here on signals are answered: before anybody is told that there is somebody to send them to.
     ShutdownCoordinator::install()?;

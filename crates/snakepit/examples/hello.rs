@@ -3,12 +3,12 @@
 //! `cargo run -p snakepit --example hello`
 
 use futures_util::StreamExt;
-use snakepit::{Pool, Snakepit, args};
+use snakepit::{Snakepit, args, python};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
 
     let greeting: String = pit.call("greet", args! { name: "World" }).await?;
     println!("{greeting}");

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use snakepit::lifecycle::{ShutdownCoordinator, Stage};
 use snakepit::loops::{LoopGroup, PoolLoop, PoolLoopOptions, RunOptions, Watchdog};
 use snakepit::mailbox::SqliteMailbox;
-use snakepit::{Pool, Snakepit};
+use snakepit::{Snakepit, python};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "mail.db".into());
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
 
     let requests = Arc::new(SqliteMailbox::open_named(&path, "requests")?);
     // The mailbox that replies go to is in the same file.

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use snakepit::{Builder, CallError, Pool, Script, ScriptError, Snakepit, StopMode, args, telemetry};
+use snakepit::{Builder, CallError, Script, ScriptError, Snakepit, StopMode, args, python, telemetry};
 
 const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
     [--stop-mode if_started|always|never] [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
 
 fn engine() -> Builder {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    Snakepit::builder().pool(Pool::python(worker).workers(1))
+    Snakepit::builder().pool(python(worker).workers(1))
 }
 
 /// The script that the options describe. Embedded, it uses the engine of its host.

@@ -1,12 +1,12 @@
 //! Calls a worker of a stranger, `examples/grpc/stranger.py`: `STRANGER=venv/bin/python cargo run --features grpc --example stranger`.
 
-use snakepit::{GrpcWorker, Pool, Snakepit, args};
+use snakepit::{GrpcWorker, Snakepit, args, grpc};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let python = std::env::var("STRANGER").unwrap_or_else(|_| "python3".into());
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grpc/stranger.py");
-    let pit = Snakepit::builder().pool(Pool::grpc(GrpcWorker::command([&*python, file]))).start().await?;
+    let pit = Snakepit::builder().pool(grpc(GrpcWorker::command([&*python, file]))).start().await?;
     let greeting: String = pit.call("greet", args! { name: "World" }).await?;
     println!("{greeting}");
     pit.stop().await;

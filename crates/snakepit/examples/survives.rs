@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use snakepit::loops::{LoopGroup, PoolLoop, PoolLoopOptions, RunOptions};
-use snakepit::mailbox::{MAX_MESSAGES, Mailbox, Receive, Send, SqliteMailbox};
-use snakepit::{Pool, Snakepit};
+use snakepit::mailbox::{MAX_MESSAGES, Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit::{Snakepit, python};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -40,7 +40,7 @@ async fn main() -> Outcome<ExitCode> {
 /// The service: greets whom the messages name, and replies.
 async fn serve(file: &str) -> Outcome<ExitCode> {
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.py");
-    let pit = Snakepit::builder().pool(Pool::python(worker).workers(2)).start().await?;
+    let pit = Snakepit::builder().pool(python(worker).workers(2)).start().await?;
     let requests = Arc::new(SqliteMailbox::open_named(file, "requests")?);
     let greets = PoolLoop::new(&pit, requests, &PoolLoopOptions::new("greet"))?;
     let group = LoopGroup::new("service").with(Arc::new(greets));
@@ -58,7 +58,7 @@ async fn watch() -> Outcome<ExitCode> {
     let replies = SqliteMailbox::open_named(&file, "replies")?;
     for number in 0..MESSAGES {
         let body = json!({ "name": format!("number {number}") }).to_string();
-        requests.send(body.into_bytes(), Send::new().reply_to("replies")).await?;
+        requests.send(body.into_bytes(), SendOptions::new().reply_to("replies")).await?;
     }
     println!("sent {MESSAGES} messages");
 
@@ -81,7 +81,8 @@ async fn watch() -> Outcome<ExitCode> {
     end(&mut second)?;
     let (twice, count) = (answers.values().filter(|times| **times > 1).count(), requests.count().await?);
     println!("{} of {MESSAGES} messages are answered, {twice} of them twice; left: {count:?}", answers.len());
-    let is_well = answers.len() == MESSAGES && twice == 0 && count == snakepit::mailbox::Count::default();
+    let is_well =
+        answers.len() == MESSAGES && twice == 0 && count == snakepit::mailbox::MessageCounts::default();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -92,7 +93,7 @@ async fn collect(replies: &SqliteMailbox, answers: &mut BTreeMap<String, u32>, e
         if Instant::now() > deadline {
             return Err(format!("only {} answers have come", answers.len()).into());
         }
-        let receive = Receive::new().max_messages(MAX_MESSAGES).wait(Duration::from_secs(1));
+        let receive = ReceiveOptions::new().max_messages(MAX_MESSAGES).wait(Duration::from_secs(1));
         for reply in replies.receive(receive).await? {
             *answers.entry(reply.read::<String>()?).or_default() += 1;
             reply.ack().await?;

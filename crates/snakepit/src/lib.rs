@@ -1,83 +1,65 @@
 //! Pools of external worker processes for a Rust host: one file of Python, one line of Rust.
 //!
 //! ```no_run
-//! use snakepit::{Pool, Snakepit, args};
+//! use snakepit::{Snakepit, args, python};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let pit = Snakepit::builder().pool(Pool::python("worker.py").workers(4)).start().await?;
+//! let pit = Snakepit::builder().pool(python("worker.py").workers(4)).start().await?;
 //! let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
 //! # Ok(()) }
 //! ```
 //!
-//! A call travels `call` → `pool` → `worker` → `adapter` → `transport` → Python. What holds the processes, and ends them
-//! when the host is gone, is [`custody`].
+//! This crate is the one to depend on. It has the names that users need of the crates below it, one module for each topic, and
+//! engines from a [file](Config).
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod adapter;
-mod call;
-mod causes;
 #[cfg(feature = "config")]
 mod config;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-mod engine;
-pub mod environment;
-#[cfg(feature = "evals")]
-pub mod evals;
-#[cfg(any(fuzzing, test))]
-#[doc(hidden)]
-pub mod fuzzing;
-pub mod hardware;
-mod harmless;
-pub mod lifecycle;
-mod logging;
-#[cfg(feature = "loops")]
-pub mod loops;
-#[cfg(feature = "mailbox")]
-pub mod mailbox;
-#[cfg(any(feature = "config", feature = "loops"))]
-mod nearest;
-mod pit;
-mod pool;
-mod supervision;
 pub mod telemetry;
-mod tool;
-mod transport;
 pub mod value;
-#[cfg(all(test, target_os = "linux"))]
-mod watching;
-mod worker;
 
+pub use snakepit_core::{call, lifecycle};
 pub use snakepit_custody as custody;
+pub use snakepit_environments as environment;
+pub use snakepit_environments::hardware;
+#[cfg(feature = "evals")]
+pub use snakepit_evals as evals;
+#[cfg(feature = "loops")]
+pub use snakepit_loops as loops;
+#[cfg(feature = "mailbox")]
+pub use snakepit_mailbox as mailbox;
+#[cfg(feature = "conformance")]
+pub use snakepit_testing::{adapters as conformance, conformance_tests, first_conformance_tests};
+#[cfg(all(feature = "conformance", feature = "mailbox"))]
+pub use snakepit_testing::{mailbox_conformance_tests, mailboxes as mailbox_conformance};
 
 #[cfg(feature = "grpc")]
-pub use adapter::grpc::GrpcWorker;
-pub use adapter::mock::Mock;
-pub use adapter::python::PythonWorker;
-pub use adapter::{Adapter, StartError};
-pub use call::ticket::Progress;
-pub use call::{
-    Call, CallBuilder, CallError, CallId, CallStream, Chain, Input, Link, MAX_NESTING, Map, MapBuilder,
-    MapInOrder, Portion, RemoteError, StreamBuilder,
-};
+pub use snakepit_adapters::grpc::{GrpcWorker, pool as grpc};
+#[cfg(feature = "http")]
+pub use snakepit_adapters::http::pool as http;
+pub use snakepit_adapters::mock::{Mock, pool as mock};
+pub use snakepit_adapters::python::{PythonWorker, command_pool as command, pool as python};
+#[cfg(feature = "stdio")]
+pub use snakepit_adapters::stdio::pool as stdio;
+
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
 #[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
 pub use config::{LoopConfig, ServiceConfig};
-pub use hardware::{Gpus, Threads};
-pub use harmless::harmless;
-pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
-pub use logging::{LogLevel, Logging};
-pub use pit::{Builder, EngineError, Snakepit};
-pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, LostSessions, Outcomes,
-    Pool, PoolEvent, PoolEvents, PoolRef, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo,
-    TaintedPlace, WorkerStats, WorkerStatus,
+pub use snakepit_core::{
+    Adapter, Affinity, Autopsy, Breaker, Builder, Call, CallAtWork, CallBuilder, CallError, CallId,
+    CallStream, CancelGrace, Chain, CircuitPhase, CircuitScope, CircuitState, CircuitTable, CommandGrowth,
+    EngineError, ExitMode, Fault, FaultKind, Fingerprint, Input, Link, LostSessions, MAX_NESTING,
+    MapAsTheyCome, MapBuilder, MapInOrder, NoRetry, Outcomes, OutputLine, Pool, PoolHealth, PoolRef,
+    PoolStats, PoolStatus, Portion, Progress, Quarantine, Recycling, ReloadError, Reloaded, RemoteError,
+    RemoteErrorKind, Restarts, Retry, Script, ScriptError, SessionInfo, ShutdownCoordinator, ShutdownReport,
+    Sizing, Snakepit, StartError, StopMode, StreamBuilder, Stuck, Suspect, SuspectCall, Taint, Tainted,
+    TaintedPlace, ToolAnswer, ToolContext, Verdict, WhenStuck, Why, WorkerDuty, WorkerLiveness, WorkerStats,
+    WorkerStatus, script,
 };
-pub use supervision::{
-    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
-    Restarts, Retry, Sizing, Stuck, Suspect, Taint, Tainted, WhenStuck, Why,
-};
-pub use tool::{ToolAnswer, ToolContext};
+pub use snakepit_environments::hardware::{Gpus, Threads};
+pub use snakepit_protocol::{args, harmless};
+pub use snakepit_telemetry::{LogLevel, Logging};
 pub use value::Value;
-pub use worker::{Autopsy, OutputLine, Verdict};

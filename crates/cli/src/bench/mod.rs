@@ -1,11 +1,12 @@
 //! `snakepit bench`: what a call costs on this machine, beside the floor of any call to a Python process.
 //!
-//! The short form of `bench-calls` in `proving`: the same questions, asked by turns, with nothing but python3.
+//! The short form of `bench-calls` in `crates/bench`: the same measurements, taken in turns, with nothing but python3.
 
-mod ours;
+mod calls;
 mod raw_echo;
-mod sample;
+mod statistics;
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -14,48 +15,51 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use serde::Serialize;
 use snakepit::custody::{self, Command, Run, Stdio};
+use snakepit::{CallError, Snakepit};
+use tokio::runtime::Builder;
 
-use crate::Common;
-use crate::say::{self, Failure};
-use ours::Ours;
+use crate::shared::engine;
+use crate::shared::exit_status::SUCCESS;
+use crate::shared::failure::CliFailure;
+use crate::shared::options::StateReportOptions;
 use raw_echo::RawEcho;
-use sample::{median, quantile};
+use statistics::{median, quantile};
 
-/// Measure calls on this machine, beside the floor: a blocking Python loop that only echoes. Takes some seconds.
+/// Measure calls on this machine, beside the floor: a blocking Python loop that only echoes. Takes a few seconds.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Ours and the floor take turns, and each number is the median of the rounds. Only the ratio can be \
+    after_help = "Calls and the floor take turns, and each number is the median of the rounds. Only the ratio can be \
                   compared between machines.\nExit status: 0 when it was measured, 125 when it could not be."
 )]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(flatten)]
-    common: Common,
+    options: StateReportOptions,
 }
 
 const BYTES: usize = 64;
 const WORKERS: usize = 2;
 const IN_FLIGHT: usize = 64;
-/// What we want to reach: at most so many times the floor.
+/// The goal: at most this multiple of the floor.
 const TARGET: f64 = 1.25;
-/// Where the floor's process finds its socket.
+/// The descriptor of the floor's socket.
 const ECHO_FD: i32 = 3;
-/// As ours has it.
+/// As large as the engine's.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy)]
-struct Amount {
+struct Workload {
     rounds: usize,
-    /// One at a time, in a round.
+    /// Calls per round, one at a time.
     calls: usize,
-    /// Many at a time, in a round.
+    /// Calls per round, many at a time.
     many: usize,
     items: usize,
 }
 
-impl Amount {
-    /// `SNAKEPIT_QUICK`, as everywhere, is for tests: it shows that it works, not how fast.
-    fn wanted() -> Self {
+impl Workload {
+    /// `SNAKEPIT_QUICK` is for tests: it shows that the command works, not how fast calls are.
+    fn from_environment() -> Self {
         if std::env::var_os("SNAKEPIT_QUICK").is_some() {
             Self { rounds: 2, calls: 20, many: 500, items: 500 }
         } else {
@@ -64,9 +68,8 @@ impl Amount {
     }
 }
 
-/// What was measured.
 #[derive(Serialize)]
-struct Report {
+struct BenchSummary {
     python: String,
     bytes: usize,
     p50_us: f64,
@@ -81,25 +84,31 @@ struct Report {
     busy: Option<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let config = custody::Config { state_dir: args.common.state_dir.clone(), ..custody::Config::default() };
-    let ours = Ours::start(config)?;
-    let report = measure(&ours, Amount::wanted());
-    ours.stop();
-    let report = report?;
-    say::out(&if args.common.json { say::json(&report) } else { report.text() });
-    Ok(0)
+pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliFailure> {
+    let config = args.options.state.apply(custody::Config::default());
+    let runtime = engine::runtime(Builder::new_multi_thread().worker_threads(2))?;
+    let measured = runtime.block_on(async {
+        let pit = calls::start(config).await?;
+        let summary = measure(&pit, Workload::from_environment()).await;
+        pit.stop().await;
+        summary
+    });
+    let summary = measured.map_err(|error: Box<dyn Error>| {
+        CliFailure::new("cannot measure", &*error).hint("`snakepit doctor` shows what is missing")
+    })?;
+    args.options.output.print(&summary, || summary.text());
+    Ok(SUCCESS)
 }
 
-fn measure(ours: &Ours, amount: Amount) -> Result<Report, Failure> {
-    let [executable, python] = ours.who()?;
-    let mut floor = start_floor(ours.run()?, &executable).map_err(|error| cannot(&error))?;
+async fn measure(pit: &Snakepit, amount: Workload) -> Result<BenchSummary, Box<dyn Error>> {
+    let [executable, python]: [String; 2] = pit.call("who", ()).await?;
+    let mut floor = start_floor(pit.run().ok_or("the engine has no processes")?, &executable)?;
     let busy = busy();
     let (mut p50, mut p99, mut floor_p50) = (Vec::new(), Vec::new(), Vec::new());
-    // The first round warms up, and does not count.
+    // The first round warms up and does not count.
     for round in 0..=amount.rounds {
-        let mine = micros(&ours.echoes(BYTES, amount.calls)?);
-        let raw = micros(&floor.calls(BYTES, amount.calls).map_err(|error| cannot(&error))?);
+        let mine = micros(&calls::one_by_one(pit, BYTES, amount.calls).await?);
+        let raw = micros(&floor.calls(BYTES, amount.calls)?);
         if round > 0 {
             p50.push(median(mine.clone()));
             p99.push(quantile(mine, 0.99));
@@ -107,7 +116,8 @@ fn measure(ours: &Ours, amount: Amount) -> Result<Report, Failure> {
         }
     }
     let (p50, floor_p50) = (median(p50), median(floor_p50));
-    Ok(Report {
+    let rounds = amount.rounds / 2;
+    Ok(BenchSummary {
         python,
         bytes: BYTES,
         p50_us: p50,
@@ -117,30 +127,34 @@ fn measure(ours: &Ours, amount: Amount) -> Result<Report, Failure> {
         target_ratio: TARGET,
         workers: WORKERS,
         in_flight: IN_FLIGHT * WORKERS,
-        calls_per_second: rate(amount.rounds / 2, amount.many, || ours.many(BYTES, amount.many))?,
-        items_per_second: rate(amount.rounds / 2, amount.items, || ours.stream(amount.items))?,
+        calls_per_second: rate(rounds, amount.many, async || calls::many(pit, BYTES, amount.many).await)
+            .await?,
+        items_per_second: rate(rounds, amount.items, async || calls::stream(pit, amount.items).await).await?,
         busy,
     })
 }
 
-/// So many per second, in the middle of the rounds; the first one does not count.
-fn rate(
+/// The median rate per second; the first round does not count.
+async fn rate(
     rounds: usize,
     amount: usize,
-    mut round: impl FnMut() -> Result<Duration, Failure>,
-) -> Result<f64, Failure> {
-    round()?;
-    let times = (0..rounds).map(|_| round()).collect::<Result<Vec<_>, _>>()?;
+    round: impl AsyncFn() -> Result<Duration, CallError>,
+) -> Result<f64, CallError> {
+    round().await?;
+    let mut seconds = Vec::new();
+    for _ in 0..rounds {
+        seconds.push(round().await?.as_secs_f64());
+    }
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
     let amount = amount as f64;
-    Ok(amount / median(times.iter().map(Duration::as_secs_f64).collect()))
+    Ok(amount / median(seconds))
 }
 
 fn micros(times: &[Duration]) -> Vec<f64> {
     times.iter().map(|time| time.as_secs_f64() * 1e6).collect()
 }
 
-/// The floor's process is as well kept as any other.
+/// The floor's process is in custody like any other.
 fn start_floor(run: &Run, python: &str) -> io::Result<RawEcho> {
     let (ours, theirs) = UnixStream::pair()?;
     for end in [&ours, &theirs] {
@@ -154,7 +168,7 @@ fn start_floor(run: &Run, python: &str) -> io::Result<RawEcho> {
     Ok(RawEcho::over(ours))
 }
 
-/// Whether somebody else works here; the numbers are then about the machine.
+/// A warning if other work on the machine distorts the numbers.
 fn busy() -> Option<String> {
     let load: f64 = std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -164,11 +178,7 @@ fn busy() -> Option<String> {
         .then(|| format!("the load is {load} on {cores} cores: measure again when the machine is quiet"))
 }
 
-fn cannot(error: &dyn std::error::Error) -> Failure {
-    Failure::new("cannot measure", error).hint("`snakepit doctor` says what is missing")
-}
-
-impl Report {
+impl BenchSummary {
     fn text(&self) -> String {
         let mut text = format!(
             "{} B, one in flight    p50 {:>8.1} µs    p99 {:.1} µs\n\

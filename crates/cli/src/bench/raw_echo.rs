@@ -1,6 +1,6 @@
 //! The floor of a call, the host's half: length-prefixed frames over a blocking socket, one at a time.
 //!
-//! Shared by `snakepit bench` and the benchmarks in `proving`, which start the other half ([`SCRIPT`]) each in its own
+//! Shared by `snakepit bench` and the benchmarks in `crates/bench`, which start the other half ([`SCRIPT`]) each in its own
 //! way: this file must not know how processes are started, and needs nothing but std.
 
 use std::io::{self, Read, Write};

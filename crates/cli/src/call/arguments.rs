@@ -5,48 +5,43 @@ use std::io::Read as _;
 use snakepit::Value;
 use snakepit::value::{BigInt, DateTime, Map, NaiveDateTime};
 
-use crate::say::{Failure, USAGE};
+use crate::shared::failure::CliFailure;
 
-const WAYS: &str = "write key=text, key:=json (numbers, true, null, lists, objects), key:bytes=@file, \
-                    key:time=2026-01-31T12:00:00Z, or @file for a JSON object of arguments";
+const SYNTAX: &str = "write key=text, key:=json (numbers, true, null, lists, objects), key:bytes=@file, \
+                      key:time=2026-01-31T12:00:00Z, or @file for a JSON object of arguments";
+const OBJECT: &str = "@file holds arguments by name, such as {\"a\": 1, \"b\": 2}";
 
-/// One word of the command line.
-#[derive(Debug, PartialEq)]
-enum Word<'a> {
-    /// Many arguments, from a file.
-    All(&'a str),
-    Text(&'a str, Source<'a>),
-    Json(&'a str, Source<'a>),
-    Bytes(&'a str, Source<'a>),
-    Time(&'a str, Source<'a>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Source<'a> {
-    Here(&'a str),
+/// Where an argument stands.
+#[derive(Clone, Copy)]
+enum ArgumentSource<'a> {
+    CommandLine(&'a str),
     File(&'a str),
 }
 
-/// Reads them all. Nothing of them reaches a worker unless all can be understood.
-pub(super) fn parse(words: &[String]) -> Result<Map, Failure> {
+/// Whether an argument has taken standard input already.
+#[derive(PartialEq)]
+enum StdinUse {
+    Unread,
+    Read,
+}
+
+/// Parses all arguments. No worker starts unless all of them are valid.
+pub(super) fn parse(words: &[String]) -> Result<Map, CliFailure> {
     let mut arguments = Map::new();
     let mut typed: Vec<&str> = Vec::new();
-    let mut stdin = Stdin::Unread;
+    let mut stdin = StdinUse::Unread;
     for word in words {
-        let (key, value) = match understand(word)? {
-            Word::All(file) => {
-                for (key, value) in object(file, &mut stdin)?.iter() {
-                    arguments.insert(key.clone(), value.clone());
-                }
-                continue;
+        if let Some(file) = word.strip_prefix('@') {
+            for (key, value) in object(file, &mut stdin)?.iter() {
+                arguments.insert(key.clone(), value.clone());
             }
-            Word::Text(key, source) => (key, Value::from(content(source, &mut stdin)?.0)),
-            Word::Json(key, source) => (key, json(key, &content(source, &mut stdin)?)?),
-            Word::Bytes(key, source) => (key, Value::from(raw(source, &mut stdin)?)),
-            Word::Time(key, source) => (key, time(key, &content(source, &mut stdin)?)?),
-        };
+            continue;
+        }
+        let (key, value) = named(word, &mut stdin)?;
         if typed.contains(&key) {
-            return Err(wrong(format!("the argument {key} is given twice")).hint("leave one of them out"));
+            return Err(
+                CliFailure::usage(format!("the argument {key} is given twice")).hint("omit one of them")
+            );
         }
         typed.push(key);
         arguments.insert(key, value);
@@ -54,106 +49,96 @@ pub(super) fn parse(words: &[String]) -> Result<Map, Failure> {
     Ok(arguments)
 }
 
-fn understand(word: &str) -> Result<Word<'_>, Failure> {
-    if let Some(file) = word.strip_prefix('@') {
-        return Ok(Word::All(file));
-    }
-    let Some((key, value)) = word.split_once('=') else {
-        return Err(wrong(format!("the argument {word:?} has no name")).hint(WAYS));
+fn named<'a>(word: &'a str, stdin: &mut StdinUse) -> Result<(&'a str, Value), CliFailure> {
+    let nameless =
+        |what: &str| CliFailure::usage(format!("the argument {word:?} has no name{what}")).hint(SYNTAX);
+    let (name, value) = word.split_once('=').ok_or_else(|| nameless(""))?;
+    let (key, kind) = match name.rsplit_once(':') {
+        Some((key, kind @ ("" | "bytes" | "time"))) => (key, Some(kind)),
+        _ => (name, None),
     };
-    let source = value.strip_prefix('@').map_or(Source::Here(value), Source::File);
-    let word_of = match key.rsplit_once(':') {
-        Some((key, "")) => Word::Json(key, source),
-        Some((key, "bytes")) => Word::Bytes(key, source),
-        Some((key, "time")) => Word::Time(key, source),
-        _ => Word::Text(key, source),
-    };
-    match word_of {
-        Word::Json("", _) | Word::Text("", _) | Word::Bytes("", _) | Word::Time("", _) => {
-            Err(wrong(format!("the argument {word:?} has no name before the =")).hint(WAYS))
-        }
-        word => Ok(word),
+    if key.is_empty() {
+        return Err(nameless(" before the ="));
     }
+    let source = value.strip_prefix('@').map_or(ArgumentSource::CommandLine(value), ArgumentSource::File);
+    let value = match kind {
+        None => source.text(stdin)?.into(),
+        Some("bytes") => source.bytes(stdin)?.into(),
+        Some("time") => time(key, &source.text(stdin)?, source.place())?,
+        Some(_) => json(key, &source.text(stdin)?, source.place())?,
+    };
+    Ok((key, value))
 }
 
-#[derive(PartialEq)]
-enum Stdin {
-    Unread,
-    Read,
-}
-
-/// A text, and where it is from.
-struct Content(String, String);
-
-fn content(source: Source<'_>, stdin: &mut Stdin) -> Result<Content, Failure> {
-    match source {
-        Source::Here(text) => Ok(Content(text.to_owned(), "here".into())),
-        Source::File(file) => {
-            let place = if file == "-" { "standard input" } else { file };
-            String::from_utf8(raw(source, stdin)?).map(|text| Content(text, place.to_owned())).map_err(|_| {
-                wrong(format!("{place} is not text in UTF-8"))
-                    .hint(format!("for bytes, write key:bytes=@{file}"))
-            })
+impl<'a> ArgumentSource<'a> {
+    fn place(self) -> &'a str {
+        match self {
+            Self::CommandLine(_) => "here",
+            Self::File("-") => "standard input",
+            Self::File(file) => file,
         }
     }
-}
 
-/// The bytes that are meant.
-fn raw(source: Source<'_>, stdin: &mut Stdin) -> Result<Vec<u8>, Failure> {
-    match source {
-        Source::Here(text) => Ok(text.as_bytes().to_owned()),
-        Source::File("-") => {
-            if std::mem::replace(stdin, Stdin::Read) == Stdin::Read {
-                return Err(wrong("standard input (@-) is named twice").hint("it can be read only once"));
+    fn text(self, stdin: &mut StdinUse) -> Result<String, CliFailure> {
+        String::from_utf8(self.bytes(stdin)?).map_err(|_| {
+            CliFailure::usage(format!("{} is not text in UTF-8", self.place()))
+                .hint("for bytes, write key:bytes=@file")
+        })
+    }
+
+    fn bytes(self, stdin: &mut StdinUse) -> Result<Vec<u8>, CliFailure> {
+        match self {
+            Self::CommandLine(text) => Ok(text.as_bytes().to_owned()),
+            Self::File("-") => {
+                if std::mem::replace(stdin, StdinUse::Read) == StdinUse::Read {
+                    return Err(CliFailure::usage("standard input (@-) is named twice")
+                        .hint("it can be read only once"));
+                }
+                let mut bytes = Vec::new();
+                let read = std::io::stdin().lock().read_to_end(&mut bytes);
+                read.map(|_| bytes)
+                    .map_err(|error| CliFailure::usage(format!("cannot read standard input: {error}")))
             }
-            let mut bytes = Vec::new();
-            let read = std::io::stdin().lock().read_to_end(&mut bytes);
-            read.map(|_| bytes).map_err(|error| wrong(format!("cannot read standard input: {error}")))
+            Self::File(file) => std::fs::read(file).map_err(|error| {
+                CliFailure::usage(format!("cannot read {file:?}: {error}"))
+                    .hint("@ is followed by a file; write text that begins with @ as key:='\"@…\"'")
+            }),
         }
-        Source::File(file) => std::fs::read(file).map_err(|error| {
-            wrong(format!("cannot read {file:?}: {error}"))
-                .hint("after @ stands a file; text that begins with @ is written as key:='\"@…\"'")
-        }),
     }
 }
 
-fn time(key: &str, Content(text, place): &Content) -> Result<Value, Failure> {
+fn time(key: &str, text: &str, place: &str) -> Result<Value, CliFailure> {
     let text = text.trim();
     if let Ok(time) = text.parse::<DateTime>() {
         return Ok(time.into());
     }
     text.parse::<NaiveDateTime>().map(Into::into).map_err(|error| {
-        wrong(format!("the argument {key} is no date-time ({place}): {error}"))
-            .hint("write 2026-01-31T12:00:00Z, or +02:00 in the place of Z, or neither")
+        CliFailure::usage(format!("the argument {key} is not a date-time ({place}): {error}"))
+            .hint("write 2026-01-31T12:00:00Z, or an offset such as +02:00 instead of Z, or neither")
     })
 }
 
-fn json(key: &str, Content(text, place): &Content) -> Result<Value, Failure> {
-    // Larger integers than serde_json knows would become floats, which are other numbers.
+fn json(key: &str, text: &str, place: &str) -> Result<Value, CliFailure> {
+    // serde_json would turn a large integer into a float, which is another number.
     if let Ok(integer) = text.trim().parse::<BigInt>()
         && text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '-')
     {
         return Ok(integer.into());
     }
     serde_json::from_str(text).map_err(|error| {
-        let hint = format!("text needs no JSON: {key}=text");
-        wrong(format!("the argument {key} is not JSON ({place}): {error}")).hint(hint)
+        CliFailure::usage(format!("the argument {key} is not JSON ({place}): {error}"))
+            .hint(format!("text needs no JSON: {key}=text"))
     })
 }
 
-fn object(file: &str, stdin: &mut Stdin) -> Result<Map, Failure> {
-    let Content(text, place) = content(Source::File(file), stdin)?;
-    match serde_json::from_str(&text) {
-        Ok(Value::Map(map)) => Ok(map),
-        Ok(_) => Err(wrong(format!("{place} is JSON, but no object"))
-            .hint("@file holds arguments by name, such as {\"a\": 1, \"b\": 2}")),
-        Err(error) => Err(wrong(format!("{place} is not JSON: {error}"))
-            .hint("@file holds arguments by name, such as {\"a\": 1, \"b\": 2}")),
-    }
-}
-
-fn wrong(what: impl Into<String>) -> Failure {
-    Failure::plain(what).status(USAGE)
+fn object(file: &str, stdin: &mut StdinUse) -> Result<Map, CliFailure> {
+    let source = ArgumentSource::File(file);
+    let what = match serde_json::from_str(&source.text(stdin)?) {
+        Ok(Value::Map(map)) => return Ok(map),
+        Ok(_) => "is JSON, but not an object".to_owned(),
+        Err(error) => format!("is not JSON: {error}"),
+    };
+    Err(CliFailure::usage(format!("{} {what}", source.place())).hint(OBJECT))
 }
 
 #[cfg(test)]
@@ -179,7 +164,7 @@ mod tests {
             let shown = parsed(&[&format!("at:time={time}")]).expect("a time");
             assert!(shown.contains("2026-01-31T12:00:00"), "{shown}");
         }
-        assert!(parsed(&["at:time=soon"]).expect_err("no time").contains("no date-time"));
+        assert!(parsed(&["at:time=soon"]).expect_err("no time").contains("not a date-time"));
         assert_eq!(parsed(&["a:b=c"]), Ok(r#"{"a:b":"c"}"#.into()), "other colons are part of the name");
     }
 
@@ -206,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn an_invalid_argument_is_named() {
         for (words, said) in [
             (&["World"][..], r#"the argument "World" has no name"#),
             (&["=1"], r#"the argument "=1" has no name before the ="#),

@@ -1,168 +1,114 @@
-//! `snakepit call`: starts what a call needs, calls, prints the result, and leaves nothing behind.
+//! `snakepit call`: starts a worker, calls a command, prints the result, and leaves nothing behind.
 //!
-//! Owns the command line, the order of things and the exit status. [`target`] finds out who is called, [`arguments`]
-//! with what; [`conduct`] makes the call; [`outside`] hears of signals and of a reader that has gone; [`printer`] and
-//! [`screen`] write the result and what accompanies it; [`trouble`] says what went wrong.
+//! Owns the command line and the exit status. [`arguments`] parses the command's arguments, [`mod@run`] makes the call,
+//! [`result_format`] and [`result_writer`] print the result, [`failure`] explains what went wrong.
 
 mod arguments;
-mod conduct;
-mod form;
-pub(crate) mod logs;
-pub(crate) mod outside;
-mod printer;
-pub(crate) mod screen;
-pub(crate) mod target;
-mod trouble;
+mod failure;
+mod result_format;
+mod result_writer;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use snakepit::environment::Environment;
-use snakepit::telemetry::{Event, observe};
+use tokio::runtime::Builder;
 
-use crate::duration;
-use crate::env::progress::{self, Elsewhere};
-use crate::say::{self, Failure};
-use conduct::{Conductor, End};
-use form::Form;
-use outside::{Attention, Outside};
-use screen::Screen;
-use target::{AdapterName, Target};
-use trouble::Trouble;
+use crate::env::progress::{self, WithoutTerminal};
+use crate::shared::failure::CliFailure;
+use crate::shared::interrupts::{Interrupts, WatchedSources};
+use crate::shared::options::StateDirOption;
+use crate::shared::target::{CallTarget, WireAdapter};
+use crate::shared::{duration, engine, worker_output};
+use result_format::ResultFormat;
+use run::CallRun;
 
-pub(crate) use target::HOME;
-
-/// Call a command of a worker and print what it answers; nothing that was started is left.
+/// Call a command of a worker and print its result.
 ///
-/// The worker is a Python file or module (-w), or a pool of a configuration (-c; ./snakepit.toml if neither is given).
-/// One worker is started for the call, whatever number the configuration has.
+/// The worker is a Python file or module (-w), or a pool of a configuration (-c, by default ./snakepit.toml). One worker is
+/// started for the call, whatever the configuration says, and nothing that was started is left behind.
 #[derive(clap::Args)]
 #[command(
     after_help = HELP,
     override_usage = "snakepit call [-w WORKER | -c FILE] [OPTIONS] COMMAND [KEY=TEXT | KEY:=JSON | @FILE]..."
 )]
-pub(crate) struct Args {
-    /// A Python worker: its file (worker.py), or its module. With --adapter: a program, or a Python file without the SDK.
+pub(crate) struct CallArgs {
+    /// Call this Python worker: a file (worker.py) or a module. With --adapter: a program, or a Python file without the SDK.
     #[arg(short, long, value_name = "WORKER", conflicts_with = "config")]
     worker: Option<PathBuf>,
-    /// How the worker is spoken to, if not over the SDK's own socket: lines of JSON on its standard streams, HTTP, or gRPC.
+    /// Speak to the worker through this adapter instead of the SDK's socket.
     #[arg(long, value_name = "ADAPTER", requires = "worker")]
-    adapter: Option<AdapterName>,
-    /// A configuration that says what the pools are.
+    adapter: Option<WireAdapter>,
+    /// Read the pools from this configuration.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The pool of the configuration that is called; its first one unless this is said.
+    /// Call this pool of the configuration instead of the first one.
     #[arg(long, value_name = "NAME", conflicts_with = "worker")]
     pool: Option<String>,
-    /// The session that the call belongs to.
+    /// Make the call part of this session.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// How long it may take in all, the start of the worker included.
+    /// Give up after this time, which includes the start of the worker.
     #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
     timeout: Option<Duration>,
-    /// Print the values of a generator as they come.
+    /// Print the values of a generator as they arrive.
     #[arg(long)]
     stream: bool,
-    /// Print strict JSON, one value per line. An error is told on stderr as a line of JSON, too.
+    /// Print strict JSON, one value per line; errors are JSON lines on stderr.
     #[arg(long)]
     json: bool,
-    /// Show on stderr what the worker prints and logs. Its progress bars are drawn there; in a file they are a line every second.
+    /// Show on stderr what the worker prints and logs. Progress bars are drawn on a terminal; elsewhere they are a line every second.
     #[arg(short = 'v', long)]
     logs: bool,
-    /// Give the worker this terminal and all the time it wants, so that `breakpoint()` works and its output is shown.
+    /// Give the worker this terminal and no time limits, so that `breakpoint()` works.
     #[arg(long)]
     debug: bool,
-    /// Where the run is recorded.
-    #[arg(long, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
-    /// The command.
+    #[command(flatten)]
+    state: StateDirOption,
+    /// The command to call.
     #[arg(value_name = "COMMAND")]
     command: String,
-    /// Its arguments, by name.
+    /// The command's arguments, by name.
     #[arg(value_name = "ARG")]
     arguments: Vec<String>,
 }
 
-const HELP: &str = "\
-How arguments are written:
-  key=text      text; key=@file is the text of a file
-  key:=json     any JSON: n:=3, on:=true, list:='[1, 2]'; key:=@file is the JSON in a file
-  key:bytes=@x  the bytes of a file: image:bytes=@x.png
-  key:time=t    a date-time: 2026-01-31T12:00:00Z, with another offset, or without one
-  @file         a JSON object with many arguments; those that follow replace its entries
-The file - is standard input: @-, key=@-, key:=@-, key:bytes=@-. Text that begins with @ is written as JSON: key:='\"@x\"'.
+const HELP: &str = include_str!("help.txt");
 
-Results: text is printed as it is, bytes as they are (on a terminal: like b\"\\x00\"), other values like JSON. With
---json text is quoted, bytes are base64, date-times RFC 3339, numbers that JSON has not (NaN, infinities) null, and a map
-with keys that JSON cannot tell apart (1 and \"1\") a list of pairs.
-
-Ctrl-C and TERM cancel the call as its pool has it (a flag, an exception, TERM, KILL); a second one kills at once.
-
-Exit status: 0 when the command answered;
-  1    it failed: an exception, an unknown command, a worker that died or could not be loaded
-  2    this command line or the configuration cannot be used
-  124  --timeout, or a limit of the pool, ended it
-  125  snakepit itself failed
-  128+n when signal n ended it (130 for Ctrl-C)
-
-Times are written as 3s, 500ms, 2m or a number of seconds.";
-
-/// Calls, and gives back the exit status.
-pub(crate) fn run(args: &Args) -> u8 {
-    attempt(args).unwrap_or_else(|failure| {
-        let status = failure.report();
-        if args.json {
-            say::err(&trouble::json(status, &serde_json::json!({ "message": failure.text() })));
-        }
-        status
-    })
+/// Makes the call and returns the exit status.
+pub(crate) fn run(args: &CallArgs) -> u8 {
+    attempt(args).unwrap_or_else(|failure| failure.report(args.json))
 }
 
-fn attempt(args: &Args) -> Result<u8, Failure> {
-    // All that can be wrong with what was asked is said before anything is started.
+fn attempt(args: &CallArgs) -> Result<u8, CliFailure> {
+    // The whole command line is checked before anything starts.
     let arguments = arguments::parse(&args.arguments)?;
-    let target = Target::find(args)?;
-    let attention = if args.stream { Attention::SignalsAndReader } else { Attention::Signals };
-    let outside =
-        Outside::watch(attention).map_err(|error| Failure::new("cannot listen to signals", &error))?;
-    let screen = Screen::new();
-    if args.logs {
-        logs::show(&screen);
-    }
-    let shown = screen.clone();
-    observe(move |event| {
-        if let Event::FileDamaged { path, trouble, .. } = event {
-            shown.line(say::damage(path, trouble.as_deref()).trim_end());
-        }
-    });
+    let target = target(args)?;
+    let sources = if args.stream { WatchedSources::SignalsAndReader } else { WatchedSources::Signals };
+    let interrupts = Interrupts::watch(sources)?;
+    let display = worker_output::display(args.logs);
     if target.pool.environment().is_some_and(Environment::installs) {
-        progress::show(&screen, Elsewhere::Silent);
+        progress::show(&display, WithoutTerminal::Silent);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new("cannot start a runtime", &error))?;
-    let form = if args.json { Form::Json } else { Form::for_people() };
-    let conductor = Conductor { args, target, arguments, form, screen: screen.clone(), outside };
-    let end = runtime.block_on(conductor.conduct());
-    // Whatever was still being started ends here.
+    let runtime = engine::runtime(Builder::new_multi_thread().worker_threads(1))?;
+    let format = if args.json { ResultFormat::Json } else { ResultFormat::for_people() };
+    let call = CallRun { args, target, arguments, format, display: display.clone(), interrupts };
+    let status = runtime.block_on(call.run());
+    // Waits for whatever was still starting.
     drop(runtime);
-    screen.clear();
-    Ok(match end {
-        End::Answered | End::Unread => 0,
-        End::Interrupted(signal) => 128 + signal as u8,
-        End::Told(status) => status,
-    })
+    display.clear();
+    Ok(status)
 }
 
-/// Tells what went wrong, at once: what follows may take a moment.
-fn tell(args: &Args, screen: &Screen, trouble: &Trouble<'_>) -> End {
-    screen.finish();
-    let (status, mut text) = (trouble.status(), trouble.text());
-    if args.json {
-        text.push_str(&trouble::json(status, &trouble.json()));
-    }
-    say::err(&text);
-    End::Told(status)
+fn target(args: &CallArgs) -> Result<CallTarget, CliFailure> {
+    let CallTarget { pool, custody } = match (&args.worker, args.adapter) {
+        (Some(worker), Some(adapter)) => CallTarget::program(worker, adapter)?,
+        (Some(worker), None) => CallTarget::python(worker)?,
+        (None, _) => CallTarget::configured(args.config.as_deref(), args.pool.as_deref())?,
+    };
+    // One call needs one worker.
+    let pool = pool.workers(1);
+    let pool = if args.debug { pool.debug() } else { pool };
+    Ok(CallTarget { pool, custody: args.state.apply(custody) })
 }

@@ -1,14 +1,14 @@
-//! The cores and GPUs that workers could use, and what makes environments for them.
+//! The cores and GPUs that workers can use, and the tools that make environments for them.
 
 use std::path::Path;
 
 use snakepit::environment::Cache;
 use snakepit::hardware::{Gpu, GpuKind, Hardware, NVIDIA_SMI};
 
-use super::Finding;
 use super::python::{ask, in_path};
+use super::{Check, Finding, checks, ok, warn};
 
-pub(super) fn examine() -> Vec<Finding> {
+pub(super) fn examine() -> Vec<Check> {
     let mut hardware = Hardware::look();
     let mut smi_says = None;
     if !hardware.gpus.iter().any(|gpu| gpu.kind == GpuKind::Cuda)
@@ -20,49 +20,42 @@ pub(super) fn examine() -> Vec<Finding> {
         }
     }
     let of = |kind| hardware.gpus.iter().filter(move |gpu| gpu.kind == kind);
-    vec![
-        cpu(&hardware),
-        gpus("cuda", of(GpuKind::Cuda), "CUDA_VISIBLE_DEVICES", || {
-            smi_says
-                .unwrap_or_else(|| "no /proc/driver/nvidia, no /dev/nvidia0, no nvidia-smi in PATH".into())
-        }),
-        gpus("rocm", of(GpuKind::Rocm), "HIP_VISIBLE_DEVICES", || "no GPU in /sys/class/kfd".into()),
-        gpus("mps", of(GpuKind::Mps), "", || "only Apple's machines have it".into()),
-    ]
+    let no_cuda =
+        smi_says.as_deref().unwrap_or("no /proc/driver/nvidia, no /dev/nvidia0, no nvidia-smi in PATH");
+    checks([
+        ("cpu", cpu(&hardware)),
+        ("cuda", gpus(of(GpuKind::Cuda), "CUDA_VISIBLE_DEVICES", no_cuda)),
+        ("rocm", gpus(of(GpuKind::Rocm), "HIP_VISIBLE_DEVICES", "no GPU in /sys/class/kfd")),
+        ("mps", gpus(of(GpuKind::Mps), "", "only on Apple machines")),
+    ])
 }
 
 fn cpu(hardware: &Hardware) -> Finding {
     let cpu = &hardware.cpu;
-    let quota =
-        cpu.quota.map_or_else(String::new, |quota| format!(", the time of {quota:.1} by its control group"));
-    let detail = format!("{} of {} cores usable ({} allowed{quota})", cpu.usable, cpu.present, cpu.allowed);
-    Finding::ok("cpu", detail)
+    let quota = cpu.quota.map(|quota| format!(", limited to {quota:.1} by the control group"));
+    let quota = quota.unwrap_or_default();
+    ok(format!("{} of {} cores usable ({} allowed{quota})", cpu.usable, cpu.present, cpu.allowed))
 }
 
-fn gpus<'a>(
-    name: &'static str,
-    found: impl Iterator<Item = &'a Gpu>,
-    variable: &str,
-    nowhere: impl FnOnce() -> String,
-) -> Finding {
+fn gpus<'a>(found: impl Iterator<Item = &'a Gpu>, variable: &str, nowhere: &str) -> Finding {
     let found: Vec<String> = found.map(ToString::to_string).collect();
     if found.is_empty() {
-        return Finding::ok(name, format!("none: {}", nowhere()));
+        return ok(format!("none: {nowhere}"));
     }
-    let set = std::env::var(variable).ok().map(|set| format!("; {variable}={set} leaves those"));
-    Finding::ok(name, format!("{}{}", found.join(", "), set.unwrap_or_default()))
+    let set = std::env::var(variable).ok().map(|set| format!("; {variable}={set} selects those"));
+    ok(format!("{}{}", found.join(", "), set.unwrap_or_default()))
 }
 
-pub(super) fn environments() -> Vec<Finding> {
+pub(super) fn environments() -> Vec<Check> {
     let tool = match in_path("uv") {
-        Some(uv) => Finding::ok("uv", uv.display().to_string()),
-        None => Finding::ok("uv", "not in PATH: environments are made by venv and pip, which is slower"),
+        Some(uv) => uv.display().to_string(),
+        None => "not in PATH: venv and pip make environments, which is slower".to_owned(),
     };
     let cache = match Cache::default_dir() {
-        Ok(dir) => Finding::ok("cache", kept(&dir)),
-        Err(error) => Finding::warn("cache", error.to_string()),
+        Ok(dir) => ok(kept(&dir)),
+        Err(error) => warn(error.to_string()),
     };
-    vec![tool, cache]
+    checks([("uv", ok(tool)), ("cache", cache)])
 }
 
 fn kept(dir: &Path) -> String {

@@ -1,11 +1,11 @@
-//! `snakepit doctor`: what works here, what does not, and why.
+//! `snakepit doctor`: what works on this machine, what does not, and why.
 //!
-//! Owns the verdict and the words. The findings come from custody's probe (which starts a program in each tier), from [`system`] (which
-//! reads what the kernel tells), [`state`] (the state directory), [`python`] and [`hardware`].
+//! Owns the report. The findings come from custody's probe (which starts a program in each tier), from [`system`] (what the
+//! kernel reports), [`mod@state_dir`], [`python`] and [`hardware`].
 
 mod hardware;
 mod python;
-mod state;
+mod state_dir;
 mod system;
 
 use std::fmt::Write as _;
@@ -14,94 +14,86 @@ use std::path::Path;
 use serde::Serialize;
 use snakepit::custody::{Probe, Tier};
 
-use crate::Common;
-use crate::say::{self, Failure};
+use crate::shared::exit_status::{FAILED, SUCCESS};
+use crate::shared::failure::CliFailure;
+use crate::shared::options::StateReportOptions;
 
 /// Show which tiers work on this machine, and why the others do not.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit status: 0 when `snakepit exec` works here with its defaults, 1 when it does not."
 )]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    common: Common,
+    options: StateReportOptions,
 }
 
-/// The tier that `auto` means.
+/// The tier that `auto` chooses.
 const DEFAULT: Tier = Tier::Shim;
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let dir = args.common.state_dir()?;
-    let diagnosis = Diagnosis::make(&dir);
-    say::out(&if args.common.json { say::json(&diagnosis) } else { diagnosis.text() });
-    Ok(u8::from(!diagnosis.healthy))
+pub(crate) fn run(args: &DoctorArgs) -> Result<u8, CliFailure> {
+    let diagnosis = Diagnosis::make(&args.options.state.resolve()?);
+    args.options.output.print(&diagnosis, || diagnosis.text());
+    Ok(if diagnosis.healthy { SUCCESS } else { FAILED })
 }
 
-/// Everything found.
 #[derive(Serialize)]
 struct Diagnosis {
     version: &'static str,
     healthy: bool,
     default_tier: &'static str,
     kernel: String,
-    tiers: Vec<Finding>,
-    system: Vec<Finding>,
-    limits: Vec<Finding>,
-    state_directory: Vec<Finding>,
-    python: Vec<Finding>,
-    environments: Vec<Finding>,
-    hardware: Vec<Finding>,
+    tiers: Vec<Check>,
+    system: Vec<Check>,
+    limits: Vec<Check>,
+    state_directory: Vec<Check>,
+    python: Vec<Check>,
+    environments: Vec<Check>,
+    hardware: Vec<Check>,
 }
 
-/// One thing that was looked at.
+/// A check and its result.
 #[derive(Serialize)]
-struct Finding {
+struct Check {
     name: &'static str,
-    verdict: Verdict,
-    detail: String,
+    #[serde(flatten)]
+    finding: Finding,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    /// Works, or a plain fact.
-    Ok,
-    /// Works, but somebody may want to know.
-    Warn,
-    /// Cannot be had here.
-    No,
+#[derive(Serialize)]
+#[serde(tag = "verdict", content = "detail", rename_all = "lowercase")]
+enum Finding {
+    /// It works, or is a plain fact.
+    Ok(String),
+    /// It works, but deserves attention.
+    Warn(String),
+    /// It does not work here.
+    No(String),
 }
 
-impl Verdict {
-    fn mark(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::No => "no",
-        }
-    }
+fn ok(detail: impl Into<String>) -> Finding {
+    Finding::Ok(detail.into())
 }
 
-impl Finding {
-    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Ok, detail: detail.into() }
-    }
+fn warn(detail: impl Into<String>) -> Finding {
+    Finding::Warn(detail.into())
+}
 
-    fn warn(name: &'static str, detail: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Warn, detail: detail.into() }
-    }
+fn no(detail: impl Into<String>) -> Finding {
+    Finding::No(detail.into())
+}
 
-    fn no(name: &'static str, detail: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::No, detail: detail.into() }
-    }
+fn checks(findings: impl IntoIterator<Item = (&'static str, Finding)>) -> Vec<Check> {
+    findings.into_iter().map(|(name, finding)| Check { name, finding }).collect()
 }
 
 impl Diagnosis {
     fn make(state_dir: &Path) -> Self {
         let probe = snakepit::custody::probe();
-        let state_directory = state::examine(state_dir);
+        let state_directory = state_dir::examine(state_dir);
         let system = system::examine();
-        let nothing_forbids = state_directory.iter().chain(&system).all(|it| it.verdict != Verdict::No);
+        let nothing_forbids =
+            state_directory.iter().chain(&system).all(|check| !matches!(check.finding, Finding::No(_)));
         Self {
             version: env!("CARGO_PKG_VERSION"),
             healthy: probe.auto.is_ok() && nothing_forbids,
@@ -128,53 +120,52 @@ impl Diagnosis {
             ("Environments", &self.environments),
             ("Hardware", &self.hardware),
         ];
-        let width = sections
-            .iter()
-            .flat_map(|(_, findings)| *findings)
-            .map(|finding| finding.name.len())
-            .max()
-            .unwrap_or(0);
-        for (title, findings) in sections {
+        let names = sections.iter().flat_map(|(_, checks)| *checks).map(|check| check.name.len());
+        let width = names.max().unwrap_or(0);
+        for (title, checks) in sections {
             let _ = writeln!(text, "\n{title}");
-            for Finding { name, verdict, detail } in findings {
-                let _ = writeln!(text, "  {:<4}  {name:<width$}  {detail}", verdict.mark());
+            for Check { name, finding } in checks {
+                let (mark, detail) = match finding {
+                    Finding::Ok(detail) => ("ok", detail),
+                    Finding::Warn(detail) => ("warn", detail),
+                    Finding::No(detail) => ("no", detail),
+                };
+                let _ = writeln!(text, "  {mark:<4}  {name:<width$}  {detail}");
             }
         }
         let verdict = if self.healthy {
             format!("All is well: `snakepit exec` runs in the {} tier here.", self.default_tier)
         } else {
-            "`snakepit exec` does not work here with its defaults; the lines marked `no` say why.".to_owned()
+            "`snakepit exec` does not work here with its defaults; the lines marked `no` explain why."
+                .to_owned()
         };
         let _ = writeln!(text, "\n{verdict}");
         text
     }
 }
 
-fn tiers(probe: &Probe) -> Vec<Finding> {
-    let tried = |name, works: &Result<(), String>, promise| match works {
-        Ok(()) => Finding::ok(name, promise),
-        Err(why) => Finding::no(name, why.clone()),
+fn tiers(probe: &Probe) -> Vec<Check> {
+    let tried = |works: &Result<(), String>, promise| match works {
+        Ok(()) => ok(promise),
+        Err(why) => no(why.clone()),
     };
-    let mut findings: Vec<_> =
-        probe.tiers.iter().map(|(tier, works)| tried(tier.name(), works, promise(*tier))).collect();
-    findings.push(tried("auto", &probe.auto, "the default: a program was started this way, and ended"));
-    findings.push(match &probe.cgroup {
-        Ok(path) => Finding::ok("cgroup.kill", format!("backs the tiers up, below {}", path.display())),
-        Err(why) => Finding::warn("cgroup.kill", format!("not available: {why}")),
-    });
-    findings.push(match &probe.pidfs {
-        Ok(()) => {
-            Finding::ok("pidfs", "processes can be told apart by a file handle that is never used again")
-        }
-        Err(why) => Finding::warn("pidfs", format!("identity rests on start times: {why}")),
-    });
-    findings
+    let tiers = probe.tiers.iter().map(|(tier, works)| (tier.name(), tried(works, promise(*tier))));
+    let auto = tried(&probe.auto, "the default: a program was started and ended this way");
+    let cgroup = match &probe.cgroup {
+        Ok(path) => ok(format!("backs the tiers up, below {}", path.display())),
+        Err(why) => warn(format!("not available: {why}")),
+    };
+    let pidfs = match &probe.pidfs {
+        Ok(()) => ok("processes are identified by a file handle that is never reused"),
+        Err(why) => warn(format!("processes are identified by start times: {why}")),
+    };
+    checks(tiers.chain([("auto", auto), ("cgroup.kill", cgroup), ("pidfs", pidfs)]))
 }
 
 fn promise(tier: Tier) -> &'static str {
     match tier {
         Tier::Namespace => "a PID namespace per worker; holds even when keeper and shims are stopped",
-        Tier::Shim => "a subreaper per worker; what auto means",
-        Tier::Group => "process groups only: whoever leaves the group escapes",
+        Tier::Shim => "a subreaper per worker; auto chooses it",
+        Tier::Group => "process groups only: a process that leaves its group escapes",
     }
 }

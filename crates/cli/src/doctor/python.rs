@@ -1,4 +1,4 @@
-//! Which Python a worker would get, and whether it starts as fast as it could.
+//! Which Python a worker gets, and whether it starts without detours.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
@@ -9,39 +9,35 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::Finding;
+use super::{Check, checks, ok, warn};
 
-/// How long an interpreter may take to tell who it is.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an interpreter may take to identify itself.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-const WHO: &str = "import sys; print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))";
+const IDENTIFY: &str = "import sys; print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))";
 
-pub(super) fn examine() -> Vec<Finding> {
-    const NAME: &str = "python3";
+pub(super) fn examine() -> Vec<Check> {
     let Some(path) = in_path("python3") else {
-        return vec![Finding::warn(
-            NAME,
-            "not in PATH: Python workers need one, commands of other languages do not",
-        )];
+        let absent = "not in PATH: Python workers need it, commands in other languages do not";
+        return checks([("python3", warn(absent))]);
     };
-    let answer = match ask(&path, &["-I", "-c", WHO]) {
+    let shown = path.display();
+    let answer = match ask(&path, &["-I", "-c", IDENTIFY]) {
         Ok(answer) => answer,
-        Err(why) => return vec![Finding::warn(NAME, format!("{}: {why}", path.display()))],
+        Err(why) => return checks([("python3", warn(format!("{shown}: {why}")))]),
     };
     let mut lines = answer.lines();
     let (Some(executable), Some(version)) = (lines.next(), lines.next()) else {
-        return vec![Finding::warn(NAME, format!("{} does not answer like a Python", path.display()))];
+        return checks([("python3", warn(format!("{shown} does not behave like Python")))]);
     };
-    let found = Finding::ok(NAME, format!("{version}, {executable}"));
-    if is_script(&path) {
-        let shim = format!(
-            "{} is a script (a pyenv shim?) around it: it costs a pool's start about 0.1 s",
-            path.display()
-        );
-        vec![found, Finding::warn("shim", format!("{shim}; name {executable} instead"))]
-    } else {
-        vec![found]
-    }
+    let shim = is_script(&path).then(|| {
+        warn(format!(
+            "{shown} is a script (a pyenv shim?) that starts it, which delays the start of a pool by about 0.1 s; \
+             name {executable} instead"
+        ))
+    });
+    let found = ok(format!("{version}, {executable}"));
+    checks([("python3", found)].into_iter().chain(shim.map(|shim| ("shim", shim))))
 }
 
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
@@ -57,8 +53,8 @@ fn is_script(path: &Path) -> bool {
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
 }
 
-/// Asks a program, for a bounded time.
-#[expect(clippy::disallowed_methods, reason = "the doctor must answer where custody does not work")]
+/// Runs a program for a bounded time and returns what it prints.
+#[expect(clippy::disallowed_methods, reason = "the doctor must work where custody does not")]
 pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
     let mut child = Command::new(program)
         .args(args)
@@ -69,9 +65,9 @@ pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     let ended = Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(pidfd) = ended {
-        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let timeout = Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         let in_time =
-            poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience)).is_ok_and(|ready| ready > 0);
+            poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0);
         if !in_time {
             let _ = child.kill();
         }
@@ -80,7 +76,7 @@ pub(super) fn ask(program: &Path, args: &[&str]) -> Result<String, String> {
     if !status.success() {
         return Err(format!("does not run ({status})"));
     }
-    // Whoever else holds the pipe open must not hold us: what was said is there already.
+    // Another process may hold the pipe open; what the program printed is there already.
     let mut answer = vec![0; 4096];
     let length = child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read(&mut answer));
     answer.truncate(length.map_err(|error| error.to_string())?);

@@ -1,4 +1,4 @@
-//! What the kernel tells about itself and about us: namespaces, cgroups, seccomp, limits.
+//! What the kernel reports: namespaces, cgroups, seccomp, limits.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -6,97 +6,89 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
 
-use super::Finding;
+use super::{Check, Finding, checks, no, ok, warn};
 
-pub(super) fn examine() -> Vec<Finding> {
-    vec![proc(), children(), time(), user_namespaces(), cgroup(), seccomp(), no_new_privs()]
+pub(super) fn examine() -> Vec<Check> {
+    checks([
+        ("/proc", proc()),
+        ("PID namespace", children()),
+        ("time namespace", time()),
+        ("user namespaces", user_namespaces()),
+        ("cgroup v2", cgroup()),
+        ("seccomp", seccomp()),
+        ("no_new_privs", no_new_privs()),
+    ])
 }
 
-/// Numbers of processes mean something only if `/proc` counts them as we do.
+/// Process IDs are useful only if `/proc` is of our own PID namespace.
 fn proc() -> Finding {
-    const NAME: &str = "/proc";
     let own = std::process::id().to_string();
     let shown = match std::fs::read_link("/proc/self") {
         Ok(shown) => shown.display().to_string(),
-        Err(error) => return Finding::no(NAME, format!("it does not show this process: {error}")),
+        Err(error) => return no(format!("it does not list this process: {error}")),
     };
-    // One number for each PID namespace from that of /proc down to ours.
+    // One PID for each PID namespace from that of /proc down to ours.
     let numbers = own_status("NSpid").unwrap_or_default().split_whitespace().count();
     if shown != own || numbers > 1 {
-        return Finding::no(
-            NAME,
-            format!(
-                "of another PID namespace: it calls this process {shown}, and it is {own}; mount one of your own"
-            ),
-        );
+        return no(format!(
+            "of another PID namespace: there, this process is {shown}, here it is {own}; mount a /proc for this namespace"
+        ));
     }
     match sysctl("/proc/sys/kernel/random/boot_id") {
-        Some(_) => Finding::ok(NAME, "of our own PID namespace"),
-        None => Finding::no(
-            NAME,
-            "without /proc/sys, as with ProcSubset=pid: nothing tells one boot from another",
-        ),
+        Some(_) => ok("of our own PID namespace"),
+        None => no("without /proc/sys (ProcSubset=pid?): boots cannot be told apart"),
     }
 }
 
 fn children() -> Finding {
-    const NAME: &str = "PID namespace";
     let of = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
     match (of("pid"), of("pid_for_children")) {
-        (Some(own), Some(children)) if own == children => Finding::ok(NAME, "children share ours"),
-        // Not there: a namespace that has nobody in it yet.
-        (Some(_), _) => {
-            Finding::no(NAME, "children are born into another one: after `unshare --pid`, `--fork` is needed")
-        }
-        _ => Finding::warn(NAME, "unknown: /proc/self/ns does not tell"),
+        (Some(own), Some(children)) if own == children => ok("children share ours"),
+        // Absent: a namespace without a process yet.
+        (Some(_), _) => no("children start in another one: add `--fork` to `unshare --pid`"),
+        _ => warn("unknown: /proc/self/ns cannot be read"),
     }
 }
 
-/// In another time namespace, start times of processes are others.
+/// Another time namespace shifts the start times of processes.
 fn time() -> Finding {
-    const NAME: &str = "time namespace";
     let Some(offsets) = sysctl("/proc/self/timens_offsets") else {
-        return Finding::ok(NAME, "none: the kernel has no such namespaces");
+        return ok("none: the kernel does not support them");
     };
     let shifted = offsets.lines().filter(|line| line.split_whitespace().skip(1).any(|number| number != "0"));
     let shifted: Vec<_> = shifted.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     if shifted.is_empty() {
-        Finding::ok(NAME, "the machine's own")
+        ok("the machine's own")
     } else {
-        Finding::warn(NAME, format!("another one than the machine's: {}", shifted.join(", ")))
+        warn(format!("not the machine's: {}", shifted.join(", ")))
     }
 }
 
 fn user_namespaces() -> Finding {
-    const NAME: &str = "user namespaces";
     if may_administer() {
-        return Finding::ok(NAME, "not needed: we are root");
+        return ok("not needed: we are root");
     }
     let closed = [
+        ("kernel/unprivileged_userns_clone", "0", "root can set it to 1"),
+        ("user/max_user_namespaces", "0", "root can raise it"),
         (
-            "/proc/sys/kernel/unprivileged_userns_clone",
-            "0",
-            "kernel.unprivileged_userns_clone is 0; root can set it to 1",
-        ),
-        ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces is 0; root can raise it"),
-        (
-            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "kernel/apparmor_restrict_unprivileged_userns",
             "1",
-            "kernel.apparmor_restrict_unprivileged_userns is 1; root can set it to 0 or write a profile for snakepit",
+            "root can set it to 0 or write a profile for snakepit",
         ),
     ];
-    for (path, bad, why) in closed {
-        if sysctl(path).as_deref() == Some(bad) {
-            return Finding::warn(NAME, format!("closed: {why}"));
+    for (name, bad, remedy) in closed {
+        if sysctl(&format!("/proc/sys/{name}")).as_deref() == Some(bad) {
+            return warn(format!("closed: {} is {bad}; {remedy}", name.replace('/', ".")));
         }
     }
     match sysctl("/proc/sys/user/max_user_namespaces") {
-        Some(max) => Finding::ok(NAME, format!("open (at most {max})")),
-        None => Finding::warn(NAME, "the kernel was built without them"),
+        Some(max) => ok(format!("open (at most {max})")),
+        None => warn("the kernel was built without them"),
     }
 }
 
-/// Whether we have `CAP_SYS_ADMIN`, which root in a container has not.
+/// Whether we have `CAP_SYS_ADMIN`, which root in a container lacks.
 fn may_administer() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     own_status("CapEff")
@@ -105,30 +97,23 @@ fn may_administer() -> bool {
 }
 
 fn cgroup() -> Finding {
-    const NAME: &str = "cgroup v2";
     let Some(mount) = cgroup2_mount() else {
-        return Finding::warn(NAME, "not mounted (cgroup v1 only, or none)");
+        return warn("not mounted (cgroup v1 only, or none)");
     };
     let own = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let own = if own.is_empty() { mount.clone() } else { mount.join(own) };
     if !own.join("cgroup.procs").exists() {
-        return Finding::warn(
-            NAME,
-            format!("mounted on {}, but our own cgroup is outside of it", mount.display()),
-        );
+        return warn(format!("mounted on {}, but our own cgroup is outside it", mount.display()));
     }
     let kind = read_to_string(own.join("cgroup.type")).unwrap_or_default();
     if kind.contains("threaded") || kind.contains("invalid") {
-        return Finding::warn(
-            NAME,
-            format!("{} is {}: below it nothing but threads can be grouped", own.display(), kind.trim()),
-        );
+        return warn(format!("{} is {}: it can hold only threads", own.display(), kind.trim()));
     }
     let hybrid = if mount == Path::new("/sys/fs/cgroup") { "" } else { " (hybrid: controllers are v1)" };
     match access(&own, Access::WRITE_OK) {
-        Ok(()) => Finding::ok(NAME, format!("{} is ours to write{hybrid}", own.display())),
-        Err(error) => Finding::warn(NAME, format!("{} is not ours to write: {error}{hybrid}", own.display())),
+        Ok(()) => ok(format!("{} is writable{hybrid}", own.display())),
+        Err(error) => warn(format!("{} is not writable: {error}{hybrid}", own.display())),
     }
 }
 
@@ -141,70 +126,59 @@ fn cgroup2_mount() -> Option<PathBuf> {
 }
 
 fn seccomp() -> Finding {
-    const NAME: &str = "seccomp";
     match own_status("Seccomp").as_deref() {
-        Some("0") => Finding::ok(NAME, "no filter"),
-        Some("1") => Finding::warn(NAME, "strict mode"),
+        Some("0") => ok("no filter"),
+        Some("1") => warn("strict mode"),
         Some("2") => {
             let filters = own_status("Seccomp_filters").unwrap_or_else(|| "some".to_owned());
-            Finding::warn(
-                NAME,
-                format!("filtered ({filters} filters): calls such as clone or pidfd_open may be refused"),
-            )
+            warn(format!("filtered ({filters} filters): system calls such as clone or pidfd_open may fail"))
         }
-        _ => Finding::warn(NAME, "unknown: /proc/self/status does not tell"),
+        _ => warn("unknown: /proc/self/status does not say"),
     }
 }
 
 fn no_new_privs() -> Finding {
-    const NAME: &str = "no_new_privs";
     match own_status("NoNewPrivs").as_deref() {
-        Some("0") => Finding::ok(NAME, "off: setuid programs work"),
-        Some(_) => Finding::warn(NAME, "on: setuid programs run without their privileges"),
-        None => Finding::warn(NAME, "unknown: /proc/self/status does not tell"),
+        Some("0") => ok("off: setuid programs work"),
+        Some(_) => warn("on: setuid programs run without their privileges"),
+        None => warn("unknown: /proc/self/status does not say"),
     }
 }
 
-pub(super) fn limits() -> Vec<Finding> {
-    vec![
-        limit("open files", Resource::Nofile, FEW_FILES),
-        limit("processes", Resource::Nproc, FEW_PROCESSES),
-        limit("file size", Resource::Fsize, SMALL_FILE),
-        fact("pid_max", "/proc/sys/kernel/pid_max"),
-        memfd_noexec(),
-    ]
+pub(super) fn limits() -> Vec<Check> {
+    checks([
+        ("open files", limit(Resource::Nofile, FEW_FILES)),
+        ("processes", limit(Resource::Nproc, FEW_PROCESSES)),
+        ("file size", limit(Resource::Fsize, SMALL_FILE)),
+        ("pid_max", sysctl(PID_MAX).map_or_else(|| warn(format!("unknown: {PID_MAX} cannot be read")), ok)),
+        ("memfd_noexec", memfd_noexec()),
+    ])
 }
 
-/// A host with some workers needs as much.
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+
+/// A small host needs as much.
 const FEW_FILES: u64 = 64;
 const FEW_PROCESSES: u64 = 64;
-/// The keeper's program has 1.2 MB, and ledgers grow to some.
+/// The keeper's program takes 1.2 MB, and ledgers grow to a few.
 const SMALL_FILE: u64 = 8 << 20;
 
-fn limit(name: &'static str, resource: Resource, enough: u64) -> Finding {
+fn limit(resource: Resource, enough: u64) -> Finding {
     let words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let limit = getrlimit(resource);
-    let detail = format!("{} (may be raised to {})", words(limit.current), words(limit.maximum));
+    let detail = format!("{} (can be raised to {})", words(limit.current), words(limit.maximum));
     if limit.current.is_some_and(|current| current < enough) {
-        return Finding::warn(name, format!("{detail}: a start may fail; a small host needs {enough}"));
+        return warn(format!("{detail}: a start may fail; a small host needs {enough}"));
     }
-    Finding::ok(name, detail)
+    ok(detail)
 }
 
-fn fact(name: &'static str, path: &str) -> Finding {
-    match sysctl(path) {
-        Some(value) => Finding::ok(name, value),
-        None => Finding::warn(name, format!("unknown: {path} cannot be read")),
-    }
-}
-
-/// The keeper starts from a memfd, unless the machine forbids it.
+/// The keeper starts from a memfd where the machine allows it.
 fn memfd_noexec() -> Finding {
-    const NAME: &str = "memfd_noexec";
     match sysctl("/proc/sys/vm/memfd_noexec").as_deref() {
-        Some("0") | None => Finding::ok(NAME, "off: programs may start from memory"),
-        Some("1") => Finding::ok(NAME, "1: programs may start from memory when they ask for it"),
-        Some(level) => Finding::warn(NAME, format!("{level}: no program may start from memory")),
+        Some("0") | None => ok("off: programs may start from memory"),
+        Some("1") => ok("1: programs may start from memory on request"),
+        Some(level) => warn(format!("{level}: no program may start from memory")),
     }
 }
 

@@ -1,7 +1,7 @@
-//! `snakepit env`: the Python environments that workers run in, as they lie in the cache.
+//! `snakepit env`: the Python environments of workers, as the cache holds them.
 //!
-//! Owns the command line. [`list`] shows them, [`build`] makes one ahead of its pool, [`prune`] removes them, and [`progress`]
-//! shows how far one is that is being made.
+//! Owns the command line. [`list`] shows environments, [`build`] makes them ahead of their pools, [`prune`] removes them,
+//! and [`progress`] shows how far one is that is being made.
 
 mod build;
 mod list;
@@ -10,62 +10,58 @@ mod prune;
 
 use std::path::PathBuf;
 
-use snakepit::environment::{Cache, EnvironmentError};
+use snakepit::environment::Cache;
 
-use crate::say::Failure;
+use crate::shared::failure::CliFailure;
+use crate::shared::options::JsonOption;
 
 /// List, build and remove the Python environments of workers.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Args {
+pub(crate) struct EnvArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: EnvCommand,
 }
 
 const HELP: &str = "\
-Environments are made when a pool that names `requirements` or a `project` starts, once for each content, and kept in
---cache-dir, else $SNAKEPIT_CACHE_DIR/envs, else $XDG_CACHE_HOME/snakepit/envs (~/.cache/snakepit/envs).";
+A pool that names `requirements` or a `project` makes its environment when it starts, once for each content. Environments
+are kept in --cache-dir, else $SNAKEPIT_CACHE_DIR/envs, else $XDG_CACHE_HOME/snakepit/envs (~/.cache/snakepit/envs).";
 
 #[derive(clap::Subcommand)]
-enum Verb {
-    List(list::Args),
-    Build(Box<build::Args>),
-    Prune(prune::Args),
+enum EnvCommand {
+    List(list::ListArgs),
+    Build(Box<build::BuildArgs>),
+    Prune(prune::PruneArgs),
 }
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    match &args.verb {
-        Verb::List(args) => list::run(args),
-        Verb::Build(args) => build::run(args),
-        Verb::Prune(args) => prune::run(args),
+pub(crate) fn run(args: &EnvArgs) -> Result<u8, CliFailure> {
+    match &args.command {
+        EnvCommand::List(args) => list::run(args),
+        EnvCommand::Build(args) => build::run(args),
+        EnvCommand::Prune(args) => prune::run(args),
     }
 }
 
-/// Where the environments are, and how is printed what was found.
+/// Where the environments are, and how to print the report.
 #[derive(clap::Args)]
-struct Place {
-    /// Where environments are kept.
+struct CacheOptions {
+    /// Keep environments in this directory.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Print one JSON object instead of text for people.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: JsonOption,
 }
 
-impl Place {
-    fn cache(&self) -> Result<Cache, Failure> {
+impl CacheOptions {
+    fn cache(&self) -> Result<Cache, CliFailure> {
         match &self.cache_dir {
             Some(dir) => Ok(Cache::at(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()))),
-            None => Cache::default_dir().map(Cache::at).map_err(|error| cannot(&error)),
+            None => Cache::default_dir().map(Cache::at).map_err(|error| CliFailure::of(&error)),
         }
     }
 }
 
-fn cannot(error: &EnvironmentError) -> Failure {
-    Failure::of(error)
-}
-
-/// Bytes, as a person reads them.
+/// Bytes as people read them.
 #[expect(clippy::cast_precision_loss, reason = "a digit after the point is shown")]
 fn size(bytes: u64) -> String {
     let mut number = bytes as f64;

@@ -1,21 +1,22 @@
-//! Plots as inline SVG. They know numbers and names, and nothing of evaluations; colours come from the page's style.
+//! Plots as inline SVG. They know numbers and names, and nothing of evaluations; the page's stylesheet has the colours.
 #![expect(clippy::cast_precision_loss, reason = "plots are not that precise")]
 
 use std::fmt::Write as _;
 
-use super::html::escaped;
+use maud::{Markup, html};
+use snakepit::harmless;
 
-/// Two of them beside each other are about as wide as the page, so that letters are as large as those of the text.
+/// Two plots side by side are about as wide as the page, so that their letters are as large as those of the text.
 const WIDTH: f64 = 500.0;
 /// Where names end and plots begin.
 const LEFT: f64 = 120.0;
 /// Where plots end and numbers begin.
 const RIGHT: f64 = 426.0;
 const ROW: f64 = 34.0;
-/// Below the last row stands the axis.
+/// The height of the axis below the last row.
 const AXIS: f64 = 26.0;
 const LONGEST_NAME: usize = 16;
-/// So many answers are drawn at the most; more would be one solid line.
+/// The most answers to draw; more would be one solid line.
 const MOST_TICKS: usize = 600;
 
 /// The colour of the experiment with this number; there are six, and then the first again.
@@ -23,204 +24,176 @@ pub(super) fn colour(at: usize) -> usize {
     at % 6
 }
 
-/// One value with its range, from 0 to 1.
-pub(super) struct Dot {
+/// A value with its range, from 0 to 1.
+pub(super) struct PlotDot {
     pub(super) name: String,
     pub(super) value: Option<f64>,
     pub(super) range: Option<(f64, f64)>,
 }
 
 /// Values between 0 and 1 with their ranges, one row each.
-pub(super) fn dots(rows: &[Dot], shown: impl Fn(f64) -> String) -> String {
+pub(super) fn dots(rows: &[PlotDot], shown: impl Fn(f64) -> String) -> Markup {
     let bottom = ROW * rows.len() as f64;
     let x = |value: f64| LEFT + value.clamp(0.0, 1.0) * (RIGHT - LEFT);
-    let mut svg = opening(bottom + AXIS);
-    for step in 0..=4 {
-        let value = f64::from(step) / 4.0;
-        grid(&mut svg, x(value), bottom, &format!("{value}"));
-    }
-    for (at, row) in rows.iter().enumerate() {
-        let (y, tone) = (ROW * (at as f64 + 0.5), colour(at));
-        named(&mut svg, y, &row.name);
-        let Some(value) = row.value else { continue };
-        if let Some((low, high)) = row.range {
-            let _ = write!(
-                svg,
-                "<line class=\"c{tone}\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\" stroke-width=\"3\" stroke-linecap=\"round\"/>",
-                x(low),
-                x(high)
-            );
-        }
-        let _ = write!(
-            svg,
-            "<circle class=\"c{tone}\" cx=\"{:.1}\" cy=\"{y}\" r=\"6\"><title>{}: {}</title></circle>\
-             <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x(value),
-            escaped(&row.name),
-            shown(value),
-            RIGHT + 12.0,
-            y + 4.0,
-            shown(value)
-        );
-    }
-    closed(svg)
+    svg(
+        bottom + AXIS,
+        &html! {
+            @for value in [0.0, 0.25, 0.5, 0.75, 1.0] { (grid(x(value), bottom, &value.to_string())) }
+            @for (at, row) in rows.iter().enumerate() {
+                (name(middle(at), &row.name))
+                @if let Some(value) = row.value {
+                    @if let Some((low, high)) = row.range {
+                        line class={ "c" (colour(at)) } x1=(px(x(low))) x2=(px(x(high))) y1=(px(middle(at)))
+                            y2=(px(middle(at))) stroke-width="3" stroke-linecap="round" {}
+                    }
+                    (dot(at, x(value), 6, &format!("{}: {}", row.name, shown(value))))
+                    (number(at, &shown(value)))
+                }
+            }
+        },
+    )
 }
 
-/// How many numbers are in each tenth from 0 to 1, the rows beside each other.
-pub(super) fn bars(rows: &[(String, &[usize])]) -> String {
+/// How many numbers lie in each part from 0 to 1, the rows side by side.
+pub(super) fn bars(rows: &[(String, &[usize])]) -> Markup {
     let (top, height) = (24.0, 180.0);
     let parts = rows.first().map_or(0, |(_, counts)| counts.len()).max(1);
     let most = rows.iter().flat_map(|(_, counts)| counts.iter()).copied().max().unwrap_or(0).max(1) as f64;
     let (left, right) = (40.0, WIDTH - 10.0);
     let wide = (right - left) / parts as f64;
-    let mut svg = opening(top + height + AXIS);
-    for step in 0..=2 {
-        let y = top + height * (1.0 - f64::from(step) / 2.0);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y}\" y2=\"{y}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            y + 4.0,
-            (most * f64::from(step) / 2.0).round()
-        );
-    }
-    for part in 0..=parts {
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            left + wide * part as f64,
-            top + height + 18.0,
-            part as f64 / parts as f64
-        );
-    }
     let gap = wide * 0.15;
     let bar = (wide - 2.0 * gap) / rows.len().max(1) as f64;
-    for (at, (name, counts)) in rows.iter().enumerate() {
-        for (part, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let tall = height * *count as f64 / most;
-            let _ = write!(
-                svg,
-                "<rect class=\"bar c{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\" rx=\"1.5\"><title>{}: {count} \
-                 samples with a score of {:.1} to {:.1}</title></rect>",
-                colour(at),
-                left + wide * part as f64 + gap + bar * at as f64,
-                top + height - tall,
-                (bar - 1.0).max(0.5),
-                escaped(name),
-                part as f64 / parts as f64,
-                (part + 1) as f64 / parts as f64,
-            );
-        }
-        legend(&mut svg, at, rows.len(), name);
-    }
-    closed(svg)
+    let share = |part: usize| part as f64 / parts as f64;
+    let level = |part: f64| px(top + height * (1.0 - part));
+    svg(
+        top + height + AXIS,
+        &html! {
+            @for part in [0.0, 0.5, 1.0] {
+                line class="grid" x1=(left) x2=(right) y1=(level(part)) y2=(level(part)) {}
+                text x=(px(left - 6.0)) y=(px(top + height * (1.0 - part) + 4.0)) text-anchor="end" {
+                    ((most * part).round())
+                }
+            }
+            @for part in 0..=parts {
+                text x=(px(left + wide * part as f64)) y=(px(top + height + 18.0)) text-anchor="middle" { (share(part)) }
+            }
+            @for (at, (row, counts)) in rows.iter().enumerate() {
+                @for (part, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                    rect class={ "bar c" (colour(at)) } x=(px(left + wide * part as f64 + gap + bar * at as f64))
+                        y=(level(*count as f64 / most)) width=(px((bar - 1.0).max(0.5)))
+                        height=(px(height * *count as f64 / most)) rx="1.5" {
+                        title {
+                            (harmless(row)) ": " (count) " samples with a score of " (px(share(part))) " to "
+                            (px(share(part + 1)))
+                        }
+                    }
+                }
+                (legend(at, rows.len(), row))
+            }
+        },
+    )
 }
 
 /// Positive numbers on a logarithmic axis: each one as a tick, the middle half as a box, the median and the 99th percentile.
-pub(super) fn strips(rows: &[(String, &[f64])], shown: impl Fn(f64) -> String) -> String {
-    // Below a hundredth of a millisecond nothing is told apart.
+pub(super) fn strips(rows: &[(String, &[f64])], shown: impl Fn(f64) -> String) -> Markup {
+    // Values below a hundredth of a millisecond look alike.
     let log = |value: f64| value.max(0.01).log10();
     let all = || rows.iter().flat_map(|(_, numbers)| numbers.iter()).map(|number| log(*number));
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
     if low > high {
-        return "<p>There are no answers.</p>".to_owned();
+        return html! { p { "There are no answers." } };
     }
     let (low, high) = (low.floor(), high.ceil().max(low.floor() + 1.0));
     let x = |value: f64| LEFT + (log(value) - low) / (high - low) * (RIGHT - LEFT);
     let bottom = ROW * rows.len() as f64;
-    let mut svg = opening(bottom + AXIS);
-    for power in low as i32..=high as i32 {
-        let value = 10_f64.powi(power);
-        grid(&mut svg, x(value), bottom, &shown(value));
-    }
-    for (at, (name, numbers)) in rows.iter().enumerate() {
-        let (y, tone) = (ROW * (at as f64 + 0.5), colour(at));
-        named(&mut svg, y, name);
-        let mut sorted = numbers.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        if sorted.is_empty() {
-            continue;
+    let strip = |at: usize, row: &str, sorted: &[f64]| {
+        let (y, tone) = (middle(at), colour(at));
+        let mut ticks = String::new();
+        for value in sorted.iter().step_by(sorted.len().div_ceil(MOST_TICKS)) {
+            let _ = write!(ticks, "M{:.1} {:.1}v14", x(*value), y - 7.0);
         }
-        let part = |part: f64| quantile(&sorted, part);
-        let step = sorted.len().div_ceil(MOST_TICKS);
-        let mut path = String::new();
-        for value in sorted.iter().step_by(step) {
-            let _ = write!(path, "M{:.1} {:.1}v14", x(*value), y - 7.0);
+        let [lower, median, upper, p99] = [0.25, 0.5, 0.75, 0.99].map(|part| quantile(sorted, part));
+        html! {
+            path class={ "faint c" (tone) } d=(ticks) {}
+            rect class={ "box c" (tone) } x=(px(x(lower))) y=(px(y - 10.0)) width=(px((x(upper) - x(lower)).max(1.0)))
+                height="20" rx="3" {}
+            line class={ "c" (tone) } x1=(px(x(median))) x2=(px(x(median))) y1=(px(y - 10.0)) y2=(px(y + 10.0))
+                stroke-width="3" {
+                title { (harmless(row)) ": median " (shown(median)) }
+            }
+            (dot(at, x(p99), 4, &format!("{row}: 99th percentile {}", shown(p99))))
+            (number(at, &shown(median)))
         }
-        let (from, to) = (x(part(0.25)), x(part(0.75)));
-        let _ = write!(
-            svg,
-            "<path class=\"faint c{tone}\" d=\"{path}\"/><rect class=\"box c{tone}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
-             height=\"20\" rx=\"3\"/><line class=\"c{tone}\" x1=\"{2:.1}\" x2=\"{2:.1}\" y1=\"{0:.1}\" y2=\"{3:.1}\" \
-             stroke-width=\"3\"><title>{4}: median {5}</title></line>",
-            y - 10.0,
-            (to - from).max(1.0),
-            x(part(0.5)),
-            y + 10.0,
-            escaped(name),
-            shown(part(0.5)),
-        );
-        let _ = write!(
-            svg,
-            "<circle class=\"c{tone}\" cx=\"{:.1}\" cy=\"{y}\" r=\"4\"><title>{}: 99th percentile {}</title></circle>\
-             <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x(part(0.99)),
-            escaped(name),
-            shown(part(0.99)),
-            RIGHT + 12.0,
-            y + 4.0,
-            shown(part(0.5)),
-        );
-    }
-    closed(svg)
+    };
+    svg(
+        bottom + AXIS,
+        &html! {
+            @for value in (low as i32..=high as i32).map(|power| 10_f64.powi(power)) {
+                (grid(x(value), bottom, &shown(value)))
+            }
+            @for (at, (row, numbers)) in rows.iter().enumerate() {
+                (name(middle(at), row))
+                @if !numbers.is_empty() { (strip(at, row, &sorted(numbers))) }
+            }
+        },
+    )
 }
 
-/// Where the given part of sorted numbers ends: between two of them in a straight line, as the tables have it.
+fn sorted(numbers: &[f64]) -> Vec<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The number below which the given part of the sorted numbers lies, interpolated linearly, as in the tables.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
 }
 
-fn opening(height: f64) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">")
+/// The height of a row's middle.
+fn middle(row: usize) -> f64 {
+    ROW * (row as f64 + 0.5)
 }
 
-fn closed(mut svg: String) -> String {
-    svg.push_str("</svg>");
-    svg
+fn px(length: f64) -> String {
+    format!("{length:.1}")
 }
 
-fn grid(svg: &mut String, x: f64, bottom: f64, label: &str) {
-    let _ = write!(
-        svg,
-        "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\"/>\
-         <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-        bottom + 18.0
-    );
+fn svg(height: f64, content: &Markup) -> Markup {
+    html! { svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" { (content) } }
 }
 
-fn named(svg: &mut String, y: f64, name: &str) {
-    let _ = write!(
-        svg,
-        "<text class=\"name\" x=\"0\" y=\"{:.1}\">{}<title>{}</title></text>",
-        y + 4.0,
-        escaped(&short(name)),
-        escaped(name)
-    );
+fn grid(x: f64, bottom: f64, label: &str) -> Markup {
+    html! {
+        line class="grid" x1=(px(x)) x2=(px(x)) y1="0" y2=(bottom) {}
+        text x=(px(x)) y=(px(bottom + 18.0)) text-anchor="middle" { (label) }
+    }
 }
 
-fn legend(svg: &mut String, at: usize, of: usize, name: &str) {
+fn dot(row: usize, x: f64, radius: u8, title: &str) -> Markup {
+    html! {
+        circle class={ "c" (colour(row)) } cx=(px(x)) cy=(px(middle(row))) r=(radius) { title { (harmless(title)) } }
+    }
+}
+
+/// The number at the right of a row.
+fn number(row: usize, text: &str) -> Markup {
+    html! { text class="value" x=(px(RIGHT + 12.0)) y=(px(middle(row) + 4.0)) { (text) } }
+}
+
+/// The name at the left of a row.
+fn name(y: f64, name: &str) -> Markup {
+    html! { text class="name" x="0" y=(px(y + 4.0)) { (harmless(&short(name))) title { (harmless(name)) } } }
+}
+
+fn legend(at: usize, of: usize, name: &str) -> Markup {
     let x = 40.0 + at as f64 * (WIDTH - 50.0) / of as f64;
-    let _ = write!(
-        svg,
-        "<circle class=\"c{}\" cx=\"{:.1}\" cy=\"8\" r=\"4\"/><text class=\"name\" x=\"{:.1}\" y=\"12\">{}</text>",
-        colour(at),
-        x + 4.0,
-        x + 14.0,
-        escaped(&short(name))
-    );
+    html! {
+        circle class={ "c" (colour(at)) } cx=(px(x + 4.0)) cy="8" r="4" {}
+        text class="name" x=(px(x + 14.0)) y="12" { (harmless(&short(name))) }
+    }
 }
 
 fn short(name: &str) -> String {

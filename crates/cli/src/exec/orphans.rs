@@ -1,16 +1,16 @@
-//! The duty of a container's first process: to bury the orphans that the kernel hands to it.
+//! Reaps the orphans that the kernel gives to the first process of a container.
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use snakepit::custody::Run;
 
-/// Whether the kernel gives us the orphans of others.
+/// Whether the kernel gives orphans to us.
 pub(super) fn are_ours() -> bool {
     std::process::id() == 1
 }
 
-/// Buries every dead child that is not the keeper, which custody waits for by itself.
-pub(super) fn bury(run: &Run) {
-    // First only a look: to wait for just anybody would take the keeper's status away from custody.
+/// Reaps every dead child but the keeper, which custody waits for.
+pub(super) fn reap(run: &Run) {
+    // Looks first: waiting for any child could take the keeper's status away from custody.
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(dead) = waitid(Id::All, look)
         && let Some(pid) = dead.pid()

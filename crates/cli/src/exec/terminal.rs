@@ -1,8 +1,8 @@
-//! Who has the terminal: us, or the command while it runs in the foreground.
+//! Who holds the terminal: we do, or the command while it runs in the foreground.
 //!
-//! The rules are a shell's. The terminal is lent only while our own group has it, comes back when the command
-//! stops or ends, and is lent again when we are continued in the foreground. In a pipeline the others of our
-//! group may need it as well, so there it is lent only once the command asks, by stopping with TTIN or TTOU.
+//! The rules are a shell's. The terminal is lent only while our own group has it, comes back when the command stops or ends,
+//! and is lent again when we continue in the foreground. In a pipeline other members of our group may need it as well, so
+//! there it is lent only once the command asks for it, by stopping with TTIN or TTOU.
 
 use std::fs::{File, OpenOptions};
 use std::io::{stdin, stdout};
@@ -15,35 +15,42 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetsid, tcsetattr};
 use snakepit::custody::Pgid;
 
 /// The controlling terminal.
-pub(super) struct Terminal {
+pub(super) struct ControllingTerminal {
     tty: File,
-    /// Our own group. In a container it can be one that has no number here: 0.
+    /// Our own group; 0 if it has no number in this container.
     home: Pid,
-    /// How the terminal was set when we came.
+    /// The modes of the terminal when we started.
     modes: Option<Termios>,
-    manner: Manner,
-    holder: Holder,
+    rule: LendingRule,
+    holder: TerminalHolder,
 }
 
-/// When the command gets the terminal.
+/// When to lend the terminal to the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Manner {
+enum LendingRule {
     /// Whenever we are in the foreground.
     AtOnce,
-    /// When it asks.
+    /// When the command asks.
     OnDemand,
 }
 
+/// How the command ended, as far as the terminal is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Holder {
-    /// Our group, or whoever had it before us.
+pub(super) enum CommandEnd {
+    Exited,
+    Killed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TerminalHolder {
+    /// Our group, or whoever held it before us.
     Home,
     /// The command's group.
     Command,
 }
 
-impl Terminal {
-    /// The controlling terminal, if there is one, whatever the standard streams are.
+impl ControllingTerminal {
+    /// The controlling terminal, whatever the standard streams are.
     pub(super) fn find() -> Option<Self> {
         let tty = OpenOptions::new()
             .read(true)
@@ -55,74 +62,78 @@ impl Terminal {
             .iter()
             .flatten()
             .any(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
-        let manner = if piped { Manner::OnDemand } else { Manner::AtOnce };
+        let rule = if piped { LendingRule::OnDemand } else { LendingRule::AtOnce };
         let modes = tcgetattr(&tty).ok();
-        Some(Self { tty, home: getpgrp(), modes, manner, holder: Holder::Home })
+        Some(Self { tty, home: getpgrp(), modes, rule, holder: TerminalHolder::Home })
     }
 
-    /// Whether our own group has the terminal.
+    /// Whether our own group holds the terminal.
     pub(super) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.home)
     }
 
-    /// Whether custody may lend it before the command's first instruction: it does so through standard input.
+    /// Whether custody may lend it before the command's first instruction, which needs standard input.
     pub(super) fn may_be_lent_at_start(&self) -> bool {
-        self.manner == Manner::AtOnce && self.is_ours() && tcgetsid(stdin().as_fd()).is_ok()
+        self.rule == LendingRule::AtOnce && self.is_ours() && tcgetsid(stdin().as_fd()).is_ok()
     }
 
     pub(super) fn lent_by_custody(&mut self) {
-        self.holder = Holder::Command;
+        self.holder = TerminalHolder::Command;
+    }
+
+    pub(super) fn holder(&self) -> TerminalHolder {
+        self.holder
     }
 
     pub(super) fn is_lent(&self) -> bool {
-        self.holder == Holder::Command
+        self.holder == TerminalHolder::Command
     }
 
-    /// Lends the terminal to the command's group, if it is ours to lend.
+    /// Lends the terminal to the command's group, if our group holds it.
     pub(super) fn lend(&mut self, group: Pgid) -> bool {
         let lent = self.is_ours() && tcsetpgrp(&self.tty, Pid::from_raw(group.as_raw())).is_ok();
         if lent {
-            self.holder = Holder::Command;
+            self.holder = TerminalHolder::Command;
         }
         lent
     }
 
-    /// Lends it again after a stop, if the command is one that has it whenever we could have it.
-    pub(super) fn lend_again(&mut self, group: Pgid, before: bool) {
-        if before || self.manner == Manner::AtOnce {
+    /// Lends it again after a stop, if it was lent before or the rule allows it.
+    pub(super) fn lend_again(&mut self, group: Pgid, before: TerminalHolder) {
+        if before == TerminalHolder::Command || self.rule == LendingRule::AtOnce {
             self.lend(group);
         }
     }
 
     /// Takes it back from the command.
     pub(super) fn take_back(&mut self) {
-        if self.holder == Holder::Command && self.home.as_raw() != 0 {
-            // Fails only when the terminal is gone, and then nobody needs it.
+        if self.holder == TerminalHolder::Command && self.home.as_raw() != 0 {
+            // Fails only when the terminal has gone.
             let _ = tcsetpgrp(&self.tty, self.home);
         }
-        self.holder = Holder::Home;
+        self.holder = TerminalHolder::Home;
     }
 
-    /// Takes it back at the end. A command that was killed had no chance to put the modes right.
-    pub(super) fn come_home(&mut self, killed: bool) {
+    /// Takes it back at the end, and restores the modes after a command that could not: a killed one.
+    pub(super) fn restore(&mut self, end: CommandEnd) {
         let lent = self.is_lent();
         self.take_back();
         if lent
-            && killed
+            && end == CommandEnd::Killed
             && let Some(modes) = &self.modes
         {
             let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
         }
     }
 
-    /// Whether a shell started us as a job of its own, and not as a part of a script or as a session's leader.
-    pub(super) fn is_a_jobs_leader(&self) -> bool {
+    /// Whether a shell started us as a job of its own, not as part of a script or as a session leader.
+    pub(super) fn is_job_leader(&self) -> bool {
         let us = Pid::this();
         self.home == us && getsid(None).is_ok_and(|leader| leader != us)
     }
 }
 
-impl Drop for Terminal {
+impl Drop for ControllingTerminal {
     fn drop(&mut self) {
         self.take_back();
     }

@@ -1,6 +1,6 @@
-//! From the first instruction of the command to its end: one loop that learns of everything and decides.
+//! Watches the command from its first instruction to its end: one loop receives every event and decides.
 //!
-//! Signals come from the signalfd, the custody's events and the end of all copies from threads that ring a bell.
+//! Signals come from the signalfd. Threads forward custody's events and the end of all copies, and wake the loop by an eventfd.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,125 +11,126 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use snakepit::custody::{Event, Events, Exit, Run, Worker, WorkerId};
+use snakepit::custody::{CustodyEvent, CustodyEvents, Exit, Run, WorkerId, WorkerProcess};
 
+use super::job_signals::{JobSignals, StopResult, StopTarget};
 use super::orphans;
-use super::signals::{Reach, Signals, Woken};
-use super::terminal::Terminal;
+use super::terminal::{ControllingTerminal, TerminalHolder};
 
-/// Something to decide about.
-enum Happening {
+/// What the loop decides about.
+enum WatchEvent {
     Signal(Signal),
     Stopped(Signal),
     AllEnded(Vec<Exit>),
-    /// The time has come that the phase was waiting for.
+    /// The deadline of the phase.
     Deadline,
 }
 
-/// What the threads tell the loop.
-enum Letter {
-    Event(Event, Instant),
+/// What the threads send to the loop.
+enum ThreadMessage {
+    Event(CustodyEvent, Instant),
     AllEnded(Vec<Exit>),
 }
 
-/// Everything that can happen, in one place to wait.
-pub(super) struct Inbox {
-    signals: Signals,
+/// All events, in one place to wait.
+pub(super) struct EventSource {
+    signals: JobSignals,
     run: Run,
-    letters: Receiver<Letter>,
-    bell: Arc<OwnedFd>,
+    messages: Receiver<ThreadMessage>,
+    wakeup: Arc<OwnedFd>,
     ended_at: HashMap<WorkerId, Instant>,
 }
 
-impl Inbox {
+impl EventSource {
     pub(super) fn new(
-        signals: Signals,
+        signals: JobSignals,
         run: &Run,
-        events: Option<Events>,
-        workers: &[Worker],
+        events: Option<CustodyEvents>,
+        workers: &[WorkerProcess],
     ) -> io::Result<Self> {
-        let (post, letters) = channel();
-        let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let ring = |post: Sender<Letter>, bell: Arc<OwnedFd>| {
-            move |letter| {
-                let _ = post.send(letter);
-                let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
+        // Custody reports only starts, stops and ends of the copies, and every wakeup drains the channel.
+        let (sender, messages) = channel();
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let ring = |sender: Sender<ThreadMessage>, wakeup: Arc<OwnedFd>| {
+            move |message| {
+                let _ = sender.send(message);
+                let _ = rustix::io::write(&*wakeup, &1_u64.to_ne_bytes());
             }
         };
 
-        let send = ring(post.clone(), Arc::clone(&bell));
+        let send = ring(sender.clone(), Arc::clone(&wakeup));
         std::thread::Builder::new().name("events".into()).spawn(move || {
             for event in events.into_iter().flatten() {
-                send(Letter::Event(event, Instant::now()));
+                send(ThreadMessage::Event(event, Instant::now()));
             }
         })?;
-        let send = ring(post, Arc::clone(&bell));
+        let send = ring(sender, Arc::clone(&wakeup));
         let workers = workers.to_vec();
         std::thread::Builder::new().name("ends".into()).spawn(move || {
-            send(Letter::AllEnded(workers.iter().map(Worker::wait).collect()));
+            send(ThreadMessage::AllEnded(workers.iter().map(WorkerProcess::wait).collect()));
         })?;
-        Ok(Self { signals, run: run.clone(), letters, bell, ended_at: HashMap::new() })
+        Ok(Self { signals, run: run.clone(), messages, wakeup, ended_at: HashMap::new() })
     }
 
-    /// Waits for the next thing to decide about, at the longest until `deadline`.
-    fn next(&mut self, deadline: Option<Instant>) -> Happening {
+    /// Waits for the next event, at most until `deadline`.
+    fn next(&mut self, deadline: Option<Instant>) -> WatchEvent {
         loop {
             if let Some(signal) = self.signals.next() {
-                return Happening::Signal(signal);
+                return WatchEvent::Signal(signal);
             }
-            if let Some(happening) = self.read_letters() {
-                return happening;
+            if let Some(event) = self.read_letters() {
+                return event;
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                return Happening::Deadline;
+                return WatchEvent::Deadline;
             }
             let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut doors = [
+            let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.wakeup.as_fd(), PollFlags::IN),
             ];
-            // Interrupted or not, the next round looks at everything.
-            let _ = poll(&mut doors, left.as_ref());
-            let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+            // Interrupted or not, the next round checks every source.
+            let _ = poll(&mut fds, left.as_ref());
+            let _ = rustix::io::read(&*self.wakeup, &mut [0; 8]);
         }
     }
 
-    /// Reads what is there. Of several stops and continuations only the last one still holds.
-    fn read_letters(&mut self) -> Option<Happening> {
-        let mut happening = None;
-        for letter in self.letters.try_iter() {
-            match letter {
-                Letter::AllEnded(exits) => return Some(Happening::AllEnded(exits)),
-                Letter::Event(Event::Stopped { signal, .. }, _) => {
-                    happening = Signal::try_from(signal).ok().map(Happening::Stopped);
+    /// Reads the pending messages. Of several stops and continuations only the last one counts.
+    fn read_letters(&mut self) -> Option<WatchEvent> {
+        let mut event = None;
+        for message in self.messages.try_iter() {
+            match message {
+                ThreadMessage::AllEnded(exits) => return Some(WatchEvent::AllEnded(exits)),
+                ThreadMessage::Event(CustodyEvent::Stopped { signal, .. }, _) => {
+                    event = Signal::try_from(signal).ok().map(WatchEvent::Stopped);
                 }
-                Letter::Event(Event::Continued { .. }, _) => happening = None,
-                Letter::Event(Event::Exited { worker, .. }, at) => {
+                ThreadMessage::Event(CustodyEvent::Continued { .. }, _) => event = None,
+                ThreadMessage::Event(CustodyEvent::Exited { worker, .. }, at) => {
                     self.ended_at.insert(worker, at);
                 }
-                // The rest is for the ledger and for telemetry.
-                Letter::Event(_, _) => {}
+                // The other events are for the ledger and for telemetry.
+                ThreadMessage::Event(_, _) => {}
             }
         }
-        happening
+        event
     }
 }
 
-/// How far the run is.
+/// The phase of the run.
 #[derive(Clone, Copy)]
-enum Phase {
+enum WatchPhase {
     Running {
         timeout_at: Option<Instant>,
     },
-    /// TERM or HUP has been sent.
+    /// TERM or HUP was sent.
     Ending {
         kill_at: Instant,
-        because: Because,
+        cause: EndCause,
     },
 }
 
-impl Phase {
+impl WatchPhase {
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::Running { timeout_at } => timeout_at,
@@ -138,117 +139,119 @@ impl Phase {
     }
 }
 
-/// Why the command was told to end.
+/// Why the command ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Because {
-    /// Nobody told it.
-    OfItself,
-    /// A TERM or HUP to us.
-    Signalled,
-    /// `--timeout`.
-    TimedOut,
+pub(super) enum EndCause {
+    /// By itself.
+    Command,
+    /// TERM or HUP reached us.
+    Signal,
+    /// `--timeout` passed.
+    Timeout,
 }
 
-/// How the watch was over.
-pub(super) enum End {
+/// How the watch ended.
+pub(super) enum WatchEnd {
     /// All copies have ended.
-    Natural { because: Because, exits: Vec<Exit>, ended_at: HashMap<WorkerId, Instant> },
-    /// The grace is over, and somebody is still there.
-    Overdue { because: Because },
+    Natural { cause: EndCause, exits: Vec<Exit>, ended_at: HashMap<WorkerId, Instant> },
+    /// The grace period is over, and a copy still runs.
+    Overdue { cause: EndCause },
 }
 
-/// The loop and what it decides about.
-pub(super) struct Watch<'a> {
-    workers: &'a [Worker],
-    inbox: Inbox,
-    terminal: Option<&'a mut Terminal>,
+/// The loop and its state.
+pub(super) struct CommandWatch<'a> {
+    workers: &'a [WorkerProcess],
+    source: EventSource,
+    terminal: Option<&'a mut ControllingTerminal>,
     grace: Duration,
-    phase: Phase,
+    phase: WatchPhase,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> CommandWatch<'a> {
     pub(super) fn new(
-        workers: &'a [Worker],
-        inbox: Inbox,
-        terminal: Option<&'a mut Terminal>,
+        workers: &'a [WorkerProcess],
+        source: EventSource,
+        terminal: Option<&'a mut ControllingTerminal>,
         grace: Duration,
         timeout: Option<Duration>,
     ) -> Self {
         let timeout_at = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Self { workers, inbox, terminal, grace, phase: Phase::Running { timeout_at } }
+        Self { workers, source, terminal, grace, phase: WatchPhase::Running { timeout_at } }
     }
 
-    /// Watches until all have ended, or until it is time to kill.
-    pub(super) fn until_over(mut self) -> End {
+    /// Watches until all copies have ended, or until it is time to kill them.
+    pub(super) fn until_over(mut self) -> WatchEnd {
         loop {
-            match (self.inbox.next(self.phase.deadline()), self.phase) {
-                (Happening::AllEnded(exits), phase) => {
-                    let because = match phase {
-                        Phase::Running { .. } => Because::OfItself,
-                        Phase::Ending { because, .. } => because,
+            match (self.source.next(self.phase.deadline()), self.phase) {
+                (WatchEvent::AllEnded(exits), phase) => {
+                    let cause = match phase {
+                        WatchPhase::Running { .. } => EndCause::Command,
+                        WatchPhase::Ending { cause, .. } => cause,
                     };
-                    return End::Natural { because, exits, ended_at: self.inbox.ended_at };
+                    return WatchEnd::Natural { cause, exits, ended_at: self.source.ended_at };
                 }
-                (Happening::Deadline, Phase::Running { .. }) => {
-                    self.begin_to_end(Signal::SIGTERM, Because::TimedOut);
+                (WatchEvent::Deadline, WatchPhase::Running { .. }) => {
+                    self.begin_to_end(Signal::SIGTERM, EndCause::Timeout);
                 }
-                (Happening::Deadline, Phase::Ending { because, .. }) => return End::Overdue { because },
-                (Happening::Signal(signal), Phase::Running { .. }) => self.answer(signal),
-                (Happening::Signal(signal), Phase::Ending { .. }) => self.answer_while_ending(signal),
-                (Happening::Stopped(signal), Phase::Running { .. }) => self.follow_stop(signal),
-                // Who stops now is killed when the grace is over.
-                (Happening::Stopped(_), Phase::Ending { .. }) => {}
+                (WatchEvent::Deadline, WatchPhase::Ending { cause, .. }) => {
+                    return WatchEnd::Overdue { cause };
+                }
+                (WatchEvent::Signal(signal), WatchPhase::Running { .. }) => self.answer(signal),
+                (WatchEvent::Signal(signal), WatchPhase::Ending { .. }) => self.answer_while_ending(signal),
+                (WatchEvent::Stopped(signal), WatchPhase::Running { .. }) => self.follow_stop(signal),
+                // A copy that stops now is killed when the grace period is over.
+                (WatchEvent::Stopped(_), WatchPhase::Ending { .. }) => {}
             }
         }
     }
 
     fn answer(&mut self, signal: Signal) {
         match signal {
-            Signal::SIGTERM | Signal::SIGHUP => self.begin_to_end(signal, Because::Signalled),
+            Signal::SIGTERM | Signal::SIGHUP => self.begin_to_end(signal, EndCause::Signal),
             Signal::SIGTSTP => self.suspend(),
-            Signal::SIGCONT => self.resume(false),
-            Signal::SIGCHLD => orphans::bury(&self.inbox.run),
+            Signal::SIGCONT => self.resume(TerminalHolder::Home),
+            Signal::SIGCHLD => orphans::reap(&self.source.run),
             other => self.pass_on(other),
         }
     }
 
-    /// The first TERM or HUP counts. `timeout` sends it twice, for one, so a second one must not cut the grace.
+    /// Only the first TERM or HUP counts: `timeout`, for example, sends it twice, which must not shorten the grace period.
     fn answer_while_ending(&mut self, signal: Signal) {
         match signal {
             Signal::SIGTERM | Signal::SIGHUP | Signal::SIGTSTP => {}
-            Signal::SIGCHLD => orphans::bury(&self.inbox.run),
+            Signal::SIGCHLD => orphans::reap(&self.source.run),
             other => self.pass_on(other),
         }
     }
 
-    fn begin_to_end(&mut self, signal: Signal, because: Because) {
+    fn begin_to_end(&mut self, signal: Signal, cause: EndCause) {
         self.pass_on(signal);
-        // Who is stopped could not hear it.
+        // A stopped process does not act on it.
         self.pass_on(Signal::SIGCONT);
-        let kill_at = Instant::now().checked_add(self.grace).unwrap_or_else(far_away);
-        self.phase = Phase::Ending { kill_at, because };
+        let kill_at = Instant::now().checked_add(self.grace).unwrap_or_else(far_future);
+        self.phase = WatchPhase::Ending { kill_at, cause };
     }
 
     fn pass_on(&self, signal: Signal) {
         for worker in self.workers {
-            // Whoever has ended meanwhile needs no signal.
+            // A copy that has ended meanwhile needs no signal.
             let _ = worker.signal(signal as i32);
         }
     }
 
-    /// Somebody stops us with TSTP. On a terminal we follow the command, which may have its own mind about it.
+    /// TSTP reached us. On a terminal we follow the command, which may ignore it.
     fn suspend(&mut self) {
         if self.terminal.is_some() {
             self.pass_on(Signal::SIGTSTP);
             return;
         }
-        // In a session of its own the command's group is an orphaned one, in which TSTP stops nobody.
+        // In a session of its own the command's group is orphaned, and TSTP stops no process of an orphaned group.
         self.pass_on(Signal::SIGSTOP);
-        self.inbox.signals.stop(Signal::SIGTSTP, Reach::Ourselves);
+        self.source.signals.stop(Signal::SIGTSTP, StopTarget::Process);
         self.pass_on(Signal::SIGCONT);
     }
 
-    /// The command was stopped: what a shell sees as its job is us, so we stop as well.
+    /// The command was stopped. A shell sees us as its job, so we stop as well.
     fn follow_stop(&mut self, signal: Signal) {
         let [worker] = self.workers else { return };
         let Some(terminal) = &mut self.terminal else { return };
@@ -257,27 +260,27 @@ impl<'a> Watch<'a> {
             self.pass_on(Signal::SIGCONT);
             return;
         }
-        let lent = terminal.is_lent();
+        let holder = terminal.holder();
         terminal.take_back();
-        // STOP has no default action to share with others of our group, such as a script that waits for us.
-        let reach = if signal == Signal::SIGSTOP { Reach::Ourselves } else { Reach::Group };
-        let woken = self.inbox.signals.stop(signal, reach);
-        if woken == Woken::NeverSlept && asks {
-            // Nobody is there who could ever give it the terminal: what the kernel does with orphaned groups.
+        // STOP was sent to the command alone; others of our group, such as a script that waits for us, go on.
+        let scope = if signal == Signal::SIGSTOP { StopTarget::Process } else { StopTarget::Group };
+        let result = self.source.signals.stop(signal, scope);
+        if result == StopResult::NotStopped && asks {
+            // Nobody could ever give it the terminal, so we do what the kernel does to orphaned groups.
             self.pass_on(Signal::SIGHUP);
         }
-        self.resume(lent);
+        self.resume(holder);
     }
 
-    fn resume(&mut self, lent_before: bool) {
+    fn resume(&mut self, before: TerminalHolder) {
         if let ([worker], Some(terminal)) = (self.workers, &mut self.terminal) {
-            terminal.lend_again(worker.pgid(), lent_before);
+            terminal.lend_again(worker.pgid(), before);
         }
         self.pass_on(Signal::SIGCONT);
     }
 }
 
-/// A time that does not come.
-fn far_away() -> Instant {
+/// A time that never comes.
+fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(u64::from(u32::MAX))
 }

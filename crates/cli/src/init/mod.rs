@@ -1,4 +1,4 @@
-//! `snakepit init`: writes a worker and a configuration that run as they are.
+//! `snakepit init`: writes a worker and a configuration that run unchanged.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 
 use snakepit::Config;
 
-use crate::call::HOME;
-use crate::say::{self, Failure, USAGE};
+use crate::shared::exit_status::SUCCESS;
+use crate::shared::failure::CliFailure;
+use crate::shared::output;
+use crate::shared::target::DEFAULT_CONFIG;
 
-/// Write a worker and a configuration that run as they are. No file is overwritten.
+/// Write a worker and a configuration that run unchanged. No file is overwritten.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit status: 0 when the files are there, 2 when one of them was there before, 125 when they \
-                        cannot be written."
+    after_help = "Exit status: 0 when the files were written, 2 when one of them existed before, 125 when they \
+                  cannot be written."
 )]
-pub(crate) struct Args {
-    /// The directory; it is made if it is not there.
+pub(crate) struct InitArgs {
+    /// The directory to write to; created if it does not exist.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -25,16 +27,19 @@ pub(crate) struct Args {
 const WORKER: &str = include_str!("worker.py");
 const README: &str = include_str!("README.md");
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let files = [("worker.py", WORKER.to_owned()), (HOME, configuration()), ("README.md", README.to_owned())];
+pub(crate) fn run(args: &InitArgs) -> Result<u8, CliFailure> {
+    let files = [
+        ("worker.py", WORKER.to_owned()),
+        (DEFAULT_CONFIG, configuration()),
+        ("README.md", README.to_owned()),
+    ];
     let dir = &args.dir;
-    // All or nothing: half a project helps nobody.
+    // All files or none.
     for (name, _) in &files {
         let path = dir.join(name);
         if path.symlink_metadata().is_ok() {
-            return Err(Failure::plain(format!("{} is there already", path.display()))
-                .status(USAGE)
-                .hint("nothing was written: name a directory without it, or move it away"));
+            return Err(CliFailure::usage(format!("{} already exists", path.display()))
+                .hint("nothing was written: name another directory, or move the file away"));
         }
     }
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
@@ -51,20 +56,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let _ = writeln!(text, "  cd {shown}");
     }
     text.push_str("  snakepit call add a:=1 b:=2\n  snakepit call --stream count to:=3\n");
-    say::out(&text);
-    Ok(0)
+    output::out(&text);
+    Ok(SUCCESS)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::plain(format!("cannot write {}: {error}", path.display()))
+fn cannot_write(path: &Path, error: &std::io::Error) -> CliFailure {
+    CliFailure::new(format!("cannot write {}", path.display()), error)
         .hint("name a directory that you may write to")
 }
 
-/// What runs, and below it every other key as a comment, from the library's own reference.
+/// A configuration that sets the worker only, and lists every other key as a comment, from the library's reference.
 fn configuration() -> String {
     let mut text = String::from(
-        "# The pools of this project. `snakepit call` finds this file where it is started.\n\
-         # Below each thing that is set, every other key stands with its default.\n\n",
+        "# The pools of this project. `snakepit call` reads this file from the directory in which it runs.\n\
+         # The comments list every other key with its default.\n\n",
     );
     for line in Config::REFERENCE.lines().skip_while(|line| !line.starts_with("# One table")) {
         match line {

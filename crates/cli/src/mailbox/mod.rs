@@ -1,113 +1,115 @@
-//! `snakepit mailbox`: messages from a shell, one operation per call.
+//! `snakepit mailbox`: the operations of a mailbox, one per command.
+//!
+//! Owns the command line and the operations; [`json`] describes messages.
 
-mod file;
-mod show;
+mod json;
 
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+use snakepit::mailbox::sqlite::{FileSize, SqliteOptions};
+use snakepit::mailbox::{
+    LeaseExtension, MAX_WAIT, Mailbox, MailboxError, Message, MessageCounts, MessageId, NackOptions,
+    RateLimit, Receipt, ReceiveOptions, Reply, SendOptions, SettingsChange, SqliteMailbox,
+};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use snakepit::mailbox::SqliteMailbox;
-use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{
-    Extension, MAX_WAIT, Mailbox, MailboxError, Message, MessageId, Nack, Receipt, Receive, Reply, Send,
-    SettingsChange,
-};
+use json::{MessageJson, ReplyJson};
 
-use crate::duration;
-use crate::say::{self, Failure};
+use crate::shared::exit_status::{FAILED, MISSING, SUCCESS};
+use crate::shared::failure::CliFailure;
+use crate::shared::{duration, engine, output};
 
-/// The exit status for a mailbox, or a message, that is not there.
-const MISSING: u8 = 3;
-
-/// Send, receive and look after the messages of a mailbox.
+/// Send, receive and manage the messages of a mailbox.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "URL: sqlite:PATH, or sqlite:PATH#NAME for one of several mailboxes in a file.\n\
-                  Exit status: 0 when it is done, 1 when a receipt has expired, 2 for a wrong command line, \
-                  3 when there is no such mailbox or message, \
-                  125 when the mailbox cannot be used."
+    after_help = "URL: sqlite:PATH, or sqlite:PATH#NAME for one of several mailboxes in a file.\n\n\
+                  Exit status: 0 when it is done;\n  \
+                  1    the receipt has expired\n  \
+                  2    the command line cannot be used\n  \
+                  3    the mailbox or the message does not exist\n  \
+                  125  the mailbox cannot be used"
 )]
-pub(crate) struct Args {
+pub(crate) struct MailboxArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: MailboxCommand,
 }
 
-/// A rate, or none: clap takes an Option in an option for an option without a value.
-type Rate = Option<snakepit::mailbox::RateLimit>;
+/// A rate limit, or none: clap takes an Option in an Option for an option without a value.
+type OptionalRate = Option<RateLimit>;
+
+/// The mailbox of a command without options.
+#[derive(clap::Args)]
+struct MailboxUrl {
+    url: String,
+}
+
+/// A message that was received.
+#[derive(clap::Args)]
+struct LeasedMessage {
+    url: String,
+    receipt: Receipt,
+}
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum MailboxCommand {
     Send(SendArgs),
     Receive(ReceiveArgs),
-    /// Acknowledge a message: it is done.
-    Ack {
-        url: String,
-        receipt: String,
-    },
-    /// Give a message back: this delivery counts.
+    /// Acknowledge a message: its work is done.
+    Ack(LeasedMessage),
+    /// Give a message back; the delivery counts.
     Nack {
-        url: String,
-        receipt: String,
-        /// What went wrong; it stays with the message.
+        #[command(flatten)]
+        message: LeasedMessage,
+        /// Record this error with the message.
         #[arg(long, value_name = "TEXT")]
         error: Option<String>,
-        /// How long until it can be received again.
+        /// Hide the message for this long.
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
         visibility: Duration,
     },
-    /// Give a message back as if it had not been delivered: nobody has begun it.
-    Release {
-        url: String,
-        receipt: String,
-    },
-    /// Keep a message for so long from now; it is never made shorter, unless --exactly.
+    /// Give a message back that nobody has begun; the delivery does not count.
+    Release(LeasedMessage),
+    /// Extend the lease of a message to this long from now; --exactly may also shorten it.
     Extend {
-        url: String,
-        receipt: String,
+        #[command(flatten)]
+        message: LeasedMessage,
         #[arg(value_parser = duration::parse)]
         visibility: Duration,
-        /// Also if that is shorter than it would have been.
+        /// Set the lease even if it becomes shorter.
         #[arg(long)]
         exactly: bool,
     },
-    /// Show what the mailbox keeps about itself, as one JSON object; with an option, change it first, for all who use it.
+    /// Show the settings of the mailbox as one JSON object; with options, change them first, for everyone who uses it.
     Settings {
         url: String,
-        /// A message is given up after so many deliveries.
+        /// Make a message a dead letter after N deliveries.
         #[arg(long, value_name = "N")]
         max_deliveries: Option<u32>,
-        /// No more messages than so many in each period are given out, like 100/1m; or none, for no limit.
-        #[arg(long, value_name = "N/DURATION", value_parser = file::rate)]
-        rate: Option<Rate>,
-        /// The same for each group.
-        #[arg(long, value_name = "N/DURATION", value_parser = file::rate)]
-        group_rate: Option<Rate>,
+        /// Deliver at most N messages in each period, such as 100/1m; none removes the limit.
+        #[arg(long, value_name = "N/DURATION", value_parser = rate)]
+        rate: Option<OptionalRate>,
+        /// Deliver at most N messages of each group in each period.
+        #[arg(long, value_name = "N/DURATION", value_parser = rate)]
+        group_rate: Option<OptionalRate>,
     },
-    /// Give no messages out until it is resumed: receivers wait, sends go on.
-    Pause {
-        url: String,
-    },
-    /// Give messages out again.
-    Resume {
-        url: String,
-    },
-    /// Copy the whole file, as it is at this moment, into a new one. Others may use it meanwhile.
+    /// Stop delivering messages until `resume`: receivers wait, sends go on.
+    Pause(MailboxUrl),
+    /// Deliver messages again.
+    Resume(MailboxUrl),
+    /// Copy the whole file, as it is at this moment, to a new one. Others may use the mailbox meanwhile.
     Backup {
         url: String,
-        file: std::path::PathBuf,
+        file: PathBuf,
     },
-    /// Write the file anew without the room that is free in it. Whoever writes waits meanwhile.
-    Compact {
-        url: String,
-    },
-    /// Go on with what a file has whose log (FILE-wal) was lost: what was only in the log is gone for good.
-    Recover {
-        url: String,
-    },
+    /// Rewrite the file without its free space. Writers wait meanwhile.
+    Compact(MailboxUrl),
+    /// Use a file whose log (FILE-wal) was lost. Everything that was only in the log is gone for good.
+    Recover(MailboxUrl),
     /// Show a message and its attempts, wherever it is, as one JSON object.
     Show {
         url: String,
@@ -117,97 +119,118 @@ enum Verb {
     Result {
         url: String,
         id: MessageId,
-        /// How long to wait for it.
+        /// Wait this long for the reply.
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
         wait: Duration,
     },
-    /// Show the next messages without taking them, one JSON object a line.
+    /// Show the next messages without receiving them, one JSON object per line.
     Peek {
         url: String,
         #[arg(long, value_name = "N", default_value_t = 10)]
         max: usize,
     },
-    /// Count the messages, as one JSON object, which says the size of the file, too.
+    /// Count the messages and show the size of the file, as one JSON object.
     Count {
         url: String,
-        /// What it prints is JSON anyway.
+        /// Accepted for symmetry: the output is always JSON.
         #[arg(long, hide = true)]
         json: bool,
     },
-    /// Remove all messages but the dead letters.
-    Purge {
-        url: String,
-    },
-    /// The dead letters.
+    /// Remove all messages except the dead letters.
+    Purge(MailboxUrl),
+    /// List, redrive or remove the dead letters.
     #[command(subcommand)]
-    Dlq(DeadVerb),
+    Dlq(DeadLetterCommand),
 }
 
 #[derive(clap::Subcommand)]
-enum DeadVerb {
-    /// Show the dead letters, one JSON object a line.
+enum DeadLetterCommand {
+    /// Show the dead letters, one JSON object per line.
     List {
         url: String,
         #[arg(long, value_name = "N", default_value_t = 100)]
         max: usize,
     },
-    /// Put dead letters back: those with these ids, or all.
+    /// Put dead letters back into the mailbox: those with these ids, or all.
     Redrive { url: String, ids: Vec<MessageId> },
     /// Remove all dead letters.
     Purge { url: String },
 }
 
-/// Put a message in and print its id.
+/// Send a message and print its id.
 #[derive(clap::Args)]
 struct SendArgs {
     url: String,
-    /// The message; `-`, or nothing, for standard input.
+    /// The message; read from standard input if it is `-` or absent.
     body: Option<String>,
-    /// The mailbox that waits for a reply.
+    /// The mailbox that receives the reply.
     #[arg(long, value_name = "NAME")]
     reply_to: Option<String>,
-    /// How long until it can be received, up to 366 days.
+    /// Hide the message for this long, up to 366 days.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     delay: Option<Duration>,
-    /// Higher ones are received first, -128 to 127.
+    /// Receive higher priorities first, -128 to 127.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i8,
-    /// A second message with the same key is not put in for five minutes, or for --dedup-for.
+    /// Discard further messages with this key for five minutes, or for --dedup-for.
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
-    /// How long the key is remembered, up to 366 days.
+    /// Remember the key for this long, up to 366 days.
     #[arg(long, value_name = "DURATION", requires = "dedup", value_parser = duration::parse_positive)]
     dedup_for: Option<Duration>,
-    /// Its group: messages of one group come one at a time, in order.
+    /// Deliver messages of this group one at a time, in order.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// A dead letter if nobody has received it by then.
+    /// Make the message a dead letter if nobody receives it within this time.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     ttl: Option<Duration>,
-    /// How long its reply is kept, to be read by its id (`mailbox result`); up to 12 h.
+    /// Keep the reply for this long, for `mailbox result`; up to 12 h.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     keep_result: Option<Duration>,
-    /// Whatever else belongs to it; as often as needed.
+    /// Attach an attribute. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute)]
     attribute: Vec<(String, String)>,
 }
 
-/// Take messages and print them, one JSON object a line.
+/// Receive messages and print them, one JSON object per line.
 #[derive(clap::Args)]
 struct ReceiveArgs {
     url: String,
-    /// How many at the most, 1 to 10.
+    /// Receive at most N messages, 1 to 10.
     #[arg(long, value_name = "N", default_value_t = 1)]
     max: usize,
-    /// How long they are kept for us, up to 12 h.
+    /// Lease the messages for this long, up to 12 h.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     visibility: Duration,
-    /// How long to wait for the first one, up to 20 s.
+    /// Wait this long for the first message, up to 20 s.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     wait: Duration,
-    /// Acknowledge each one as soon as it is printed.
+    /// Acknowledge each message as soon as it is printed.
     #[arg(long)]
     ack: bool,
+}
+
+/// Parses `100/1m`, or `none`.
+fn rate(text: &str) -> Result<Option<RateLimit>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let (messages, per) = text.split_once('/').ok_or("write it as N/DURATION, like 100/1m, or none")?;
+    let messages = messages.parse().map_err(|_| format!("{messages} is not a number of messages"))?;
+    // A unit without a number means one of it.
+    let per: Duration = match per {
+        "s" | "m" | "h" => duration::parse(&format!("1{per}"))?,
+        per => duration::parse(per)?,
+    };
+    Ok(Some(RateLimit { messages, per }))
+}
+
+/// The number of messages and the size of the file.
+#[derive(Serialize)]
+struct MailboxCount {
+    #[serde(flatten)]
+    count: MessageCounts,
+    file: FileSize,
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {
@@ -215,105 +238,119 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(crate) fn run(args: Args) -> Result<u8, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new("cannot start a runtime", &error))?;
-    runtime.block_on(perform(args.verb)).map(|()| 0)
+pub(crate) fn run(args: MailboxArgs) -> Result<u8, CliFailure> {
+    let runtime = engine::runtime(&mut Builder::new_current_thread())?;
+    output::out(&runtime.block_on(perform(args.command))?);
+    Ok(SUCCESS)
 }
 
-async fn perform(verb: Verb) -> Result<(), Failure> {
-    match verb {
-        Verb::Send(args) => send(args).await,
-        Verb::Receive(args) => receive(args).await,
-        Verb::Ack { url, receipt } => failed(existing(&url)?.ack(&Receipt::from(&*receipt)).await),
-        Verb::Nack { url, receipt, error, visibility } => {
-            let mut options = Nack::new().visibility(visibility);
+/// Performs the command and returns what to print.
+async fn perform(command: MailboxCommand) -> Result<String, CliFailure> {
+    Ok(match command {
+        MailboxCommand::Send(args) => send(args).await?,
+        MailboxCommand::Receive(args) => nothing(receive(args).await?),
+        MailboxCommand::Ack(LeasedMessage { url, receipt }) => nothing(existing(&url)?.ack(&receipt).await?),
+        MailboxCommand::Nack { message: LeasedMessage { url, receipt }, error, visibility } => {
+            let mut options = NackOptions::new().visibility(visibility);
             options.error = error;
-            failed(existing(&url)?.nack(&Receipt::from(&*receipt), options).await)
+            nothing(existing(&url)?.nack(&receipt, options).await?)
         }
-        Verb::Release { url, receipt } => {
-            let receipt = Receipt::from(&*receipt);
-            match failed(existing(&url)?.release(std::slice::from_ref(&receipt)).await)? {
-                0 => failed(Err(MailboxError::ReceiptExpired)),
-                _ => Ok(()),
+        MailboxCommand::Release(LeasedMessage { url, receipt }) => {
+            match existing(&url)?.release(&[receipt]).await? {
+                0 => return Err(MailboxError::ReceiptExpired.into()),
+                _ => String::new(),
             }
         }
-        Verb::Extend { url, receipt, visibility, exactly } => {
-            let extension = if exactly { Extension::Exactly } else { Extension::AtLeast };
-            failed(existing(&url)?.extend(&Receipt::from(&*receipt), visibility, extension).await)
+        MailboxCommand::Extend { message: LeasedMessage { url, receipt }, visibility, exactly } => {
+            let extension = if exactly { LeaseExtension::Exactly } else { LeaseExtension::AtLeast };
+            nothing(existing(&url)?.extend(&receipt, visibility, extension).await?)
         }
-        Verb::Settings { url, max_deliveries, rate, group_rate } => {
+        MailboxCommand::Settings { url, max_deliveries, rate, group_rate } => {
             let mut change = SettingsChange::new();
             change.max_deliveries = max_deliveries;
             change.rate_limit = rate;
             change.group_rate_limit = group_rate;
-            file::change(&url, change).await
+            settings(&url, change).await?
         }
-        Verb::Pause { url } => file::change(&url, SettingsChange::new().pause()).await,
-        Verb::Resume { url } => file::change(&url, SettingsChange::new().resume()).await,
-        Verb::Backup { url, file } => file::backup(&url, file).await,
-        Verb::Compact { url } => file::compact(&url).await,
-        Verb::Recover { url } => file::recover(&url).await,
-        Verb::Result { url, id, wait } => match result(&*existing(&url)?, id, wait).await? {
-            Some(reply) => {
-                say::out(&show::reply(&reply));
-                Ok(())
+        MailboxCommand::Pause(MailboxUrl { url }) => settings(&url, SettingsChange::new().pause()).await?,
+        MailboxCommand::Resume(MailboxUrl { url }) => settings(&url, SettingsChange::new().resume()).await?,
+        MailboxCommand::Backup { url, file } => nothing(existing(&url)?.backup(file).await?),
+        MailboxCommand::Compact(MailboxUrl { url }) => {
+            let mailbox = existing(&url)?;
+            mailbox.compact().await?;
+            output::json(&mailbox.file_size().await?)
+        }
+        MailboxCommand::Recover(MailboxUrl { url }) => {
+            let mailbox = opened(&url, SqliteOptions::new().existing().accept_lost_log())?;
+            output::json(&mailbox.count().await?)
+        }
+        MailboxCommand::Result { url, id, wait } => match result(&existing(&url)?, id, wait).await? {
+            Some(reply) => output::json(&ReplyJson::from(&reply)),
+            None => {
+                return Err(missing(format!(
+                    "there is no reply to the message {id} in the mailbox {url}: it is not answered yet, was sent without \
+                 --keep-result, or its reply has expired"
+                )));
             }
-            None => Err(Failure::plain(format!(
-                "there is no reply to the message {id} in the mailbox {url}: it is not answered yet, was not sent with \
-                 --keep-result, or its reply was kept for long enough"
-            ))
-            .status(MISSING)),
         },
-        Verb::Show { url, id } => match failed(existing(&url)?.find(id).await)? {
-            Some(found) => {
-                say::out(&show::found(&found));
-                Ok(())
+        MailboxCommand::Show { url, id } => match existing(&url)?.find(id).await? {
+            Some(found) => output::json(&MessageJson::found(&found)),
+            None => {
+                return Err(missing(format!(
+                    "there is no message {id} in the mailbox {url}: it was acknowledged or removed, or never existed"
+                )));
             }
-            None => Err(Failure::plain(format!(
-                "there is no message {id} in the mailbox {url}: it was acknowledged or removed, or was never there"
-            ))
-            .status(MISSING)),
         },
-        Verb::Peek { url, max } => {
-            let messages = failed(existing(&url)?.peek(max).await)?;
-            for message in &messages {
-                say::out(&show::message(message));
-            }
-            Ok(())
+        MailboxCommand::Peek { url, max } => {
+            lines(existing(&url)?.peek(max).await?.iter().map(MessageJson::from))
         }
-        Verb::Count { url, json: _ } => file::count(&url).await,
-        Verb::Purge { url } => tell_number("purged", existing(&url)?.purge().await),
-        Verb::Dlq(DeadVerb::List { url, max }) => {
-            let letters = failed(existing(&url)?.dead_letters(max).await)?;
-            for letter in &letters {
-                say::out(&show::dead_letter(letter));
-            }
-            Ok(())
+        MailboxCommand::Count { url, json: _ } => {
+            let mailbox = existing(&url)?;
+            let count = mailbox.count().await?;
+            output::json(&MailboxCount { count, file: mailbox.file_size().await? })
         }
-        Verb::Dlq(DeadVerb::Redrive { url, ids }) => {
-            let some = (!ids.is_empty()).then_some(&ids[..]);
-            tell_number("redriven", existing(&url)?.redrive(some).await)
-        }
-        Verb::Dlq(DeadVerb::Purge { url }) => tell_number("purged", existing(&url)?.purge_dead_letters().await),
-    }
+        MailboxCommand::Purge(MailboxUrl { url }) => counted("purged", existing(&url)?.purge().await?),
+        MailboxCommand::Dlq(command) => dead_letters(command).await?,
+    })
 }
 
-async fn send(args: SendArgs) -> Result<(), Failure> {
-    let mailbox = open(&args.url)?;
+async fn dead_letters(command: DeadLetterCommand) -> Result<String, CliFailure> {
+    Ok(match command {
+        DeadLetterCommand::List { url, max } => {
+            lines(existing(&url)?.dead_letters(max).await?.iter().map(MessageJson::dead))
+        }
+        DeadLetterCommand::Redrive { url, ids } => {
+            let some = (!ids.is_empty()).then_some(&ids[..]);
+            counted("redriven", existing(&url)?.redrive(some).await?)
+        }
+        DeadLetterCommand::Purge { url } => counted("purged", existing(&url)?.purge_dead_letters().await?),
+    })
+}
+
+/// The settings, after the change.
+async fn settings(url: &str, change: SettingsChange) -> Result<String, CliFailure> {
+    let mailbox = existing(url)?;
+    let settings = if change == SettingsChange::new() {
+        mailbox.settings().await?
+    } else {
+        mailbox.configure(change).await?
+    };
+    Ok(output::json(&settings))
+}
+
+async fn send(args: SendArgs) -> Result<String, CliFailure> {
+    let mailbox = opened(&args.url, SqliteOptions::new())?;
     let body = match args.body {
         Some(body) if body != "-" => body.into_bytes(),
         _ => {
             let mut body = Vec::new();
             std::io::stdin()
                 .read_to_end(&mut body)
-                .map_err(|error| Failure::new("cannot read the message from standard input", &error))?;
+                .map_err(|error| CliFailure::new("cannot read the message from standard input", &error))?;
             body
         }
     };
-    let mut options = Send::new().delay(args.delay.unwrap_or_default()).priority(args.priority);
+    let mut options = SendOptions::new().delay(args.delay.unwrap_or_default()).priority(args.priority);
     options.reply_to = args.reply_to;
     options.dedup_key = args.dedup;
     options.dedup_for = args.dedup_for;
@@ -321,83 +358,87 @@ async fn send(args: SendArgs) -> Result<(), Failure> {
     options.time_to_live = args.ttl;
     options.keep_result = args.keep_result;
     options.attributes.extend(args.attribute);
-    let id = failed(mailbox.send(body, options).await)?;
-    say::out(&format!("{id}\n"));
-    Ok(())
+    let id = mailbox.send(body, options).await?;
+    Ok(format!("{id}\n"))
 }
 
-async fn receive(args: ReceiveArgs) -> Result<(), Failure> {
-    let mailbox = open(&args.url)?;
-    let options = Receive::new().max_messages(args.max).visibility_timeout(args.visibility).wait(args.wait);
-    let messages = failed(mailbox.receive(options).await)?;
+async fn receive(args: ReceiveArgs) -> Result<(), CliFailure> {
+    let mailbox = opened(&args.url, SqliteOptions::new())?;
+    let options =
+        ReceiveOptions::new().max_messages(args.max).visibility_timeout(args.visibility).wait(args.wait);
+    let messages = mailbox.receive(options).await?;
     for (at, message) in messages.iter().enumerate() {
-        let line = show::message(message);
+        let line = output::json(&MessageJson::from(message));
         let mut stdout = std::io::stdout().lock();
-        if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
-            drop(stdout);
-            // Whoever was to read it has not: it goes back, and those after it.
-            give_back(&*mailbox, &messages[at..]).await;
-            return Err(Failure::new("cannot print the message, and gave it back", &error));
-        }
+        let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
         drop(stdout);
+        if let Err(error) = written {
+            // Nobody has read this message, nor those after it.
+            give_back(&mailbox, &messages[at..]).await;
+            return Err(CliFailure::new("cannot print the message, and gave it back", &error));
+        }
         if args.ack {
-            failed(message.ack().await)?;
+            message.ack().await?;
         }
     }
     Ok(())
 }
 
-/// Waits for as long as it is told, in as many waits as that takes.
-async fn result(mailbox: &dyn Mailbox, id: MessageId, wait: Duration) -> Result<Option<Reply>, Failure> {
+/// Waits for the whole time, in as many waits as the mailbox needs.
+async fn result(mailbox: &SqliteMailbox, id: MessageId, wait: Duration) -> Result<Option<Reply>, CliFailure> {
     let began = Instant::now();
     loop {
         let left = wait.saturating_sub(began.elapsed());
-        let reply = failed(mailbox.result(id, left.min(MAX_WAIT)).await)?;
+        let reply = mailbox.result(id, left.min(MAX_WAIT)).await?;
         if reply.is_some() || left.is_zero() {
             return Ok(reply);
         }
     }
 }
 
-async fn give_back(mailbox: &dyn Mailbox, messages: &[Message]) {
+async fn give_back(mailbox: &SqliteMailbox, messages: &[Message]) {
     let receipts: Vec<Receipt> = messages.iter().filter_map(|message| message.receipt.clone()).collect();
-    // If that fails, too, their leases run out.
+    // If this fails too, their leases run out.
     let _ = mailbox.release(&receipts).await;
 }
 
-fn tell_number(what: &str, number: Result<u64, MailboxError>) -> Result<(), Failure> {
-    say::out(&format!("{{\"{what}\":{}}}\n", failed(number)?));
-    Ok(())
+fn nothing((): ()) -> String {
+    String::new()
 }
 
-/// The mailbox, made if there is none.
-fn open(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
-    opened(url, SqliteOptions::new())
+fn lines<'a>(messages: impl Iterator<Item = MessageJson<'a>>) -> String {
+    messages.map(|message| output::json(&message)).collect()
 }
 
-/// The mailbox; one that is missing is said to be.
-fn existing(url: &str) -> Result<Arc<dyn Mailbox>, Failure> {
+fn counted(what: &str, number: u64) -> String {
+    output::json(&serde_json::json!({ what: number }))
+}
+
+fn missing(text: String) -> CliFailure {
+    CliFailure::internal(text).status(MISSING)
+}
+
+/// A mailbox that must exist.
+fn existing(url: &str) -> Result<SqliteMailbox, CliFailure> {
     opened(url, SqliteOptions::new().existing())
 }
 
-fn opened(url: &str, options: SqliteOptions) -> Result<Arc<dyn Mailbox>, Failure> {
-    Ok(Arc::new(unshared(url, options)?))
-}
-
-fn unshared(url: &str, options: SqliteOptions) -> Result<SqliteMailbox, Failure> {
-    match options.open_url(url) {
-        Ok(mailbox) => Ok(mailbox),
-        Err(error @ MailboxError::Missing(_)) => failed(Err(error)),
-        Err(error) => Err(Failure::new(format!("cannot open the mailbox {url}"), &error)),
-    }
-}
-
-/// What a person, or a shell, can do about it.
-fn failed<T>(outcome: Result<T, MailboxError>) -> Result<T, Failure> {
-    outcome.map_err(|error| match &error {
-        MailboxError::ReceiptExpired => Failure::of(&error).status(1),
-        MailboxError::Missing(_) => Failure::of(&error).status(MISSING),
-        MailboxError::OutOfRange { .. } => Failure::of(&error).status(say::USAGE),
-        _ => Failure::of(&error),
+fn opened(url: &str, options: SqliteOptions) -> Result<SqliteMailbox, CliFailure> {
+    options.open_url(url).map_err(|error| match error {
+        MailboxError::Missing(_) => error.into(),
+        error => CliFailure::new(format!("cannot open the mailbox {url}"), &error),
     })
+}
+
+impl From<MailboxError> for CliFailure {
+    fn from(error: MailboxError) -> Self {
+        match &error {
+            MailboxError::ReceiptExpired => Self::of(&error)
+                .status(FAILED)
+                .hint("the lease ran out, or the message is done: receive again for a new receipt"),
+            MailboxError::Missing(_) => Self::of(&error).status(MISSING),
+            MailboxError::OutOfRange { .. } => Self::usage_of(&error),
+            _ => Self::of(&error),
+        }
+    }
 }

@@ -1,6 +1,6 @@
-//! `snakepit new-adapter`: writes a crate with an adapter, a worker for it, and tests that pass as they are.
+//! `snakepit new-adapter`: writes a crate with an adapter, a worker for it, and tests that pass unchanged.
 
-mod name;
+mod crate_name;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,25 +8,27 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::say::{self, Failure, USAGE};
-use name::Name;
+use crate::shared::exit_status::SUCCESS;
+use crate::shared::failure::CliFailure;
+use crate::shared::output;
+use crate_name::CrateName;
 
-/// Write a crate with an adapter of one's own, a worker for it, and tests that pass as they are.
+/// Write a crate with an adapter of your own, a worker for it, and tests that pass unchanged.
 #[derive(clap::Args)]
 #[command(
-    after_help = "The crate is made in a directory of its name. It needs the library snakepit: without --snakepit it \
-                  names the version of this program, which must then be in a registry that cargo knows.\n\n\
-                  Exit status: 0 when the crate is there, 2 when the name is none, the directory was there before or \
-                  --snakepit does not name the library, 125 when it cannot be written."
+    after_help = "The crate is written to a directory of its name. It depends on the library snakepit: without \
+                  --snakepit, on the version of this program, which must then be in a registry that cargo knows.\n\n\
+                  Exit status: 0 when the crate was written, 2 when the name is invalid, the directory existed before \
+                  or --snakepit does not name the library, 125 when it cannot be written."
 )]
-pub(crate) struct Args {
+pub(crate) struct NewAdapterArgs {
     /// The crate's name, such as my-lines.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Where the directory is made.
+    /// Create the crate's directory in this one.
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
-    /// The library, as a path: a checkout of snakepit, or its crates/snakepit.
+    /// Depend on the library at this path: a checkout of snakepit, or its crates/snakepit.
     #[arg(long, value_name = "PATH")]
     snakepit: Option<PathBuf>,
 }
@@ -39,34 +41,33 @@ const FILES: [(&str, &str); 5] = [
     ("worker.py", include_str!("template/worker.py")),
 ];
 
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let name: Name = args.name.parse().map_err(|reason| {
-        Failure::plain(format!("{:?} cannot be the name of a crate: {reason}", args.name))
-            .status(USAGE)
+pub(crate) fn run(args: &NewAdapterArgs) -> Result<u8, CliFailure> {
+    let name: CrateName = args.name.parse().map_err(|reason| {
+        CliFailure::usage(format!("{:?} cannot be the name of a crate: {reason}", args.name))
             .hint("choose one such as my-lines")
     })?;
     let dir = args.into.join(name.as_str());
     if dir.symlink_metadata().is_ok() {
         return Err(is_there(&dir));
     }
-    let library = Library::find(args.snakepit.as_deref())?;
+    let library = LibrarySource::find(args.snakepit.as_deref())?;
     write(&args.into, &dir, |text| name.fill(&library.fill(text)))?;
     let shown = dir.display();
     let advice = library.advice();
-    say::out(&format!(
+    output::out(&format!(
         "Wrote {shown}: an adapter, a worker for it and tests. {advice}Try:\n\n  cd {shown}\n  cargo test\n"
     ));
-    Ok(0)
+    Ok(SUCCESS)
 }
 
-/// Writes all files beside their place and moves them there whole, so that there never is half a crate.
-fn write(into: &Path, dir: &Path, fill: impl Fn(&str) -> String) -> Result<(), Failure> {
+/// Writes all files to a temporary directory and moves it into place, so that half a crate never exists.
+fn write(into: &Path, dir: &Path, fill: impl Fn(&str) -> String) -> Result<(), CliFailure> {
     let cannot = |error: std::io::Error| {
-        Failure::plain(format!("cannot write {}: {error}", dir.display()))
+        CliFailure::new(format!("cannot write {}", dir.display()), &error)
             .hint("nothing was written: name a directory that you may write to with --into")
     };
     fs::create_dir_all(into).map_err(cannot)?;
-    // Removed when it is dropped, unless it was moved away.
+    // Removed when it is dropped.
     let draft = tempfile::Builder::new().prefix(".new-adapter-").tempdir_in(into).map_err(cannot)?;
     for (path, text) in FILES {
         let path = draft.path().join(path);
@@ -86,28 +87,26 @@ fn write(into: &Path, dir: &Path, fill: impl Fn(&str) -> String) -> Result<(), F
     }
 }
 
-fn is_there(dir: &Path) -> Failure {
-    Failure::plain(format!("{} is there already", dir.display()))
-        .status(USAGE)
-        .hint("nothing was written: choose another name, or another place with --into")
+fn is_there(dir: &Path) -> CliFailure {
+    CliFailure::usage(format!("{} already exists", dir.display()))
+        .hint("nothing was written: choose another name, or another directory with --into")
 }
 
-/// Where the crate finds the library.
-enum Library {
+/// Where the crate finds the library snakepit.
+enum LibrarySource {
     /// In a registry, in the version of this program.
     Version,
     Path(PathBuf),
 }
 
-impl Library {
-    fn find(path: Option<&Path>) -> Result<Self, Failure> {
+impl LibrarySource {
+    fn find(path: Option<&Path>) -> Result<Self, CliFailure> {
         let Some(path) = path else { return Ok(Self::Version) };
         let places = [path.to_owned(), path.join("crates/snakepit")];
         let found = places.into_iter().find(|place| is_library(place));
         let found = found.and_then(|place| place.canonicalize().ok());
         found.map(Self::Path).ok_or_else(|| {
-            Failure::plain(format!("{} is not the library snakepit", path.display()))
-                .status(USAGE)
+            CliFailure::usage(format!("{} is not the library snakepit", path.display()))
                 .hint("nothing was written: name a checkout of snakepit, or its crates/snakepit")
         })
     }
@@ -122,7 +121,7 @@ impl Library {
                      `path = \"…/crates/snakepit\"` in the place of the version."
                 ),
             ),
-            // As TOML and JSON have it, where a quote or a backslash is written with another one before it.
+            // TOML and JSON escape quotes and backslashes alike.
             Self::Path(path) => {
                 let quoted = serde_json::Value::from(path.to_string_lossy()).to_string();
                 (format!("path = {quoted}"), "The library `snakepit` is found by its path.".into())
@@ -131,11 +130,11 @@ impl Library {
         text.replace("@snakepit@", &dependency).replace("@where@", &place)
     }
 
-    /// What its user should know before the first build.
+    /// What to know before the first build.
     fn advice(&self) -> String {
         match self {
             Self::Version => format!(
-                "It needs snakepit {} from a registry: if cargo does not find it there, make it anew with --snakepit PATH. ",
+                "It needs snakepit {} from a registry: if cargo does not find it, write the crate again with --snakepit PATH. ",
                 env!("CARGO_PKG_VERSION")
             ),
             Self::Path(_) => String::new(),

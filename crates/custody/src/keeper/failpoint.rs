@@ -1,8 +1,7 @@
 //! Faults on demand at the steps of a spawn: `step=action;step@key=action`.
 //!
 //! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`, `pause:MS`. `@key` limits a fault to the
-//! n-th spawn of the run. `note=FILE` besides: each fault that comes is written there before it acts, so that a test
-//! knows. Without the feature `failpoints` this file is one empty function.
+//! n-th spawn of the run. With `note=FILE`, each fault is written there before it acts, so that a test knows of it. Without the feature `failpoints` this file is one empty function.
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature, it can fail")]
@@ -20,11 +19,12 @@ mod active {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicI32, Ordering};
 
+    use crate::plan::PlannedFault;
     use crate::steps::STEPS;
     use crate::sys;
 
     struct Plan {
-        faults: Vec<(String, Option<u64>, String)>,
+        faults: Vec<PlannedFault>,
         note: Option<String>,
         host: RawFd,
         keeper: RawFd,
@@ -33,19 +33,11 @@ mod active {
     static PLAN: OnceLock<Plan> = OnceLock::new();
     static SHIM: AtomicI32 = AtomicI32::new(0);
 
-    /// Takes the plan. The two pidfds stay open in keeper, shims and workers-to-be.
+    /// Sets the plan. The two pidfds stay open in keeper, shims and processes at the gate.
     pub(crate) fn arm(text: &[u8], host: RawFd, keeper: RawFd) {
-        let text = String::from_utf8_lossy(text);
-        let note = text.split(';').find_map(|word| word.strip_prefix("note=")).map(str::to_owned);
-        let faults = text.split(';').filter_map(|fault| {
-            let (at, action) = fault.split_once('=')?;
-            let (step, key) = match at.split_once('@') {
-                Some((step, key)) => (step, Some(key.parse().ok()?)),
-                None => (at, None),
-            };
-            Some((step.to_owned(), key, action.to_owned()))
-        });
-        let _ = PLAN.set(Plan { faults: faults.collect(), note, host, keeper });
+        let faults = PlannedFault::parse_all(&String::from_utf8_lossy(text));
+        let note = faults.iter().find(|fault| fault.step == "note").map(|fault| fault.action.clone());
+        let _ = PLAN.set(Plan { faults, note, host, keeper });
     }
 
     /// Notes the shim of the spawn that is under way.
@@ -56,15 +48,15 @@ mod active {
     pub(crate) fn hit(step: &str, key: u64) -> Result<()> {
         debug_assert!(STEPS.contains(&step), "{step}");
         let Some(plan) = PLAN.get() else { return Ok(()) };
-        for (at, only, action) in &plan.faults {
-            if at != step || only.is_some_and(|only| only != key) {
+        for fault in &plan.faults {
+            if fault.step != step || fault.only.is_some_and(|only| only != key) {
                 continue;
             }
             if let Some(note) = &plan.note {
                 let mut file = std::fs::OpenOptions::new().append(true).create(true).open(note)?;
                 file.write_all(format!("{step}\n").as_bytes())?;
             }
-            match action.as_str() {
+            match fault.action.as_str() {
                 "kill-host" => sys::pidfd_signal(plan.host, sys::SIGKILL)?,
                 "kill-keeper" => sys::pidfd_signal(plan.keeper, sys::SIGKILL)?,
                 "kill-shim" => {
@@ -80,10 +72,10 @@ mod active {
                 "kill-self" => sys::send_signal(sys::pid(), sys::SIGKILL)?,
                 other => {
                     if let Some(time) = other.strip_prefix("pause:").and_then(|ms| ms.parse().ok()) {
-                        // So that a test can kill from outside: nobody can from within a PID namespace.
+                        // So that a test can kill from outside, which is impossible from within a PID namespace.
                         sys::poll_any(&mut [], time)?;
                     }
-                    if let Some(number) = other.strip_prefix("errno:").and_then(|n| n.parse().ok()) {
+                    if let Some(number) = fault.errno() {
                         return Err(Error::from_raw_os_error(number));
                     }
                 }

@@ -1,11 +1,12 @@
-//! Who a process is: what goes into the ledger beside its pid.
+//! The identity of processes: what the ledger records beside a pid.
 
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
-use crate::record::Process;
+use crate::proc_stat::ProcStat;
+use crate::record::ProcessIdentity;
 use crate::sys;
 
 /// Reads identities as the host would: see `identity.rs` of the library.
@@ -16,21 +17,23 @@ pub(crate) struct Identities {
 
 impl Identities {
     /// The identity of the process behind a pidfd, which must not have been reaped.
-    pub(crate) fn read(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
-        Ok(Process { start: self.start(pid)?, ..self.read_briefly(pid, pidfd)? })
+    pub(crate) fn read(&self, pid: i32, pidfd: &OwnedFd) -> Result<ProcessIdentity> {
+        Ok(ProcessIdentity { start: self.start(pid)?, ..self.read_briefly(pid, pidfd)? })
     }
 
-    /// The same, without the start time where the inode says more: a look into `/proc/PID` costs twice, once
-    /// now and once when the process is reaped.
-    pub(crate) fn read_briefly(&self, pid: i32, pidfd: &OwnedFd) -> Result<Process> {
+    /// The same, without the start time if there is an inode: a look into `/proc/PID` costs twice, once now and once when the
+    /// process is reaped.
+    pub(crate) fn read_briefly(&self, pid: i32, pidfd: &OwnedFd) -> Result<ProcessIdentity> {
         match inode(pidfd) {
-            Some(pidfs) if self.pidfs => Ok(Process { pid, start: 0, pidfs }),
-            _ => Ok(Process { pid, start: self.start(pid)?, pidfs: 0 }),
+            Some(pidfs) if self.pidfs => Ok(ProcessIdentity { pid, start: 0, pidfs }),
+            _ => Ok(ProcessIdentity { pid, start: self.start(pid)?, pidfs: 0 }),
         }
     }
 
     fn start(&self, pid: i32) -> Result<u64> {
-        Ok(start_time(pid)?.wrapping_sub(self.clock_offset))
+        let line = std::fs::read(format!("/proc/{pid}/stat"))?;
+        let stat = ProcStat::parse(&line).ok_or_else(|| Error::from_raw_os_error(sys::EPROTO))?;
+        Ok(stat.start.wrapping_sub(self.clock_offset))
     }
 }
 
@@ -51,15 +54,9 @@ fn inode(pidfd: &OwnedFd) -> Option<u64> {
     Some(File::from(pidfd.try_clone().ok()?).metadata().ok()?.ino())
 }
 
-/// Field 22 of `/proc/PID/stat`; the name in field 2 may contain anything, so count from its end.
-fn start_time(pid: i32) -> Result<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    let after_name = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 2);
-    String::from_utf8_lossy(&stat[after_name..])
-        .split_ascii_whitespace()
-        .nth(19)
-        .and_then(|field| field.parse().ok())
-        .ok_or_else(|| Error::from_raw_os_error(sys::EPROTO))
+/// What `/proc` says of a process; `None` if there is none.
+pub(crate) fn read_stat(pid: i32) -> Option<ProcStat> {
+    ProcStat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// A pidfd of the calling process.

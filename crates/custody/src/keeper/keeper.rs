@@ -1,7 +1,7 @@
-//! The keeper's loop: it hears host, shims and gates, writes the ledger, and sees the run to its end.
+//! The keeper's loop: it listens to host, shims and gates, writes the ledger, and ends the run.
 //!
 //! A shim's way: made ahead of need (`Unborn`) → its process waits at the gate (`Spare`) → an order comes:
-//! intent and record are written, the order passes the gate (`Ward`) → the program runs → the shim is
+//! intent and record are written, the order passes the gate (`KeptWorker`) → the program runs → the shim is
 //! reaped → the end is written → the host is told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,24 +9,24 @@ use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
-use crate::cgroup;
-use crate::children::Escalation;
 #[cfg(feature = "failpoints")]
 use crate::failpoint;
 use crate::identity::{Identities, has_ended, own_pidfd};
-use crate::launch::{InheritedSignals, KEEPER_IGNORES};
+use crate::kill::DueEnd;
+use crate::kill::cgroup;
+use crate::kill::children::Escalation;
 use crate::ledger::{Common, Ledger};
-use crate::overdue::Due;
-use crate::record::Kind;
-use crate::shim::{self, Lifelines, ShimHears};
-use crate::sys::{self, Epoll, EpollEvent, PollFd, Turns};
-use crate::wards::{Order, Role, Shim, fail, send_to};
-use crate::wire::{Init, MAX_MESSAGE, Stage, ToHost, ToKeeper, WireTier};
+use crate::record::RecordKind;
+use crate::shim::{self, RunDescriptors, ToShim};
+use crate::shim::{InheritedSignals, KEEPER_IGNORES};
+use crate::sys::{self, Epoll, EpollEvent, PollFd, TimeSlice};
+use crate::wire::{KeeperInit, MAX_MESSAGE, SpawnStage, ToHost, ToKeeper, WireTier};
+use crate::workers::{QueuedSpawn, ShimEntry, ShimRole, fail, send_to};
 
-/// How long the end of a run waits for progress before it presses on, in milliseconds.
-const PRESS_AFTER_MS: i32 = 50;
+/// How long the end of a run waits for progress before it kills all processes again, in milliseconds.
+const KILL_AGAIN_MS: i32 = 50;
 
-/// What an epoll event is about: the low two bits of its data; the rest is the ward's key.
+/// What an epoll event is about: the low two bits of its data; the rest is the shim's serial number.
 const ABOUT_RUN: u64 = 0;
 pub(crate) const ABOUT_SHIM: u64 = 1;
 pub(crate) const ABOUT_GATE: u64 = 2;
@@ -38,12 +38,12 @@ const WORKER_ENDS: u64 = 16;
 /// Serves the host on descriptor 0 until the run is over.
 pub(crate) fn serve() -> ! {
     sys::set_name(c"snakepit-keeper");
-    sys::ask_for_turns(Turns::Short);
-    // Whatever the host ignores by now is not for its workers; see `launch::restore_signals`.
+    sys::request_time_slice(TimeSlice::Short);
+    // What the host ignores by now is not for its workers; see `restore_signals` in `shim/launch.rs`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
-    // No signal but KILL and STOP may end or hold keeper and shims, whoever sends it; SIGXFSZ becomes an error of the
-    // write. Children are heard of through a descriptor.
+    // Only KILL and STOP may end or hold keeper and shims; SIGXFSZ becomes an error of the write. Changes of children are
+    // reported through a descriptor.
     sys::set_blocked(sys::ALL_SIGNALS);
     let Ok(control) = settle_descriptors() else { sys::exit(1) };
     match Keeper::begin(control) {
@@ -66,11 +66,11 @@ fn settle_descriptors() -> Result<RawFd> {
     Ok(control)
 }
 
-/// Whether the run goes on.
+/// The phase of the run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum RunPhase {
     Serving,
-    /// The host asked for the end and listens until it comes.
+    /// The host asked for the end and waits for it.
     Finishing,
     /// The host is gone.
     Orphaned,
@@ -79,7 +79,7 @@ pub(crate) enum Course {
 pub(crate) struct Keeper {
     /// Open for as long as the keeper lives.
     pub(crate) control: RawFd,
-    pub(crate) lifelines: Lifelines,
+    pub(crate) descriptors: RunDescriptors,
     pub(crate) cgroup: Option<OwnedFd>,
     pub(crate) child_signals: OwnedFd,
     pub(crate) epoll: Epoll,
@@ -92,41 +92,42 @@ pub(crate) struct Keeper {
     pub(crate) signals: InheritedSignals,
     pub(crate) nofile: (u64, u64),
     pub(crate) user: (u32, u32),
-    /// By serial number, so that the oldest spare comes first.
-    pub(crate) shims: BTreeMap<u64, Shim>,
+    /// By serial number, so that the oldest spare shim comes first.
+    pub(crate) shims: BTreeMap<u64, ShimEntry>,
     pub(crate) by_pid: BTreeMap<i32, u64>,
     pub(crate) by_key: BTreeMap<u64, u64>,
     pub(crate) last_serial: u64,
-    pub(crate) orders: VecDeque<Order>,
-    /// Processes that waited at the gate and die with their shim: no escape, if they are seen once more.
-    pub(crate) dismissed: BTreeSet<i32>,
-    /// Shims that were killed: their wards' end is told once no orphan of theirs is left.
-    pub(crate) bereaved: Vec<Shim>,
-    /// The pidfds of running workers, by their shims' numbers: a set of its own, so that it can be left as a whole.
+    pub(crate) orders: VecDeque<QueuedSpawn>,
+    /// Processes that waited at the gate and die with their shim: seeing one again is no escape.
+    pub(crate) discarded: BTreeSet<i32>,
+    /// Shims that were killed: the end of their workers is reported once no orphan is left.
+    pub(crate) killed_shims: Vec<ShimEntry>,
+    /// The pidfds of running workers, by serial number: a set of its own, so that it can be dropped as a whole.
     pub(crate) worker_ends: Epoll,
-    /// The shims that have to end, by number.
-    pub(crate) due: BTreeMap<u64, Due>,
+    /// The shims that have to end, by serial number.
+    pub(crate) due: BTreeMap<u64, DueEnd>,
     pub(crate) next_look: Instant,
-    /// The hunt for what a dead shim has left.
+    /// The rounds of KILL for what a dead shim left.
     pub(crate) orphans: Option<Escalation>,
-    /// Orphans of whom the host was told.
+    /// Orphans that were reported to the host.
     pub(crate) escaped: BTreeSet<i32>,
-    /// Children of another user, who may not be signalled and are not waited for.
+    /// Children of another user, which may not be signalled and are not waited for.
     pub(crate) unkillable: BTreeSet<i32>,
-    /// Whether a shim has left somebody behind who may not be signalled, and nobody could be told.
+    /// Whether a shim left a process that may not be signalled, with no host to report it to.
     pub(crate) left_behind: bool,
     /// Shims whose workers' cgroups are to be removed.
     pub(crate) cgroups_left: Vec<u64>,
-    pub(crate) course: Course,
+    pub(crate) phase: RunPhase,
     pub(crate) buffer: Vec<u8>,
 }
 
-pub(crate) type Failed = (Stage, Error);
+/// What failed, and at which step of a spawn.
+pub(crate) type StageError = (SpawnStage, Error);
 
 impl Keeper {
-    fn begin(control: RawFd) -> std::result::Result<Self, Failed> {
+    fn begin(control: RawFd) -> std::result::Result<Self, StageError> {
         let mut buffer = vec![0; MAX_MESSAGE];
-        let request = |error| (Stage::Request, error);
+        let request = |error| (SpawnStage::Request, error);
         let (length, fds) = sys::receive_blocking(control, &mut buffer).map_err(request)?;
         match ToKeeper::decode(&buffer[..length]) {
             Some(ToKeeper::Init(init)) => Self::set_up(control, &init, fds, buffer),
@@ -136,22 +137,22 @@ impl Keeper {
 
     fn set_up(
         control: RawFd,
-        init: &Init,
+        init: &KeeperInit,
         fds: Vec<OwnedFd>,
         buffer: Vec<u8>,
-    ) -> std::result::Result<Self, Failed> {
-        let kernel = |error| (Stage::Kernel, error);
+    ) -> std::result::Result<Self, StageError> {
+        let kernel = |error| (SpawnStage::Kernel, error);
         let mut fds = fds.into_iter();
-        let (Some(lock), Some(dir), Some(host), Some(pulse)) =
+        let (Some(lock), Some(dir), Some(host), Some(liveness)) =
             (fds.next(), fds.next(), fds.next(), fds.next())
         else {
-            return Err((Stage::Request, Error::from_raw_os_error(sys::EPROTO)));
+            return Err((SpawnStage::Request, Error::from_raw_os_error(sys::EPROTO)));
         };
         let cgroup = fds.next();
         if init.caller_session {
-            sys::new_group().map_err(|error| (Stage::Session, error))?;
+            sys::new_group().map_err(|error| (SpawnStage::Session, error))?;
         } else {
-            sys::new_session().map_err(|error| (Stage::Session, error))?;
+            sys::new_session().map_err(|error| (SpawnStage::Session, error))?;
         }
         let _ = sys::change_dir(c"/");
         let mut user_namespace = false;
@@ -171,9 +172,9 @@ impl Keeper {
         failpoint::arm(&init.failpoints, host.as_raw_fd(), keeper.as_raw_fd());
         let identities = Identities { pidfs: init.pidfs, clock_offset: init.clock_offset };
         let common = Common { tier: init.tier as u8, boot: init.boot, pidns: init.pidns };
-        let in_ledger = |error| (Stage::Ledger, error);
+        let in_ledger = |error| (SpawnStage::Ledger, error);
         let mut ledger = Ledger::open(dir, init.next_slot, init.sync).map_err(in_ledger)?;
-        let mut record = common.record(Kind::Keeper, 0, &init.run);
+        let mut record = common.record(RecordKind::Keeper, 0, &init.run);
         record.main = identities.read(sys::pid(), &keeper).map_err(kernel)?;
         ledger.append_head(&record).map_err(in_ledger)?;
         let child_signals = sys::child_signal_fd().map_err(kernel)?;
@@ -187,12 +188,12 @@ impl Keeper {
         ] {
             epoll.add(fd, about | ABOUT_RUN).map_err(kernel)?;
         }
-        let lifelines = Lifelines { host, keeper, lock, pulse };
+        let descriptors = RunDescriptors { host, keeper, lock, liveness };
         let (tier, caller_session) = (init.tier, init.caller_session);
         let signals = InheritedSignals { ignored: init.ignored, blocked: init.blocked };
         Ok(Self {
             control,
-            lifelines,
+            descriptors,
             cgroup,
             child_signals,
             epoll,
@@ -210,8 +211,8 @@ impl Keeper {
             by_key: BTreeMap::new(),
             last_serial: 0,
             orders: VecDeque::new(),
-            dismissed: BTreeSet::new(),
-            bereaved: Vec::new(),
+            discarded: BTreeSet::new(),
+            killed_shims: Vec::new(),
             worker_ends,
             due: BTreeMap::new(),
             next_look: Instant::now(),
@@ -220,29 +221,29 @@ impl Keeper {
             unkillable: BTreeSet::new(),
             left_behind: false,
             cgroups_left: Vec::new(),
-            course: Course::Serving,
+            phase: RunPhase::Serving,
             buffer,
         })
     }
 
     fn run(&mut self) -> ! {
-        self.tell(&ToHost::Ready, &[]);
-        self.provide(1);
+        self.notify_host(&ToHost::Ready, &[]);
+        self.ensure_spares(1);
         let mut events = [EpollEvent::default(); 64];
         loop {
-            if self.course != Course::Serving && self.shims.is_empty() && self.no_orphan_left() {
+            if self.phase != RunPhase::Serving && self.shims.is_empty() && self.no_orphan_left() {
                 self.close();
             }
             self.end_overdue();
             let nothing_to_press =
-                self.course == Course::Serving && self.due.is_empty() && self.bereaved.is_empty();
-            let timeout = if nothing_to_press { -1 } else { PRESS_AFTER_MS };
+                self.phase == RunPhase::Serving && self.due.is_empty() && self.killed_shims.is_empty();
+            let timeout = if nothing_to_press { -1 } else { KILL_AGAIN_MS };
             let count = match self.epoll.wait(&mut events, timeout) {
                 Ok(0) => {
-                    if self.course == Course::Serving {
+                    if self.phase == RunPhase::Serving {
                         self.reap();
                     } else {
-                        self.press();
+                        self.kill_rest();
                     }
                     continue;
                 }
@@ -252,11 +253,11 @@ impl Keeper {
             for event in &events[..count] {
                 let data = event.data;
                 match (data & 3, data >> 2) {
-                    (ABOUT_SHIM, serial) => self.hear_shim(serial),
-                    (ABOUT_GATE, serial) => self.hear_gate(serial),
-                    _ if data == CONTROL => self.hear_host(),
-                    _ if data == HOST => self.orphaned(),
-                    _ if data == WORKER_ENDS => self.hear_ends(),
+                    (ABOUT_SHIM, serial) => self.on_shim_message(serial),
+                    (ABOUT_GATE, serial) => self.on_gate_message(serial),
+                    _ if data == CONTROL => self.on_host_message(),
+                    _ if data == HOST => self.host_gone(),
+                    _ if data == WORKER_ENDS => self.on_worker_ends(),
                     _ => {
                         sys::drain(&self.child_signals);
                         self.reap();
@@ -266,19 +267,19 @@ impl Keeper {
         }
     }
 
-    /// Tells the host, waiting for room; gives up only when the host is gone.
-    pub(crate) fn tell(&self, message: &ToHost, fds: &[RawFd]) {
-        if self.course == Course::Orphaned {
+    /// Sends a message to the host and waits for room; gives up only when the host is gone.
+    pub(crate) fn notify_host(&self, message: &ToHost, fds: &[RawFd]) {
+        if self.phase == RunPhase::Orphaned {
             return;
         }
         let bytes = message.encode();
         while let Err(error) = sys::send(self.control, &bytes, fds) {
-            if sys::errno(&error) != sys::EAGAIN || has_ended(&self.lifelines.host) {
+            if sys::errno(&error) != sys::EAGAIN || has_ended(&self.descriptors.host) {
                 return;
             }
             let mut fds = [
                 PollFd { fd: self.control, events: sys::POLLOUT, revents: 0 },
-                PollFd { fd: self.lifelines.host.as_raw_fd(), events: sys::POLLIN, revents: 0 },
+                PollFd { fd: self.descriptors.host.as_raw_fd(), events: sys::POLLIN, revents: 0 },
             ];
             if sys::poll_any(&mut fds, -1).is_err() {
                 return;
@@ -286,78 +287,78 @@ impl Keeper {
         }
     }
 
-    fn hear_host(&mut self) {
-        // One message per turn, so that a host that asks much does not keep the shims waiting.
+    fn on_host_message(&mut self) {
+        // One message per turn, so that a busy host does not keep the shims waiting.
         let mut buffer = std::mem::take(&mut self.buffer);
         let received = sys::receive(self.control, &mut buffer);
         match received {
-            Ok((0, _)) => self.orphaned(),
-            Ok((length, fds)) => self.obey(&buffer[..length], fds),
+            Ok((0, _)) => self.host_gone(),
+            Ok((length, fds)) => self.handle_message(&buffer[..length], fds),
             Err(error) if sys::errno(&error) == sys::EAGAIN => {}
-            Err(_) => self.orphaned(),
+            Err(_) => self.host_gone(),
         }
         self.buffer = buffer;
     }
 
-    fn obey(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
+    fn handle_message(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
         match ToKeeper::decode(bytes) {
             Some(ToKeeper::Spawn { key, worker, orders }) => self.spawn(key, worker, &orders, fds),
             Some(ToKeeper::Signal { key, signal, reach }) => {
-                self.tell_shim(key, &ShimHears::Signal { signal, reach });
+                self.tell_shim(key, &ToShim::Signal { signal, reach });
             }
-            Some(ToKeeper::Kill { key }) => self.tell_shim(key, &ShimHears::Kill),
+            Some(ToKeeper::Kill { key }) => self.tell_shim(key, &ToShim::Kill),
             Some(ToKeeper::Finish) => {
-                if self.course == Course::Serving {
-                    self.course = Course::Finishing;
+                if self.phase == RunPhase::Serving {
+                    self.phase = RunPhase::Finishing;
                 }
-                self.press();
+                self.kill_rest();
             }
-            // Not a message of ours: the host is not the one that we were built with.
-            Some(ToKeeper::Init(_)) | None => self.orphaned(),
+            // An unknown message: this keeper was built with another host.
+            Some(ToKeeper::Init(_)) | None => self.host_gone(),
         }
     }
 
-    /// The host is gone. The shims have seen it too; the cgroup is for whoever is out of their reach.
-    fn orphaned(&mut self) {
-        if self.course != Course::Orphaned {
-            self.course = Course::Orphaned;
-            // Many ends are coming, and nobody waits for an answer: better much at once.
-            sys::ask_for_turns(Turns::Usual);
+    /// The host is gone. The shims see that, too; the cgroup is for processes out of their reach.
+    fn host_gone(&mut self) {
+        if self.phase != RunPhase::Orphaned {
+            self.phase = RunPhase::Orphaned;
+            // Many ends are coming, and nobody waits for an answer: long time slices are better now.
+            sys::request_time_slice(TimeSlice::Usual);
             self.epoll.remove(self.control);
-            self.epoll.remove(self.lifelines.host.as_raw_fd());
-            // Every worker ends now, and every shim is looked after: no need to hear of each.
+            self.epoll.remove(self.descriptors.host.as_raw_fd());
+            // Every worker ends now, and every shim is watched: single reports are not needed.
             self.epoll.remove(self.worker_ends.fd());
             self.all_ends_are_due();
-            // Often the socket closes some time before the host's pidfd tells of its end, as it does for good
-            // after exec. So everybody is told now, by the shortest word there is: the end of their socket.
+            // The socket often closes some time before the host's pidfd reports its end, and after exec the pidfd never does.
+            // So every shim is told now, by closing its socket.
             self.kill_cgroup();
             for shim in self.shims.values_mut() {
                 shim.gate = None;
                 shim.socket = None;
-                if let Role::Spare { worker, .. } = &shim.role {
-                    self.dismissed.insert(worker.pid);
-                    send_to(shim, &ShimHears::Kill);
+                if let ShimRole::Spare { worker, .. } = &shim.role {
+                    self.discarded.insert(worker.pid);
+                    send_to(shim, &ToShim::Kill);
                 }
             }
         }
     }
 
-    /// KILL to everybody that is left; repeated for as long as there is somebody.
-    fn press(&mut self) {
+    /// Kills all remaining processes, and repeats it while there are any.
+    fn kill_rest(&mut self) {
         for order in std::mem::take(&mut self.orders) {
-            fail(&order.answer, Stage::Stopping, sys::ECHILD);
+            fail(&order.answer, SpawnStage::Stopping, sys::ECHILD);
         }
         self.kill_cgroup();
         self.all_ends_are_due();
         for shim in self.shims.values_mut() {
-            if !matches!(shim.role, Role::Ward(_)) {
-                // Whoever comes to the gate now finds it closed.
+            if !matches!(shim.role, ShimRole::Serving(_)) {
+                // A process that reaches the gate now finds it closed.
                 shim.gate = None;
             }
-            if let Role::Spare { worker, .. } = &shim.role {
-                self.dismissed.insert(worker.pid);
+            if let ShimRole::Spare { worker, .. } = &shim.role {
+                self.discarded.insert(worker.pid);
             }
-            send_to(shim, &ShimHears::Kill);
+            send_to(shim, &ToShim::Kill);
         }
     }
 
@@ -367,7 +368,7 @@ impl Keeper {
         }
     }
 
-    /// Removes the cgroup and those below it; whoever is still in it is killed and waited for, but not for ever.
+    /// Removes the cgroup and those below it. Kills the remaining processes in it and waits, but not for ever.
     fn remove_cgroup(&self, dir: &OwnedFd) -> bool {
         const ROUNDS: usize = 10;
         let Ok(path) = cgroup::path(dir.as_raw_fd()) else { return false };
@@ -376,27 +377,27 @@ impl Keeper {
                 return true;
             }
             self.kill_cgroup();
-            cgroup::await_change(dir.as_raw_fd(), PRESS_AFTER_MS);
+            cgroup::await_change(dir.as_raw_fd(), KILL_AGAIN_MS);
         }
         false
     }
 
-    /// Nobody is left: the run's directory goes, and the keeper with it.
+    /// Nobody is left: removes the run's directory and ends the keeper.
     fn close(&mut self) -> ! {
         self.remove_cgroups_left();
         if let Some(cgroup) = &self.cgroup
             && !self.remove_cgroup(cgroup)
         {
-            // Somebody is in it whom no shim has seen: the ledger stays for the next start's reaper.
+            // A process that no shim has seen is in it: the ledger stays for the next reaper.
             sys::exit(1);
         }
-        if self.course == Course::Orphaned && (self.left_behind || !self.unkillable.is_empty()) {
-            // Nobody could be told of them: the next start's reaper may be allowed more.
+        if self.phase == RunPhase::Orphaned && (self.left_behind || !self.unkillable.is_empty()) {
+            // There is no host to report them to: the next reaper may have more rights.
             sys::exit(1);
         }
-        let remove = match self.course {
-            Course::Orphaned => Ledger::remove_soon,
-            Course::Serving | Course::Finishing => Ledger::remove,
+        let remove = match self.phase {
+            RunPhase::Orphaned => Ledger::remove_soon,
+            RunPhase::Serving | RunPhase::Finishing => Ledger::remove,
         };
         let removed = self.ledger.take().map_or(Ok(()), remove);
         sys::exit(i32::from(removed.is_err()))

@@ -1,20 +1,20 @@
-//! The keeper's pen: appends records to the run's ledger, whole or not at all.
+//! The keeper's side of the run's ledger: opened, compacted and removed through the descriptor of its directory.
+
+#[path = "slots.rs"]
+mod slots;
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::record::{Kind, Record, SLOT};
+use crate::record::{Record, RecordKind};
 use crate::sys;
+use slots::SlotFile;
 
-/// How many slots the file may have before it is rewritten with the living alone.
-const COMPACT_ABOVE: u64 = 8192;
-
-/// The name of an emptied run directory, which the next start removes; see `state.rs`.
+/// The name of an emptied run directory, which the next start removes; see `state/mod.rs` of the library.
 const SET_ASIDE: &str = ".old";
 
 /// What every record of the run has in common.
@@ -26,7 +26,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn record(&self, kind: Kind, key: u64, text: &[u8]) -> Record {
+    pub(crate) fn record(&self, kind: RecordKind, key: u64, text: &[u8]) -> Record {
         Record { key, ..Record::new(kind, self.tier, self.boot, self.pidns, text.to_vec()) }
     }
 }
@@ -34,102 +34,43 @@ impl Common {
 pub(crate) struct Ledger {
     dir: OwnedFd,
     path: PathBuf,
-    file: File,
-    next: u64,
-    sync: bool,
-    /// The run's own records, which compaction must carry over.
-    heads: Vec<[u8; SLOT]>,
-    /// Ends that could not be written yet. No intent may precede them.
-    unwritten: Vec<Record>,
+    slots: SlotFile,
 }
 
 impl Ledger {
     /// Opens the ledger that the host has begun; the next record goes to slot `next`.
     pub(crate) fn open(dir: OwnedFd, next: u64, sync: bool) -> Result<Self> {
-        let file = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_WRONLY)?);
-        let reader = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_RDONLY)?);
-        let mut heads = Vec::new();
-        for slot in 0..next {
-            let mut bytes = [0; SLOT];
-            reader.read_exact_at(&mut bytes, slot * SLOT as u64)?;
-            // The host has made sure that only heads are living at this point.
-            if bytes[6] == Kind::Open as u8 || bytes[6] == Kind::Cgroup as u8 {
-                heads.push(bytes);
-            }
-        }
+        let file = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_RDWR)?);
         let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
-        Ok(Self { dir, path, file, next, sync, heads, unwritten: Vec::new() })
+        Ok(Self { dir, path, slots: SlotFile::take_over(file, next, sync)? })
     }
 
     /// Appends a record of the run itself.
     pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
-        self.append(&[record])?;
-        self.heads.push(record.encode());
-        Ok(())
+        self.slots.append_head(record)
     }
 
-    /// Appends records, all or none. A failed write leaves the slots to the next one, so that none is ever
-    /// half-written for good.
+    /// Appends records, all or none.
     pub(crate) fn append(&mut self, records: &[&Record]) -> Result<()> {
-        self.write_overdue()?;
-        self.write(records)
+        self.slots.append(records)
     }
 
-    /// Appends a worker's end; if the disk will not take it, it is kept and written before anything else.
+    /// Appends a worker's end; if the disk refuses it, it is written before anything else.
     pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
-        let result = self.append(&[&record]);
-        if result.is_err() {
-            self.unwritten.push(record);
-        }
-        result
-    }
-
-    fn write_overdue(&mut self) -> Result<()> {
-        while let Some(record) = self.unwritten.first().cloned() {
-            self.write(&[&record])?;
-            self.unwritten.remove(0);
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, records: &[&Record]) -> Result<()> {
-        let at = self.next * SLOT as u64;
-        let bytes: Vec<u8> = records.iter().flat_map(|record| record.encode()).collect();
-        if let Err(error) = self.file.write_all_at(&bytes, at) {
-            // What a full disk took of it must not look like a torn record for ever.
-            let _ = self.file.set_len(at);
-            return Err(error);
-        }
-        if self.sync {
-            self.file.sync_data()?;
-        }
-        self.next += records.len() as u64;
-        Ok(())
+        self.slots.append_exit(record)
     }
 
     /// Whether the file has grown enough that the living should be written anew.
     pub(crate) fn wants_compaction(&self, living: usize) -> bool {
-        self.next > COMPACT_ABOVE && (living as u64 + 8) * 8 < self.next
+        self.slots.wants_compaction(living)
     }
 
     /// Replaces the file, in one step, by one that names the living alone.
     pub(crate) fn compact(&mut self, living: &[Record]) -> Result<()> {
         let dir = self.dir.as_raw_fd();
-        let fresh =
-            File::from(sys::open_at(dir, c"ledger.new", sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC)?);
-        let mut bytes: Vec<u8> = self.heads.concat();
-        for record in living.iter().chain(&self.unwritten) {
-            bytes.extend_from_slice(&record.encode());
-        }
-        fresh.write_all_at(&bytes, 0)?;
-        if self.sync {
-            fresh.sync_data()?;
-        }
-        sys::rename_at(dir, c"ledger.new", c"ledger")?;
-        self.file = fresh;
-        self.next = (bytes.len() / SLOT) as u64;
-        self.unwritten.clear();
-        Ok(())
+        let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC;
+        let fresh = File::from(sys::open_at(dir, c"ledger.new", flags)?);
+        self.slots.compact(living, fresh, || sys::rename_at(dir, c"ledger.new", c"ledger"))
     }
 
     /// Removes the run.
@@ -138,9 +79,9 @@ impl Ledger {
         self.remove_dir()
     }
 
-    /// Removes the run, but leaves its emptied directory to the next start under a name that is no run's: the
-    /// removal makes some file systems wait for the disk, and after a `kill -9` that wait would be the last of
-    /// everything. One is enough; whoever finds the place taken removes its own.
+    /// Removes the run, but leaves its emptied directory to the next start, under a name that is not a run's. Removing a
+    /// directory makes some file systems wait for the disk, which would delay the end after a `kill -9`. One such directory is
+    /// enough: if the name is taken, this directory is removed.
     pub(crate) fn remove_soon(self) -> Result<()> {
         self.empty()?;
         let path = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(Error::other);
@@ -154,7 +95,7 @@ impl Ledger {
     }
 
     fn remove_dir(&self) -> Result<()> {
-        // What a compaction left that was killed half-way; mostly there is nothing.
+        // A compaction that was killed half-way leaves a file; mostly there is none.
         std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
     }
 }

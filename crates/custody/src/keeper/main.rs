@@ -1,35 +1,35 @@
-//! The keeper: parent to everything that a run starts, and the one who stays when the host is gone.
+//! The keeper: parent to everything that a run starts, and the process that stays when the host is gone.
 //!
-//! A program of its own, built from std alone and carried inside the library. It owns the ledger's pen,
-//! the shims and the end of the run; it knows nothing of pools, calls or time-outs. The host talks to it
-//! through the socket on descriptor 0.
+//! A program of its own, built from std alone and carried inside the library. It owns the ledger, the shims and the end of the
+//! run. It must not know pools, calls or time-outs. The host talks to it through the socket on descriptor 0.
 //!
-//! `main` → `keeper` (the loop) → `birth` (a worker's start) → `shim` (one per worker) → `launch` (from clone
-//! to exec) → `wards` (a worker's life and end) → `children` and `descendants` (the end of what it started) → `late` (those
-//! who do not end).
+//! In the order of a worker's life: `keeper` (the loop) → `spawn` → `ledger` (intent and record) → `shim/` (gate, exec, watch)
+//! → `workers` (reports and the end) → `kill/` (what is left). `identity` says who a process is, `sys/` makes the system
+//! calls, `failpoint` adds faults on demand.
 
-mod birth;
-mod cgroup;
-mod children;
-mod descendants;
 mod failpoint;
 mod identity;
 mod keeper;
-mod launch;
+mod kill;
 mod ledger;
-mod messages;
-mod overdue;
+#[cfg(feature = "failpoints")]
+#[path = "../failpoint/plan.rs"]
+mod plan;
+#[path = "../process/proc_stat.rs"]
+mod proc_stat;
 #[path = "../ledger/record.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;
 mod shim;
+mod spawn;
 #[cfg(feature = "failpoints")]
+#[path = "../failpoint/steps.rs"]
 mod steps;
 mod sys;
-mod wards;
-#[path = "../wire.rs"]
+#[path = "../link/wire.rs"]
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
+mod workers;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {

@@ -1,18 +1,17 @@
-//! The text of a run's opening record: the run's id, in which cgroups its host was, and the processes that it descends from.
+//! The text of a run's opening record: the run's id, a digest of its host's cgroups, and the host's ancestors.
 //!
-//! The first version had the id alone; whoever reads that finds no more.
+//! The first version had only the id.
 
-use super::record::{MAX_TEXT, Process};
-use crate::RunId;
+use super::record::{MAX_TEXT, ProcessIdentity};
 
 const ID: usize = 16;
 const CGROUPS: usize = 8;
 const ENTRY: usize = 20;
 
-/// The text for a run of a host in these cgroups, as a digest or 0, with these ancestors, the nearest first; as many as
-/// there is room for.
-pub(crate) fn text(run: RunId, cgroups: u64, ancestors: &[Process]) -> Vec<u8> {
-    let mut text = run.as_bytes().to_vec();
+/// The text for a run whose host has this digest of cgroups (0 if unknown) and these ancestors, the nearest first; as many as
+/// fit.
+pub(crate) fn text(run: &[u8; ID], cgroups: u64, ancestors: &[ProcessIdentity]) -> Vec<u8> {
+    let mut text = run.to_vec();
     text.extend_from_slice(&cgroups.to_le_bytes());
     for process in ancestors.iter().take((MAX_TEXT - ID - CGROUPS) / ENTRY) {
         text.extend_from_slice(&process.pid.to_le_bytes());
@@ -27,17 +26,17 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// The digest of the host's cgroups in such a text; 0 where they are not known.
+/// The digest of the host's cgroups; 0 if unknown.
 #[cfg(any(test, not(portable)))]
 pub(super) fn cgroups(text: &[u8]) -> u64 {
     text.get(ID..ID + CGROUPS).map_or(0, number)
 }
 
-/// The ancestors in such a text.
+/// The host's ancestors.
 #[cfg(any(test, not(portable)))]
-pub(super) fn ancestors(text: &[u8]) -> Vec<Process> {
+pub(super) fn ancestors(text: &[u8]) -> Vec<ProcessIdentity> {
     let entries = text.get(ID + CGROUPS..).unwrap_or_default().as_chunks::<ENTRY>().0;
-    let process = |entry: &[u8; ENTRY]| Process {
+    let process = |entry: &[u8; ENTRY]| ProcessIdentity {
         pid: i32::from_le_bytes(entry[..4].try_into().unwrap_or_default()),
         start: number(&entry[4..12]),
         pidfs: number(&entry[12..]),
@@ -51,11 +50,12 @@ mod tests {
 
     #[test]
     fn ancestors_read_back_and_too_many_are_cut() {
-        let many: Vec<Process> = (1..40).map(|pid| Process { pid, start: 7, pidfs: 1 << 40 }).collect();
-        let read = ancestors(&text(RunId::new(), 9, &many));
+        let many: Vec<ProcessIdentity> =
+            (1..40).map(|pid| ProcessIdentity { pid, start: 7, pidfs: 1 << 40 }).collect();
+        let read = ancestors(&text(&[3; ID], 9, &many));
         assert_eq!(read, many[..18]);
-        assert_eq!(cgroups(&text(RunId::new(), 9, &many)), 9);
-        assert!(text(RunId::new(), 9, &many).len() <= MAX_TEXT);
+        assert_eq!(cgroups(&text(&[3; ID], 9, &many)), 9);
+        assert!(text(&[3; ID], 9, &many).len() <= MAX_TEXT);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One ledger record: a slot of 512 bytes with magic, version and checksum.
 //!
-//! Compiled into the library, which reads, and into the keeper, which writes: nothing but std here.
-//! Slots have one size, so that a damaged one never hides the next.
+//! Compiled into the library, which reads, and into the keeper, which writes: nothing but std here. All slots have one size,
+//! so that a damaged one never hides the next.
 
 /// The size of every record on disk.
 pub(crate) const SLOT: usize = 512;
@@ -16,14 +16,14 @@ const TEXT_AT: usize = 116;
 /// What a record says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     /// The run was opened; `main` is the host and the text is the run's id.
     Open = 1,
     /// The run has a cgroup; the text is its path.
     Cgroup = 2,
     /// A keeper serves; `main` is the keeper.
     Keeper = 3,
-    /// A worker is about to be born.
+    /// A worker is about to be started.
     Intent = 4,
     /// A worker waits at the gate; `main` is its process, `shim` its shim.
     Record = 5,
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Exit = 6,
 }
 
-impl Kind {
+impl RecordKind {
     fn from_byte(byte: u8) -> Option<Self> {
         [Self::Open, Self::Cgroup, Self::Keeper, Self::Intent, Self::Record, Self::Exit]
             .into_iter()
@@ -39,14 +39,14 @@ impl Kind {
     }
 }
 
-/// A process as the disk remembers it; what a pid alone cannot tell apart, the other two do.
+/// A process as the ledger records it: start time and inode tell apart what a pid alone cannot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     /// Its pid in the run's PID namespace; 0 for nobody.
     pub(crate) pid: i32,
-    /// Clock ticks from boot to its start; 0 where only the inode was recorded.
+    /// Clock ticks from boot to its start; 0 if only the inode was recorded.
     pub(crate) start: u64,
-    /// Its inode in pidfs, unique for the life of the machine; 0 where the kernel has none.
+    /// Its inode in pidfs, unique until the next boot; 0 if the kernel has no pidfs.
     pub(crate) pidfs: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Process {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     /// What it says.
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     /// The tier's wire number.
     pub(crate) tier: u8,
     /// The spawn it belongs to, counted from 1 within the run; 0 for the run itself.
@@ -66,9 +66,9 @@ pub(crate) struct Record {
     /// The inode of the PID namespace in which the pids are valid.
     pub(crate) pidns: u64,
     /// Host, keeper or worker.
-    pub(crate) main: Process,
+    pub(crate) main: ProcessIdentity,
     /// The worker's shim.
-    pub(crate) shim: Process,
+    pub(crate) shim: ProcessIdentity,
     /// The worker's process group.
     pub(crate) pgid: i32,
     /// The worker's wait status, or -1 where there is none.
@@ -79,17 +79,17 @@ pub(crate) struct Record {
 
 /// Why a slot is not a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Damage {
+pub(crate) enum RecordDamage {
     /// The checksum does not match: bits changed, or only a part was written.
     Checksum,
-    /// A version or kind of the future, with a matching checksum.
+    /// A newer version or kind, with a matching checksum.
     Unknown,
 }
 
 impl Record {
-    /// A record of now that names nobody yet.
-    pub(crate) fn new(kind: Kind, tier: u8, boot: [u8; 16], pidns: u64, text: Vec<u8>) -> Self {
-        // For people who read the ledger; nothing is decided by it.
+    /// A record with the current time that names no process yet.
+    pub(crate) fn new(kind: RecordKind, tier: u8, boot: [u8; 16], pidns: u64, text: Vec<u8>) -> Self {
+        // For people who read the ledger; it decides nothing.
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             kind,
@@ -98,8 +98,8 @@ impl Record {
             time: since.map_or(0, |since| since.as_nanos() as u64),
             boot,
             pidns,
-            main: Process::default(),
-            shim: Process::default(),
+            main: ProcessIdentity::default(),
+            shim: ProcessIdentity::default(),
             pgid: 0,
             status: -1,
             text,
@@ -138,19 +138,20 @@ impl Record {
     }
 
     /// Reads a slot back.
-    pub(crate) fn decode(slot: &[u8; SLOT]) -> Result<Self, Damage> {
+    pub(crate) fn decode(slot: &[u8; SLOT]) -> Result<Self, RecordDamage> {
         let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().unwrap_or_default());
         let small = |at: usize| i32::from_le_bytes(slot[at..at + 4].try_into().unwrap_or_default());
         if slot[..4] != MAGIC || crc32(&slot[..CRC_AT]).to_le_bytes() != slot[CRC_AT..] {
-            return Err(Damage::Checksum);
+            return Err(RecordDamage::Checksum);
         }
-        let process = |at: usize| Process { start: number(at), pidfs: number(at + 8), pid: small(at + 16) };
+        let process =
+            |at: usize| ProcessIdentity { start: number(at), pidfs: number(at + 8), pid: small(at + 16) };
         let text_len = usize::from(u16::from_le_bytes([slot[TEXT_AT - 2], slot[TEXT_AT - 1]]));
         if u16::from_le_bytes([slot[4], slot[5]]) != VERSION || text_len > MAX_TEXT {
-            return Err(Damage::Unknown);
+            return Err(RecordDamage::Unknown);
         }
         Ok(Self {
-            kind: Kind::from_byte(slot[6]).ok_or(Damage::Unknown)?,
+            kind: RecordKind::from_byte(slot[6]).ok_or(RecordDamage::Unknown)?,
             tier: slot[7],
             key: number(8),
             time: number(16),
@@ -165,7 +166,7 @@ impl Record {
     }
 }
 
-/// CRC-32 as zlib has it. Written here because the keeper is built from std alone.
+/// CRC-32 as in zlib. Written here because the keeper is built from std alone.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0u32; 256];
@@ -191,14 +192,14 @@ mod tests {
 
     fn sample() -> Record {
         Record {
-            kind: Kind::Record,
+            kind: RecordKind::Record,
             tier: 2,
             key: 7,
             time: 1_700_000_000_000_000_000,
             boot: *b"0123456789abcdef",
             pidns: 4_026_531_836,
-            main: Process { pid: 4711, start: 99, pidfs: 1234 },
-            shim: Process { pid: 4710, start: 98, pidfs: 1233 },
+            main: ProcessIdentity { pid: 4711, start: 99, pidfs: 1234 },
+            shim: ProcessIdentity { pid: 4710, start: 98, pidfs: 1233 },
             pgid: 4711,
             status: -1,
             text: b"python/3".to_vec(),
@@ -218,7 +219,7 @@ mod tests {
         for bit in 0..SLOT * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Record::decode(&bad), Err(Damage::Checksum), "bit {bit}");
+            assert_eq!(Record::decode(&bad), Err(RecordDamage::Checksum), "bit {bit}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Cgroups where there are none: nobody can make one, and the type has no value.
+//! Cgroups on systems without cgroups: none can be created, and the type has no values.
 
 use std::convert::Infallible;
 use std::io;

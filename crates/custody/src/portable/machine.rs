@@ -1,38 +1,33 @@
-//! What is true of this machine, and what can be said of a process to people.
+//! What is known of this machine and its processes on systems without Linux's `/proc`.
 //!
-//! There are no PID namespaces here. Where the system names its boot, a run of another boot is known as such;
-//! where it does not, the start times tell its processes apart all the same.
+//! There are no PID namespaces. If the system has a boot id, runs of an earlier boot are recognized by it; if not, start times
+//! still tell their processes apart.
 
 use std::io;
 
 use crate::Pid;
 
-/// The place in which a pid means something: one boot of one machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub(crate) boot: [u8; 16],
-    pub(crate) pidns: u64,
-}
+use super::pid_scope::PidScope;
 
-/// Why custody cannot work where the caller is; there is no such place here.
+/// Why custody cannot work where the caller is; it always can here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {}
+pub enum PidScopeError {}
 
-impl Place {
+impl PidScope {
     #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-    pub(crate) fn here() -> Result<Self, PlaceError> {
+    pub(crate) fn here() -> Result<Self, PidScopeError> {
         Ok(Self { boot: boot().unwrap_or_default(), pidns: 0 })
     }
 
-    /// There is but one PID namespace.
+    /// There is only one PID namespace.
     #[expect(clippy::unused_self, reason = "on Linux it depends on the place")]
     pub(crate) fn sees_all(self) -> bool {
         true
     }
 }
 
-/// There is no list of processes that would be the same on all systems.
+/// No portable call lists all processes.
 #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
 pub(crate) fn all_pids() -> io::Result<Vec<Pid>> {
     Ok(Vec::new())
@@ -60,7 +55,7 @@ fn boot() -> Option<[u8; 16]> {
     uuid_of(text.get(..size).filter(|_| answer == 0)?)
 }
 
-/// FreeBSD tells only the time of its boot, which moves when the clock is set.
+/// FreeBSD shows only the time of its boot, which moves when the clock is set.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn boot() -> Option<[u8; 16]> {
     None
@@ -72,19 +67,19 @@ fn uuid_of(text: &[u8]) -> Option<[u8; 16]> {
     uuid::Uuid::try_parse(text).ok().map(uuid::Uuid::into_bytes)
 }
 
-/// What `/proc` would tell.
+/// What `/proc` would show.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stat {
+pub(crate) struct ProcStat {
     pub(crate) state: char,
 }
 
-/// Nothing is known of a process's state that would be the same on all systems.
+/// No portable call shows a process's state.
 #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-pub(crate) fn stat(_pid: Pid) -> io::Result<Option<Stat>> {
+pub(crate) fn stat(_pid: Pid) -> io::Result<Option<ProcStat>> {
     Ok(None)
 }
 
-/// What a process is called, for people: here only its number is known, which they see anyway.
+/// The command line of a process for people: unknown here.
 pub(crate) fn command_line(_pid: Pid) -> String {
     "(command unknown)".to_owned()
 }

@@ -1,7 +1,7 @@
-//! The numbers and shapes of each system that the portable keeper uses.
+//! The constants and structures of each system that the portable keeper uses.
 //!
-//! Compiled into the keeper, which is built from std alone, and into the library, which has the libc crate and
-//! checks every one of them against it while it is compiled (`checked.rs`): for whichever system it is built.
+//! Compiled into the keeper, which is built from std alone, and into the library, which compares each of them with the libc
+//! crate while it is compiled, for whichever system (`libc_check.rs`).
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -111,17 +111,17 @@ mod system {
 
 /// `struct iovec`.
 #[repr(C)]
-pub(crate) struct Slice {
+pub(crate) struct IoSlice {
     pub(crate) at: *mut c_void,
     pub(crate) len: usize,
 }
 
 /// `struct msghdr`.
 #[repr(C)]
-pub(crate) struct Message {
+pub(crate) struct MessageHeader {
     pub(crate) name: *mut c_void,
     pub(crate) name_len: c_uint,
-    pub(crate) slices: *mut Slice,
+    pub(crate) slices: *mut IoSlice,
     pub(crate) slice_count: SliceCount,
     pub(crate) control: *mut c_void,
     pub(crate) control_len: ControlLength,
@@ -148,7 +148,7 @@ pub(crate) struct PollFd {
 /// `struct rlimit`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Limit {
+pub(crate) struct ResourceLimit {
     pub(crate) soft: u64,
     pub(crate) hard: u64,
 }
@@ -157,13 +157,13 @@ pub(crate) struct Limit {
 /// follows is padding.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Time {
+pub(crate) struct TimeValue {
     pub(crate) seconds: i64,
     pub(crate) micros: u32,
     pub(crate) rest: u32,
 }
 
-impl Time {
+impl TimeValue {
     pub(crate) fn in_micros(self) -> u64 {
         self.seconds.cast_unsigned() * 1_000_000 + u64::from(self.micros)
     }
@@ -173,8 +173,8 @@ impl Time {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
-    pub(crate) user: Time,
-    pub(crate) system: Time,
+    pub(crate) user: TimeValue,
+    pub(crate) system: TimeValue,
     pub(crate) max_rss: i64,
     pub(crate) rest: [i64; 13],
 }

@@ -1,38 +1,39 @@
-//! One look for everybody of dead runs, without pidfds, cgroups and environments that could be read.
+//! One look for the processes of dead runs, without pidfds, cgroups and readable environments.
 //!
-//! Only whoever is on record, and proven by its start time, is of a run; whoever may be is let be.
+//! Only a process on record that its start time proves belongs to a run; one that may belong to it is left alone.
 
 use std::io;
 use std::time::Instant;
 
-use crate::identity;
-use crate::ledger::record::Process;
-use crate::look;
+use crate::ledger::record::ProcessIdentity;
+use crate::portable::process_state;
+use crate::process::identity;
 use crate::{Pid, WorkerId};
 
-use super::{DeadRun, LetBe, LetBeReason, Member};
+use super::report::{LetBe, LetBeReason};
+use super::sweep::{DeadRun, RunMember};
 
-/// What one look saw.
+/// What one look found.
 #[derive(Default)]
-pub(super) struct Seen {
-    pub(super) members: Vec<Member>,
+pub(super) struct SearchResult {
+    pub(super) members: Vec<RunMember>,
     pub(super) let_be: Vec<(usize, LetBe)>,
-    /// Runs of which something could not be looked at.
+    /// Runs of which something could not be seen.
     pub(super) troubles: Vec<(usize, io::Error)>,
 }
 
-/// What is the same for all looks of a sweep.
-pub(super) struct Search<'a>(&'a [DeadRun<'a>]);
+/// What all looks of a sweep share.
+pub(super) struct MemberSearch<'a>(&'a [DeadRun<'a>]);
 
-impl<'a> Search<'a> {
+impl<'a> MemberSearch<'a> {
     pub(super) fn new(runs: &'a [DeadRun<'a>], _deadline: Instant) -> Self {
         Self(runs)
     }
 
     /// Looks once.
     #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail, and callers are the same")]
-    pub(super) fn look(&mut self) -> io::Result<Seen> {
-        let mut seen = Seen::default();
+    pub(super) fn look(&mut self) -> io::Result<SearchResult> {
+        let mut seen = SearchResult::default();
         for (run, dead) in self.0.iter().enumerate() {
             let keepers = dead.contents.keepers.iter().map(|record| (record.main, None));
             let workers = dead.contents.living.values().map(|record| {
@@ -40,12 +41,12 @@ impl<'a> Search<'a> {
                 (record.main, worker)
             });
             for (process, worker) in
-                keepers.chain(workers).filter(|(process, _)| *process != Process::default())
+                keepers.chain(workers).filter(|(process, _)| *process != ProcessIdentity::default())
             {
-                let known = |member: &Member| member.pid().as_raw() == process.pid;
+                let known = |member: &RunMember| member.pid().as_raw() == process.pid;
                 match identity::find_of_run(&process, dead.id) {
                     Ok(Some(found)) if !seen.members.iter().any(known) => {
-                        seen.members.push(Member { run, process: found, start: process.start, worker });
+                        seen.members.push(RunMember { run, process: found, start: process.start, worker });
                     }
                     Ok(_) => {}
                     Err(error) => seen.troubles.push((run, error)),
@@ -54,7 +55,7 @@ impl<'a> Search<'a> {
             for record in dead.contents.living.values() {
                 let ours = seen.members.iter().any(|member| member.pid().as_raw() == record.main.pid);
                 if let (false, Some((pid, reason))) = (ours, doubt(&record.main, record.pgid)) {
-                    let command = crate::machine::command_line(pid);
+                    let command = crate::process::machine::command_line(pid);
                     seen.let_be.push((run, LetBe { pid, command, reason }));
                 }
             }
@@ -63,12 +64,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Who may be of the run, but cannot be proven to be.
-fn doubt(main: &Process, group: i32) -> Option<(Pid, LetBeReason)> {
+/// A process that may belong to the run, but cannot be proven to.
+fn doubt(main: &ProcessIdentity, group: i32) -> Option<(Pid, LetBeReason)> {
     let pid = Pid::new(main.pid)?;
     if matches!(identity::find(main), Ok(Some(_)) | Err(_)) {
         Some((pid, LetBeReason::Unreadable))
-    } else if look::group_lives(group) {
+    } else if process_state::group_lives(group) {
         Some((pid, LetBeReason::GroupWithoutLeader(group)))
     } else {
         None

@@ -1,21 +1,21 @@
-//! Why a directory, or a file in it, cannot be used: the thing, the cause, the way out.
+//! Why a directory, or a file in it, cannot be used.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::file_limit;
+use super::file_limit;
 
 /// Why a directory cannot be trusted with what is run from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
-    /// It is a symbolic link.
+    /// The directory is a symbolic link.
     #[error("{path} is a symbolic link: name the directory that it points to")]
     IsLink {
         /// Which one.
         path: PathBuf,
     },
-    /// It, or one above it, belongs to somebody who could replace what is in it.
+    /// The directory, or one above it, belongs to a user who could replace what is in it.
     #[error(
         "{path} belongs to user {owner}, who could replace what is in it: choose a directory below your own or root's"
     )]
@@ -25,7 +25,7 @@ pub enum DirError {
         /// Whose it is.
         owner: u32,
     },
-    /// It belongs to root, and must be ours.
+    /// The directory belongs to root, and must belong to this user.
     #[error("{path} belongs to root, not to user {own}: choose a directory of your own")]
     NotOurs {
         /// Which directory.
@@ -33,24 +33,24 @@ pub enum DirError {
         /// Who we are.
         own: u32,
     },
-    /// It belongs to somebody whom this user namespace does not know.
+    /// The directory belongs to a user that this user namespace does not map.
     #[error(
-        "{path} belongs to somebody whom this user namespace does not map, so nobody can tell who may replace what is in \
-         it: choose a directory directly below /tmp or your home, or map its owner"
+        "{path} belongs to a user whom this user namespace does not map, so anybody might replace what is in it: choose a \
+         directory directly below /tmp or your home, or map its owner"
     )]
     UnknownOwner {
         /// Which directory, or link.
         path: PathBuf,
     },
-    /// We ourselves are nobody in this user namespace.
+    /// This user namespace does not map our own user.
     #[error(
-        "this user namespace does not map user {own}, so nothing in it can be told to be ours: map the user (`unshare -r`)"
+        "this user namespace does not map user {own}, so no file can be recognized as yours: map the user (`unshare -r`)"
     )]
     Unmapped {
         /// Who we are, as far as that can be said.
         own: u32,
     },
-    /// Everybody may write to it.
+    /// Everybody may write to the directory.
     #[error(
         "{path} can be written by everybody (mode {mode:04o}): run `chmod o-w {path}`, or choose another directory"
     )]
@@ -60,7 +60,7 @@ pub enum DirError {
         /// Its permissions.
         mode: u32,
     },
-    /// A group may write to it that may have other members than us.
+    /// A group that may have other members may write to the directory.
     #[error(
         "{path} can be written by the group {group}, which may have other members than you (mode {mode:04o}): run \
          `chmod g-w {path}`, or choose another directory"
@@ -74,7 +74,7 @@ pub enum DirError {
         mode: u32,
     },
     /// Links lead to links.
-    #[error("{path} leads through too many symbolic links")]
+    #[error("{path} leads through too many symbolic links: name the directory that they lead to")]
     TooManyLinks {
         /// The link at which it became too many.
         path: PathBuf,
@@ -101,11 +101,11 @@ impl DirError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// There is no place for it.
-    #[error("no place for the state: set SNAKEPIT_STATE_DIR, or HOME")]
+    /// No variable says where the state directory is.
+    #[error("cannot tell where the state directory is: set SNAKEPIT_STATE_DIR or HOME")]
     NoPlace,
-    /// It cannot be trusted, or not be opened.
-    #[error("the state directory {path} cannot be used")]
+    /// The state directory cannot be trusted or opened.
+    #[error("cannot use the state directory {path}")]
     Dir {
         /// The directory.
         path: PathBuf,
@@ -138,15 +138,15 @@ impl StateError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeepError {
-    /// Nobody can tell whether it is what it should be.
-    #[error("cannot look at {path}")]
+    /// The file cannot be compared with what it should hold.
+    #[error("cannot read {path}")]
     Look {
         /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// It is not there, and cannot be written.
+    /// The file is missing and cannot be written.
     #[error("cannot write {path}")]
     Write {
         /// Which file.
@@ -154,7 +154,7 @@ pub enum KeepError {
         /// What the system said.
         source: io::Error,
     },
-    /// Something else is there, and stays.
+    /// The file is damaged and cannot be replaced.
     #[error("{path} is damaged and cannot be replaced: remove it")]
     Replace {
         /// Which file.
@@ -162,4 +162,15 @@ pub enum KeepError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// An error and all of its causes, in one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }

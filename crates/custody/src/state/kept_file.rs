@@ -1,13 +1,15 @@
-//! A file that holds what the library carries, and nothing else: looked at each time, and written whole or not at all.
+//! A file with contents that the library carries: compared at each use, and written whole or not at all.
 //!
-//! It gets its name when it is complete and on the disk. Until then it has none (`O_TMPFILE`), so that a writer who is
-//! killed leaves nothing. Where that cannot be had, or another file has the name, it is first called `.tmp-…` and locked
-//! for as long as its writer lives; whoever finds one that nobody has locked removes it.
+//! The file gets its name when it is complete and on the disk. Until then it has none (`O_TMPFILE`), so that a killed writer
+//! leaves nothing. Where the file system cannot do that, or another file has the name, it is first called `.tmp-…` and locked
+//! while its writer lives; unlocked temporary files are removed.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,29 +18,29 @@ use rustix::io::Errno;
 
 use super::{KeepError, remove};
 use crate::RunId;
-use crate::file_limit::{self, Blocked};
+use crate::state::file_limit::{self, SignalBlock};
 
 const TEMPORARY: &str = ".tmp-";
 
-/// How often a name that somebody has removed at the wrong moment is made anew.
+/// How often a temporary file is created again if another process removes it at the wrong moment.
 const ATTEMPTS: u32 = 10;
 
-/// After which time what earlier versions left unlocked is certainly not being written any more.
+/// The age at which an unlocked file of an earlier version is surely not being written any more.
 const LONG_AGO: Duration = Duration::from_hours(1);
 
-/// How it stood with a file.
+/// In which state a file was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
-    /// It held what it should.
+    /// The file was as it should be.
     Intact,
-    /// It was not there, and was written.
+    /// The file was missing, and was written.
     Written,
-    /// It held something else, or others could have changed it, and was replaced.
+    /// The file held something else, or others could have changed it. It was replaced.
     Replaced,
 }
 
-/// The file, and what is to be in it.
-pub(super) struct Target<'a> {
+/// A file and what it shall hold.
+pub(super) struct KeptFile<'a> {
     pub(super) dir: &'a OwnedFd,
     /// For errors.
     pub(super) path: PathBuf,
@@ -47,20 +49,20 @@ pub(super) struct Target<'a> {
     pub(super) mode: Mode,
 }
 
-/// What is there.
-enum Found {
+/// The file as it is.
+enum FileCheck {
     Good(OwnedFd),
     Bad,
     Nothing,
 }
 
-/// Sees to it that the file is what it should be, and gives it to be read.
-pub(super) fn keep(target: &Target<'_>) -> Result<(OwnedFd, Kept), KeepError> {
+/// Makes the file what it should be, and opens it for reading.
+pub(super) fn keep(target: &KeptFile<'_>) -> Result<(OwnedFd, Kept), KeepError> {
     let path = || target.path.clone();
     let is_bad = match target.look() {
-        Ok(Found::Good(file)) => return Ok((file, Kept::Intact)),
-        Ok(Found::Bad) => true,
-        Ok(Found::Nothing) => false,
+        Ok(FileCheck::Good(file)) => return Ok((file, Kept::Intact)),
+        Ok(FileCheck::Bad) => true,
+        Ok(FileCheck::Nothing) => false,
         Err(source) => return Err(KeepError::Look { path: path(), source }),
     };
     remove_temporaries(target.dir);
@@ -71,19 +73,19 @@ pub(super) fn keep(target: &Target<'_>) -> Result<(OwnedFd, Kept), KeepError> {
     }
 }
 
-impl Target<'_> {
-    fn look(&self) -> io::Result<Found> {
+impl KeptFile<'_> {
+    fn look(&self) -> io::Result<FileCheck> {
         match rustix::fs::statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => {}
-            // Not opened: some devices act when they are.
-            Ok(_) => return Ok(Found::Bad),
-            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            // Not opened: some devices act on being opened.
+            Ok(_) => return Ok(FileCheck::Bad),
+            Err(Errno::NOENT) => return Ok(FileCheck::Nothing),
             Err(errno) => return Err(errno.into()),
         }
         match self.open(self.name) {
-            Ok(file) if self.is_good(&file)? => Ok(Found::Good(file)),
-            Ok(_) | Err(Errno::ACCESS | Errno::LOOP | Errno::MLINK) => Ok(Found::Bad),
-            Err(Errno::NOENT) => Ok(Found::Nothing),
+            Ok(file) if self.is_good(&file)? => Ok(FileCheck::Good(file)),
+            Ok(_) | Err(Errno::ACCESS | Errno::LOOP | Errno::MLINK) => Ok(FileCheck::Bad),
+            Err(Errno::NOENT) => Ok(FileCheck::Nothing),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -105,18 +107,18 @@ impl Target<'_> {
     }
 
     fn write(&self) -> io::Result<OwnedFd> {
-        let _blocked = Blocked::new();
-        // Whatever is in the way of the one is in the way of the other, unless it is a matter of what the system can do.
+        let _blocked = SignalBlock::new();
+        // If the file system lacks nameless files, the second way works; other errors meet both.
         self.write_unnamed().or_else(|_| self.write_named())
     }
 
-    /// The file without a name, which gets one when it is complete.
+    /// Writes a file without a name, which gets one when it is complete.
     #[cfg(target_os = "linux")]
     fn write_unnamed(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(self.dir, ".", flags, self.mode)?);
         self.fill(&mut file)?;
-        // A program that somebody has open for writing cannot be run: by its name it must be closed already.
+        // A program that is open for writing cannot be run: close it before it gets its name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let done = rustix::fs::open(link_of(file.as_raw_fd()), flags, Mode::empty())?;
         drop(file);
@@ -147,7 +149,7 @@ impl Target<'_> {
             let temporary = temporary_name();
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mut file = File::from(rustix::fs::openat(self.dir, &temporary, flags, self.mode)?);
-            // Somebody may have found it before it was locked, and removes it.
+            // Somebody may have found the file before it was locked, and removes it.
             if lock(&file).is_err() {
                 continue;
             }
@@ -169,12 +171,12 @@ impl Target<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other("its temporary file is removed again and again"))
+        Err(io::Error::other("something keeps removing its temporary file"))
     }
 
     fn fill(&self, file: &mut File) -> io::Result<()> {
         file.write_all(self.contents)?;
-        // Whatever the umask.
+        // Regardless of the umask.
         rustix::fs::fchmod(&*file, self.mode)?;
         file.sync_all()
     }
@@ -198,8 +200,8 @@ fn temporary_name() -> String {
     format!("{TEMPORARY}{}", RunId::new())
 }
 
-/// A shared one, so that writer and reader, which are two descriptors of one process, have it together. On a file system
-/// without locks there is nobody to be kept away.
+/// Takes a shared lock, which the writing and the reading descriptor can hold together. On a file system without locks,
+/// there is nobody to exclude.
 fn lock(file: impl std::os::fd::AsFd) -> io::Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK.into()),
@@ -207,7 +209,7 @@ fn lock(file: impl std::os::fd::AsFd) -> io::Result<()> {
     }
 }
 
-/// Whether a file holds just this. A sector that cannot be read does not; any other error says nothing of the file.
+/// Whether a file holds exactly this. An unreadable sector means no; any other error says nothing about the file.
 fn holds(file: &OwnedFd, contents: &[u8]) -> io::Result<bool> {
     let mut part = vec![0; 64 * 1024];
     let mut at = 0;
@@ -242,7 +244,7 @@ fn remove_unlocked(dir: &OwnedFd, name: &str) {
     }
 }
 
-/// `keeper-HASH.PID` and `python-HASH.PID`, which were not locked.
+/// Whether an earlier version wrote this temporary file: `keeper-HASH.PID` or `python-HASH.PID`, unlocked.
 fn is_of_earlier_versions(name: &str) -> bool {
     let parts = ["keeper-", "python-"].iter().find_map(|prefix| name.strip_prefix(prefix)?.split_once('.'));
     parts.is_some_and(|(hash, pid)| {
@@ -276,8 +278,8 @@ mod tests {
             Self { path, dir }
         }
 
-        fn target<'a>(&'a self, contents: &'a [u8]) -> Target<'a> {
-            Target {
+        fn target<'a>(&'a self, contents: &'a [u8]) -> KeptFile<'a> {
+            KeptFile {
                 dir: &self.dir,
                 path: self.path.path().join("file"),
                 name: "file",
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_once_and_replaced_when_it_differs() {
+    fn a_file_is_written_once_and_replaced_when_it_differs() {
         let home = Home::new();
         let kept = |contents: &[u8]| keep(&home.target(contents)).unwrap().1;
         assert_eq!(kept(b"one"), Kept::Written);
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_nameless_files_gets_the_same() {
+    fn without_nameless_files_the_file_is_the_same() {
         let home = Home::new();
         for contents in [b"one", b"two"] {
             drop(home.target(contents).write_named().unwrap());
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_removes_temporary_files_all_the_time_disturbs_no_writer() {
+    fn constant_removal_of_temporary_files_disturbs_no_writer() {
         let home = Home::new();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_earlier_versions_called_so_is_theirs() {
+    fn temporary_files_of_earlier_versions_are_recognized_by_name() {
         assert!(is_of_earlier_versions("keeper-0123456789abcdef.4711"));
         assert!(is_of_earlier_versions("python-0123456789abcdef.1"));
         for name in ["keeper-0123456789abcdef", "keeper-0123456789abcdef.x", "keeper-1.2", "notes.1", "runs"]

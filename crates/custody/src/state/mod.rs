@@ -1,25 +1,32 @@
-//! The state directory: where runs are recorded, and who may touch it.
+//! The state directory: where runs are recorded, and which users may change it.
+//!
+//! Owns files and directories, and the proof that no other user can change them. It must not know what a record means.
 //!
 //! ```text
-//! STATE_DIR/            0700, ours, not a link, and nobody else can swap it: see `walk`
+//! STATE_DIR/            0700, owned by this user, not a link, not replaceable by others: see `walk`
 //!   keeper-<hash>       0700: the keeper's program, one for each build of the library; see `kept_file`
 //!   .tmp-…              a file that is being written, where it must have a name
 //!   runs/
 //!     <run id>.<host>/  0700: one run; see `run_name` and `run_dir`
 //!       ledger          0600: see `ledger`
 //!       lock            0600: locked by host, keeper and shims; free means that none of them lives
-//!     .new-…            not yet a run: locked as a directory by who makes it
-//!     .old              no run any more, and empty: left after a host was killed; the next start removes it
+//!     .new-…            not yet a run: a directory that its creator has locked
+//!     .old              no longer a run, and empty: left after a host was killed; the next start removes it
 //! ```
 //!
-//! Everything is opened relative to the descriptor of a directory that was looked at.
+//! Everything is opened relative to the descriptor of a directory that was checked.
+//!
+//! From the root down: `owner` (which users to trust) → `walk` (the way to a directory) → `private_dir` → `kept_file` → `run_name`,
+//! `run_dir` (one run) → `remove`. `file_limit` turns `ulimit -f` into an error, `error` says why something cannot be used.
 
 mod error;
+pub(crate) mod file_limit;
 mod kept_file;
 mod owner;
 mod private_dir;
 mod remove;
 mod run_dir;
+pub(crate) mod run_name;
 mod walk;
 
 use std::ffi::OsString;
@@ -34,28 +41,29 @@ use rustix::io::Errno;
 
 use crate::RunId;
 use crate::failpoint::hit;
-use crate::run_name::RunName;
+use crate::state::run_name::RunName;
 use private_dir::open_own;
 use remove::remove_tree;
 use run_dir::{LEDGER, LOCK, look_at_lock};
 
+pub(crate) use error::error_chain;
 pub use error::{DirError, KeepError, StateError};
 pub use kept_file::Kept;
 pub use owner::Owner;
 pub use private_dir::PrivateDir;
-pub(crate) use run_dir::{Lock, RunDir};
+pub(crate) use run_dir::{LockState, RunDir, write_records};
 
 /// The prefix of a run's directory before it is complete.
 const UNBORN: &str = ".new-";
-/// What the keeper calls the directory of a run that is over: see `keeper/ledger.rs`.
+/// The name that the keeper gives the directory of a run that is over: see `keeper/ledger.rs`.
 const SET_ASIDE: &str = ".old";
 const RUNS: &str = "runs";
 
-/// How often a directory that somebody has removed before it was locked is made anew.
+/// How often a directory is created again if another process removes it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// Where runs are recorded unless said otherwise: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root,
-/// else the XDG state directory.
+/// The state directory for `Config::state_dir: None`: `SNAKEPIT_STATE_DIR`, else `/var/lib/snakepit` for root, else the XDG
+/// state directory.
 pub fn default_state_dir() -> Result<PathBuf, StateError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = variable("SNAKEPIT_STATE_DIR") {
@@ -72,7 +80,7 @@ pub fn default_state_dir() -> Result<PathBuf, StateError> {
         .ok_or(StateError::NoPlace)
 }
 
-/// The state directory, opened and found to be ours alone.
+/// The state directory, opened, and checked to belong to this user alone.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     dir: PrivateDir,
@@ -86,7 +94,7 @@ impl StateDir {
         self.dir.path()
     }
 
-    /// Opens it, making what is missing.
+    /// Opens the directory, and creates what is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
         let dir = PrivateDir::open(path, Owner::Us).map_err(StateError::dir(path))?;
         let runs_path = dir.path().join(RUNS);
@@ -94,7 +102,7 @@ impl StateDir {
         Self::with_runs(dir, runs_path)
     }
 
-    /// Opens it if it is there.
+    /// Opens the directory if it exists.
     pub(crate) fn open_existing(path: &Path) -> Result<Option<Self>, StateError> {
         let opened = PrivateDir::open_existing(path, Owner::Us).map_err(StateError::dir(path))?;
         let Some(dir) = opened else { return Ok(None) };
@@ -102,7 +110,7 @@ impl StateDir {
         match rustix::fs::statat(&dir, RUNS, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Self::with_runs(dir, runs_path).map(Some),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(StateError::io("look at", &runs_path)(errno)),
+            Err(errno) => Err(StateError::io("examine", &runs_path)(errno)),
         }
     }
 
@@ -121,19 +129,19 @@ impl StateDir {
         self.path().join(name)
     }
 
-    /// A descriptor of its own of the runs' directory, to be locked.
+    /// A new descriptor of the directory of runs, for locking.
     pub(crate) fn open_runs(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&*self.runs, ".", flags, Mode::empty())?)
     }
 
-    /// Tells this state directory from others, also where it is mounted elsewhere.
+    /// Tells this state directory from others, wherever it is mounted.
     pub(crate) fn digest(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstat(&*self.runs)?;
         Ok((stat.st_dev as u64).rotate_left(32) ^ stat.st_ino as u64)
     }
 
-    /// The names of the runs on record, oldest first, and of those that are not yet.
+    /// The names of the runs on record, oldest first, and of unfinished ones.
     pub(crate) fn run_names(&self) -> Result<Vec<OsString>, StateError> {
         let mut names = remove::names(&*self.runs).map_err(StateError::io("list", &self.runs_path))?;
         names.retain(|name| name != SET_ASIDE);
@@ -141,7 +149,7 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Opens a run's directory; `None` if it has gone meanwhile.
+    /// Opens a run's directory; `None` if it was removed meanwhile.
     pub(crate) fn open_run(&self, name: &Path) -> Result<Option<RunDir>, StateError> {
         let path = self.runs_path.join(name);
         hit("look.run").map_err(StateError::io("open", &path))?;
@@ -157,7 +165,7 @@ impl StateDir {
         }
     }
 
-    /// Makes a run's directory, locked. It appears under its name only when `fill` has succeeded.
+    /// Creates a run's directory and locks it. It gets its name only when `fill` has succeeded.
     pub(crate) fn create_run(
         &self,
         name: &RunName,
@@ -169,7 +177,7 @@ impl StateDir {
         let (unborn, dir, lock) = self.begin_run(run, &path)?;
         let made = (|| {
             let ledger =
-                File::from(create_file(&dir, LEDGER).map_err(StateError::io("make", &path.join(LEDGER)))?);
+                File::from(create_file(&dir, LEDGER).map_err(StateError::io("create", &path.join(LEDGER)))?);
             fill(&ledger).map_err(StateError::io("write", &path.join(LEDGER)))?;
             rustix::fs::renameat(&*self.runs, &unborn, &*self.runs, &name)
                 .map_err(StateError::io("name", &path))
@@ -178,13 +186,13 @@ impl StateDir {
             let _ = remove_tree(&self.runs, &unborn);
             return Err(error);
         }
-        // From now on its lock speaks for it.
+        // From now on, the lock file protects it.
         let _ = rustix::fs::flock(&dir, FlockOperation::Unlock);
         Ok((RunDir { path, dir, runs: Arc::clone(&self.runs), name }, lock))
     }
 
-    /// A directory that is not yet a run, and its lock. Whoever looks for those of dead hosts may find it before it is
-    /// locked, and remove it; then there is another.
+    /// Creates a directory that is not yet a run, and its lock. A reaper may find it before it is locked, and remove it; then
+    /// another one is created.
     fn begin_run(&self, run: RunId, path: &Path) -> Result<(OsString, OwnedFd, OwnedFd), StateError> {
         let mut last = Errno::NOENT;
         for attempt in 0..ATTEMPTS {
@@ -193,7 +201,7 @@ impl StateDir {
             let begun = (|| {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let dir = rustix::fs::openat(&*self.runs, &unborn, flags, Mode::empty())?;
-                // A file system may have no locks for directories; then its age speaks for it.
+                // Some file systems cannot lock directories; there its age protects it.
                 if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared)
                 {
                     return Err(Errno::WOULDBLOCK);
@@ -213,23 +221,23 @@ impl StateDir {
                 }
             }
         }
-        Err(StateError::io("make", path)(last))
+        Err(StateError::io("create", path)(last))
     }
 
-    /// Removes what the last keeper has set aside, and the temporary files of killed starts. The directory is not used
-    /// again: whoever still has it open, as a reaper may, would take the next run for the one that he meant.
+    /// Removes the directory that the last keeper set aside, and the temporary files of killed starts. The directory is not
+    /// reused: a reaper that still has it open would take the next run for the one it meant.
     pub(crate) fn remove_set_aside(&self) {
         let _ = remove_tree(&self.runs, SET_ASIDE.as_ref());
         self.dir.remove_temporaries();
     }
 
-    /// Removes what a host left that died while it made its directory. Nothing was ever started from it.
+    /// Removes the directory of a host that died while it created it. Nothing was ever started from it.
     pub(crate) fn remove_unborn(&self, name: &Path) {
         const LONG_AGO: std::time::Duration = std::time::Duration::from_hours(1);
         let Ok(dir) = open_own(&self.runs, name, &self.runs_path.join(name)) else { return };
         let is_left = match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            // Earlier versions have locked only the file in it.
-            Ok(()) => matches!(look_at_lock(&dir), Ok(Lock::Free)),
+            // Earlier versions locked only the file in it.
+            Ok(()) => matches!(look_at_lock(&dir), Ok(LockState::Free)),
             Err(Errno::WOULDBLOCK) => false,
             // No locks for directories here.
             Err(_) => File::from(dir)
@@ -243,12 +251,12 @@ impl StateDir {
     }
 }
 
-/// Whether a name in `runs/` is of a run that is not yet.
+/// Whether a name in `runs/` is that of an unfinished run.
 pub(crate) fn is_unborn(name: &Path) -> bool {
     name.to_string_lossy().starts_with(UNBORN)
 }
 
-/// The run that such a name will be.
+/// The run that such a directory will become.
 pub(crate) fn unborn_run(name: &Path) -> Option<RunId> {
     name.to_str()?.strip_prefix(UNBORN)?.split('-').next()?.parse().ok()
 }
@@ -257,7 +265,7 @@ fn create_file(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = rustix::fs::openat(dir, name, flags, mode)?;
-    // Whatever the umask.
+    // Regardless of the umask.
     rustix::fs::fchmod(&file, mode)?;
     Ok(file)
 }

@@ -1,8 +1,10 @@
-//! Who could change a directory: whether its owner is root or we ourselves, and whether its group is ours alone.
+//! Which users can change a directory: whether it belongs to root or to this user, and whether its group has other members.
 //!
-//! Knows users, groups and user namespaces; of the way to a directory it knows nothing.
+//! Knows users, groups and user namespaces, and nothing of the way to a directory.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::fs::Stat;
@@ -14,11 +16,11 @@ const ROOT: u32 = 0;
 /// Everybody may write to it.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
-/// Who may write to it may still not touch what belongs to others.
+/// Users may not touch what belongs to others, even where they may write.
 const STICKY: u32 = 0o1000;
 
-/// Directories, and links in their place, that are root's on every system: the ones that may be taken for root's where
-/// a user namespace does not show whose they are. Any other could be anybody's.
+/// Directories, and links in their place, that belong to root on every system. Where a user namespace hides the owner, only
+/// these are taken for root's; any other could be anybody's.
 const SYSTEM_DIRS: [&str; 22] = [
     "/",
     "/dev",
@@ -47,23 +49,23 @@ const SYSTEM_DIRS: [&str; 22] = [
 /// Who may own a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// We alone.
+    /// Our user alone.
     Us,
-    /// We, or root, who can do everything anyway.
+    /// Our user, or root, who can do everything anyway.
     UsOrRoot,
 }
 
-/// Who we are, and what this user namespace lets us see of others.
-pub(super) struct Trust {
+/// Our user, and what this user namespace shows of others.
+pub(super) struct TrustedUsers {
     own: u32,
-    /// The number under which everybody appears whom this user namespace does not map; `None` where that number is
-    /// somebody's own.
+    /// The number under which all users appear that this user namespace does not map; `None` if it maps that number to a
+    /// user.
     unmapped: Option<u32>,
     /// The owner of `/`.
     root_dir: u32,
 }
 
-impl Trust {
+impl TrustedUsers {
     /// Who we are, given who owns `/`.
     pub(super) fn new(root_dir: &Stat) -> Result<Self, DirError> {
         let own = rustix::process::geteuid().as_raw();
@@ -74,7 +76,7 @@ impl Trust {
         Ok(Self { own, unmapped, root_dir: root_dir.st_uid })
     }
 
-    /// Whether a directory or link belongs to us or to root.
+    /// Checks that a directory or link belongs to us or to root.
     pub(super) fn check_owner(&self, path: &Path, owner: u32) -> Result<(), DirError> {
         if owner == self.own || owner == ROOT {
             return Ok(());
@@ -82,18 +84,18 @@ impl Trust {
         if self.unmapped != Some(owner) {
             return Err(DirError::ForeignOwner { path: path.to_owned(), owner });
         }
-        // Where root is mapped, this is somebody else: then `/` shows its owner.
+        // If root is mapped, `/` shows it, and this is another user.
         let roots = self.root_dir == owner && SYSTEM_DIRS.iter().any(|dir| Path::new(dir) == path);
         if roots { Ok(()) } else { Err(DirError::UnknownOwner { path: path.to_owned() }) }
     }
 
-    /// Whether nobody else can change what is in a directory on the way.
+    /// Checks that nobody else can change what is in a directory on the way.
     pub(super) fn check_parent(&self, path: &Path, dir: impl AsFd, stat: &Stat) -> Result<(), DirError> {
         self.check_owner(path, stat.st_uid)?;
         if mode(stat) & STICKY != 0 { Ok(()) } else { self.check_mode(path, dir, stat) }
     }
 
-    /// Whether a directory is for the use of its owner alone.
+    /// Checks that only its owner can change a directory.
     pub(super) fn check_own(
         &self,
         path: &Path,
@@ -127,10 +129,10 @@ fn mode(stat: &Stat) -> u32 {
     (stat.st_mode & 0o7777) as u32
 }
 
-/// The number of those whom this user namespace does not map, unless it maps somebody to that very number.
+/// The number that stands for all users that this user namespace does not map, unless it maps a user to that number.
 #[cfg(target_os = "linux")]
 fn unmapped_user() -> Option<u32> {
-    // Without /proc nothing is known: then nobody is taken for root who does not look like him.
+    // Without /proc nothing is known: nobody is taken for root but user 0.
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let number = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()?;
     (!maps(&map, number)).then_some(number)
@@ -149,15 +151,15 @@ fn maps(uid_map: &str, user: u32) -> bool {
         let (inside, _outside, count) = (numbers.next(), numbers.next(), numbers.next());
         match (inside.flatten(), count.flatten()) {
             (Some(inside), Some(count)) => (inside..inside + count).contains(&u64::from(user)),
-            // What cannot be read maps everybody: nobody is then taken for root.
+            // An unreadable line maps everybody, so that nobody is taken for root.
             _ => true,
         }
     })
 }
 
-/// Whether a group provably has no members but us and root. Debian and Ubuntu give each user such a group, and with the
-/// umask 002 all that he makes can be written by it. The C library is not asked: what a network says of users, it says
-/// only in part, so that nothing is proven by it.
+/// Whether a group provably has no members but us and root. Debian and Ubuntu give each user such a group, which may write to
+/// all that the user creates with the umask 002. The C library is not asked: directories on a network list only some of the
+/// users, which proves nothing.
 #[cfg(target_os = "linux")]
 fn is_ours_alone(group: u32, own: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(name);
@@ -170,13 +172,13 @@ fn is_ours_alone(group: u32, own: u32) -> bool {
     users_are_local(&sources) && has_no_others(group, own, &users, &groups)
 }
 
-/// Elsewhere users are not kept in files, or groups of one's own are not the custom.
+/// Other systems do not keep users in files, or do not give each user a group.
 #[cfg(not(target_os = "linux"))]
 fn is_ours_alone(_group: u32, _own: u32) -> bool {
     false
 }
 
-/// Whether all users and groups stand in local files, or are made up by systemd for its services.
+/// Whether all users and groups come from local files, or from systemd for its services.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "see is_ours_alone"))]
 fn users_are_local(nsswitch: &str) -> bool {
     let lines = nsswitch.lines().map(|line| line.split('#').next().unwrap_or(""));
@@ -187,7 +189,7 @@ fn users_are_local(nsswitch: &str) -> bool {
     })
 }
 
-/// Whether nobody but us and root is in a group, by the text of `/etc/passwd` and `/etc/group`.
+/// Whether only we and root are in a group, according to `/etc/passwd` and `/etc/group`.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "see is_ours_alone"))]
 fn has_no_others(group: u32, own: u32, users: &str, groups: &str) -> bool {
     let mut trusted = Vec::new();
@@ -216,12 +218,12 @@ fn has_no_others(group: u32, own: u32, users: &str, groups: &str) -> bool {
     is_known
 }
 
-/// Whether a list of access rights may let in more than the mode says. The mode's bits of the group are the most that
-/// such a list can give, so it matters only where these let the group write.
+/// Whether an access control list may allow more than the mode shows. It can give no more than the group bits of the mode, so
+/// it matters only if the group may write.
 #[cfg(target_os = "linux")]
 fn has_acl(dir: impl AsFd) -> bool {
     use rustix::io::Errno;
-    // Through /proc: the descriptor may be one that only names the directory.
+    // Through /proc: the descriptor may have been opened with O_PATH.
     let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
     let mut none = [0_u8; 0];
     let list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut none);
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_maps_whom_its_map_names_and_one_that_cannot_be_read_everybody() {
+    fn a_uid_map_maps_the_users_it_names_and_an_unreadable_one_maps_all() {
         let initial = "         0          0 4294967295\n";
         assert!(maps(initial, 65534) && maps(initial, 0));
         let own_only = "      1000       1000          1\n";
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_a_network_prove_nothing() {
+    fn users_from_a_network_prove_nothing() {
         assert!(
             users_are_local("") && users_are_local("passwd: files systemd\ngroup: files\nhosts: files dns\n")
         );
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_proves_nothing() {
+    fn unreadable_user_files_prove_nothing() {
         let users = "root:x:0:0::/:\nme:x:7:7::/:\nyou:x:8:8::/:\n";
         assert!(has_no_others(7, 7, users, "me:x:7:\n"));
         assert!(!has_no_others(8, 7, users, "you:x:8:\n"));

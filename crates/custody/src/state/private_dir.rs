@@ -1,4 +1,4 @@
-//! A directory in which nobody but us, and root, can change anything, held by its descriptor.
+//! A directory in which only we and root can change anything, held by its descriptor.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::kept_file::{self, Kept, Target};
-use super::owner::{Owner, Trust};
-use super::walk::{self, Missing};
+use super::kept_file::{self, Kept, KeptFile};
+use super::owner::{Owner, TrustedUsers};
+use super::walk::{self, MissingDirs};
 use super::{DirError, KeepError};
 
-/// A directory from which things are run, such as the keeper and a worker's Python: nobody but us and root can change what
-/// is in it, or put another one in its place.
+/// A directory from which programs are run, such as the keeper and a worker's Python. Only we and root can change what is in
+/// it, or replace it.
 ///
-/// Every directory above it was looked at, from the root of the file system down: each belongs to root or to us, and nobody
-/// else may write to it, unless it is sticky as `/tmp` is. A group may write where it provably has no members but us. A
-/// symbolic link on the way is followed if it is root's or ours; the directory itself must not be one.
+/// Every directory above it was checked, from the root of the file system down: each belongs to root or to this user, and no
+/// other user may write to it, unless it is sticky like `/tmp`. A group may write if this user is provably its only member. A
+/// symbolic link on the way is followed if it belongs to root or to this user; the directory itself must not be a link.
 #[derive(Debug)]
 pub struct PrivateDir {
     path: PathBuf,
@@ -24,20 +24,20 @@ pub struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens it. What is missing of it is made, for its owner alone.
+    /// Opens the directory. Missing parts are created, the last one for its owner alone.
     pub fn open(path: &Path, owner: Owner) -> Result<Self, DirError> {
-        match Self::walk(path, owner, Missing::Make)? {
+        match Self::walk(path, owner, MissingDirs::Make)? {
             Some(dir) => Ok(dir),
             None => Err(DirError::io("open", path)(rustix::io::Errno::NOENT)),
         }
     }
 
-    /// Opens it if it is there.
+    /// Opens the directory if it exists.
     pub fn open_existing(path: &Path, owner: Owner) -> Result<Option<Self>, DirError> {
-        Self::walk(path, owner, Missing::Leave)
+        Self::walk(path, owner, MissingDirs::Leave)
     }
 
-    fn walk(path: &Path, owner: Owner, missing: Missing) -> Result<Option<Self>, DirError> {
+    fn walk(path: &Path, owner: Owner, missing: MissingDirs) -> Result<Option<Self>, DirError> {
         let path = std::path::absolute(path).map_err(DirError::io("find", path))?;
         Ok(walk::open(&path, owner, missing)?.map(|dir| Self { path, dir }))
     }
@@ -46,33 +46,32 @@ impl PrivateDir {
         &self.dir
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A directory in it, made if it is missing, which must be ours alone.
+    /// Opens a directory in it, which must belong to this user alone; creates it if it is missing.
     pub fn subdir(&self, name: &str) -> Result<Self, DirError> {
         let path = self.path.join(name);
         walk::make(&self.dir, OsStr::new(name), &path, 0o700)?;
         Ok(Self { dir: open_own(&self.dir, name, &path)?, path })
     }
 
-    /// Sees to it that a file in it holds just this. It is read and compared; if it does not, it is replaced in one step
-    /// by one that has reached the disk.
+    /// Makes a file in it hold exactly this. The file is read and compared; if it differs, it is replaced in one step by one
+    /// that has reached the disk.
     pub fn keep_file(&self, name: &str, contents: &[u8]) -> Result<Kept, KeepError> {
         let mode = Mode::RUSR | Mode::WUSR;
         self.keep(name, contents, mode).map(|(_, kept)| kept)
     }
 
-    /// The same for a program, to be run through its descriptor. All runs share its pages, and no keeper's end has to free
-    /// them.
+    /// The same for a program, which is run through its descriptor. All runs share its pages.
     pub(crate) fn keep_program(&self, name: &str, contents: &[u8]) -> Result<(OwnedFd, Kept), KeepError> {
         self.keep(name, contents, Mode::RWXU)
     }
 
     fn keep(&self, name: &str, contents: &[u8], mode: Mode) -> Result<(OwnedFd, Kept), KeepError> {
-        kept_file::keep(&Target { dir: &self.dir, path: self.path.join(name), name, contents, mode })
+        kept_file::keep(&KeptFile { dir: &self.dir, path: self.path.join(name), name, contents, mode })
     }
 
     /// Removes the temporary files of writers that are gone.
@@ -80,7 +79,7 @@ impl PrivateDir {
         kept_file::remove_temporaries(&self.dir);
     }
 
-    /// Removes something in it, a directory with all that it holds. What is not there is removed.
+    /// Removes a file in it, or a directory with all that it holds. Succeeds if it does not exist.
     pub fn remove(&self, name: &str) -> std::io::Result<()> {
         super::remove::remove_tree(&self.dir, OsStr::new(name))
     }
@@ -92,7 +91,7 @@ impl AsFd for PrivateDir {
     }
 }
 
-/// Opens a directory that must be ours alone, in one that is known to be.
+/// Opens a directory that must belong to this user alone, in a checked directory.
 pub(super) fn open_own(parent: &OwnedFd, name: impl AsRef<OsStr>, path: &Path) -> Result<OwnedFd, DirError> {
     let name = name.as_ref();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -101,11 +100,11 @@ pub(super) fn open_own(parent: &OwnedFd, name: impl AsRef<OsStr>, path: &Path) -
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink());
         if linked { DirError::IsLink { path: path.to_owned() } } else { DirError::io("open", path)(errno) }
     })?;
-    let stat = rustix::fs::fstat(&dir).map_err(DirError::io("look at", path))?;
+    let stat = rustix::fs::fstat(&dir).map_err(DirError::io("examine", path))?;
     if stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0 {
         return Ok(dir);
     }
-    let root = rustix::fs::stat("/").map_err(DirError::io("look at", Path::new("/")))?;
-    Trust::new(&root)?.check_own(path, &dir, &stat, Owner::Us)?;
+    let root = rustix::fs::stat("/").map_err(DirError::io("examine", Path::new("/")))?;
+    TrustedUsers::new(&root)?.check_own(path, &dir, &stat, Owner::Us)?;
     Ok(dir)
 }

@@ -1,4 +1,4 @@
-//! Removing by descriptors: what is meant cannot be swapped for something else on the way.
+//! Removal by descriptors: nobody can replace what is meant by something else on the way.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStringExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Nothing of ours is as deep as this.
+/// Deeper than anything that Snakepit makes.
 const DEEPEST: usize = 64;
 
-/// Removes a file, or a directory with all that it holds. What is not there is removed.
+/// Removes a file, or a directory with all that it holds. Succeeds if it does not exist.
 pub(super) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     remove_below(parent, name, DEEPEST)
 }
@@ -35,13 +35,13 @@ fn remove_below(parent: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> 
 
 fn unlink(parent: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<()> {
     match rustix::fs::unlinkat(parent, name, flags) {
-        // Somebody else was faster.
+        // Somebody else removed it first.
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// What is in a directory; half a list is an error.
+/// The names in a directory; an incomplete list is an error.
 pub(super) fn names(dir: impl AsFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {

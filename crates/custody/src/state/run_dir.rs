@@ -1,25 +1,28 @@
-//! One run's directory: its lock and its ledger, and what may be in their place.
+//! The directory of one run: its lock and its ledger.
 //!
-//! An error while looking is not an answer: whoever asks learns that it cannot be judged.
+//! A failed look is not an answer: the caller learns that the run cannot be judged.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::file_limit::SignalBlock;
 use super::remove::remove_tree;
 use crate::failpoint::hit;
+use crate::ledger::record::{Record, SLOT};
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const LEDGER: &str = "ledger";
 
-/// The largest ledger there can be, with room to spare: a keeper rewrites it when it has eight records for each living
-/// worker, so this is one of a run with tens of thousands of them.
+/// The largest ledger to read: a keeper rewrites it at eight records for each living worker, so this one would have tens of
+/// thousands of workers.
 const LARGEST_LEDGER: u64 = 128 * 1024 * 1024;
 
 /// One run's directory.
@@ -27,14 +30,14 @@ const LARGEST_LEDGER: u64 = 128 * 1024 * 1024;
 pub(crate) struct RunDir {
     pub(super) path: PathBuf,
     pub(super) dir: OwnedFd,
-    /// In which directory it has which name.
+    /// The parent directory, and the name in it.
     pub(super) runs: Arc<OwnedFd>,
     pub(super) name: OsString,
 }
 
-/// Whether somebody of the run holds its lock.
+/// Whether host, keeper or a shim holds the run's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lock {
+pub(crate) enum LockState {
     Held,
     Free,
 }
@@ -56,31 +59,31 @@ impl RunDir {
         let size = file.metadata()?.len();
         let too_large = || {
             let words =
-                format!("{LEDGER} is too large to be a ledger ({size} of at most {LARGEST_LEDGER} bytes)");
+                format!("{LEDGER} is too large to be a ledger ({size} bytes, at most {LARGEST_LEDGER})");
             io::Error::new(io::ErrorKind::FileTooLarge, words)
         };
         if size > LARGEST_LEDGER {
             return Err(too_large());
         }
         let mut bytes = Vec::with_capacity(size as usize);
-        // It may grow while it is read, but not without end.
+        // It may grow while it is read, within the limit.
         file.take(LARGEST_LEDGER + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > LARGEST_LEDGER { Err(too_large()) } else { Ok(Some(bytes)) }
     }
 
-    /// The ledger, to be written while no keeper lives.
+    /// The ledger, for writing while no keeper lives.
     pub(crate) fn ledger_for_writing(&self) -> io::Result<File> {
         open_regular(&self.dir, LEDGER, OFlags::WRONLY)?.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// Looks at the lock without keeping it. One that is not there is free.
-    pub(crate) fn lock(&self) -> io::Result<Lock> {
+    /// Looks at the lock without keeping it. A missing lock is free.
+    pub(crate) fn lock(&self) -> io::Result<LockState> {
         hit("look.lock")?;
         look_at_lock(&self.dir)
     }
 
-    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run. Somebody who
-    /// does the same at the same time is no harm.
+    /// Removes the run. The lock goes first: a directory with neither lock nor ledger is no run. Two removals at the same time
+    /// do no harm.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for name in [LOCK, LEDGER] {
             let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
@@ -88,7 +91,7 @@ impl RunDir {
         remove_tree(&self.runs, &self.name)
     }
 
-    /// Whether it is only what a removal has left that did not come to its end.
+    /// Whether an interrupted removal left this directory.
     pub(crate) fn is_empty_shell(&self) -> io::Result<bool> {
         Ok(!is_there(&self.dir, LOCK)? && !is_there(&self.dir, LEDGER)?)
     }
@@ -107,20 +110,19 @@ fn is_there(dir: &OwnedFd, name: impl rustix::path::Arg) -> io::Result<bool> {
 }
 
 /// Whether the lock in a run's directory is held.
-pub(super) fn look_at_lock(dir: &OwnedFd) -> io::Result<Lock> {
-    let Some(file) = open_regular(dir, LOCK, OFlags::RDWR)? else { return Ok(Lock::Free) };
+pub(super) fn look_at_lock(dir: &OwnedFd) -> io::Result<LockState> {
+    let Some(file) = open_regular(dir, LOCK, OFlags::RDWR)? else { return Ok(LockState::Free) };
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => return Ok(Lock::Free),
-            Err(Errno::WOULDBLOCK) => return Ok(Lock::Held),
+            Ok(()) => return Ok(LockState::Free),
+            Err(Errno::WOULDBLOCK) => return Ok(LockState::Held),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// Opens a plain file; `None` if there is nothing. Anything else of that name is an error: a FIFO would be waited for,
-/// and a device has no end.
+/// Opens a regular file; `None` if it does not exist. Anything else is an error: a FIFO would block, and a device has no end.
 fn open_regular(dir: &OwnedFd, name: &str, flags: OFlags) -> io::Result<Option<File>> {
     let is_regular = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_file();
     let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a regular file"));
@@ -132,10 +134,18 @@ fn open_regular(dir: &OwnedFd, name: &str, flags: OFlags) -> io::Result<Option<F
     }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        // Again, of what was opened.
+        // Checked again on the open file.
         Ok(file) if is_regular(rustix::fs::fstat(&file)?) => Ok(Some(file.into())),
         Ok(_) => Err(odd()),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Writes records from slot `at` on and returns the next free slot. For the host, while no keeper lives.
+pub(crate) fn write_records(file: &File, at: u64, records: &[Record]) -> io::Result<u64> {
+    let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+    let _blocked = SignalBlock::new();
+    file.write_all_at(&bytes, at * SLOT as u64)?;
+    Ok(at + records.len() as u64)
 }

@@ -1,9 +1,9 @@
 //! The way to a directory, from the root of the file system down, by descriptors.
 //!
-//! Whoever owns a directory on the way, or may write to it, can put another in the place of what lies below. So each is
-//! opened relative to the one before, never through a link, and looked at: see `owner`. A link on the way is read and
-//! followed by hand if it is root's or ours: `/home` and `/var/run` are links on real systems. What is opened in this
-//! way cannot be swapped by anybody who is not trusted.
+//! A user who owns a directory on the way, or may write to it, can replace what lies below. So each directory is opened
+//! relative to its parent, never through a link, and checked: see `owner`. A symbolic link on the way is read and followed by
+//! hand if it belongs to root or to this user: `/home` and `/var/run` are links on real systems. No untrusted user can replace
+//! a directory that is opened in this way.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -15,33 +15,33 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::DirError;
-use super::owner::{Owner, Trust};
+use super::owner::{Owner, TrustedUsers};
 
-/// How many links may be on the way; as many as the kernel follows.
+/// How many links may be on the way: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// For its name and its attributes alone, so that a directory that may be passed but not read can be passed.
+/// Opens a directory for passing through alone, since not every directory on the way may be read.
 #[cfg(target_os = "linux")]
 const PASS: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const PASS: OFlags = OFlags::from_bits_retain(libc::O_SEARCH as u32);
 
-/// What happens to directories that are not there.
+/// What to do about missing directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Missing {
-    /// They are made.
+pub(super) enum MissingDirs {
+    /// Create them.
     Make,
-    /// Then there is none.
+    /// Report that there is none.
     Leave,
 }
 
-/// Opens a directory; `None` if it is not there and not to be made. The path is an absolute one.
-pub(super) fn open(path: &Path, owner: Owner, missing: Missing) -> Result<Option<OwnedFd>, DirError> {
+/// Opens a directory by its absolute path; `None` if it is missing and not to be created.
+pub(super) fn open(path: &Path, owner: Owner, missing: MissingDirs) -> Result<Option<OwnedFd>, DirError> {
     let root = rustix::fs::open("/", PASS | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(DirError::io("open", Path::new("/")))?;
-    let stat = rustix::fs::fstat(&root).map_err(DirError::io("look at", Path::new("/")))?;
-    let trust = Trust::new(&stat)?;
-    let mut walk = Walk {
+    let stat = rustix::fs::fstat(&root).map_err(DirError::io("examine", Path::new("/")))?;
+    let trust = TrustedUsers::new(&stat)?;
+    let mut walk = PathWalk {
         trust,
         at: root,
         shown: PathBuf::from("/"),
@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path, owner: Owner, missing: Missing) -> Result<Option
     walk.arrive(owner).map(Some)
 }
 
-/// The names in a path; `.` is none.
+/// The names in a path, without `.`.
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -66,30 +66,30 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-struct Walk {
-    trust: Trust,
+struct PathWalk {
+    trust: TrustedUsers,
     at: OwnedFd,
     /// Where that is, for errors.
     shown: PathBuf,
     left: VecDeque<OsString>,
-    /// How many of those at the front a link has named.
+    /// How many of the names at the front came from a link.
     of_links: usize,
     links: usize,
 }
 
 /// What a name stands for.
-enum Found {
+enum PathEntry {
     Dir(OwnedFd),
-    /// What it says, and who made it.
+    /// Its target and its owner.
     Link(PathBuf, u32),
     Nothing,
 }
 
-impl Walk {
-    /// Goes on to the directory of this name; false if it is not there.
-    fn step(&mut self, name: &OsStr, missing: Missing) -> Result<bool, DirError> {
-        // The directory in which we are is one on the way, since something follows.
-        let stat = rustix::fs::fstat(&self.at).map_err(DirError::io("look at", &self.shown))?;
+impl PathWalk {
+    /// Enters the directory of this name; false if it is missing.
+    fn step(&mut self, name: &OsStr, missing: MissingDirs) -> Result<bool, DirError> {
+        // Something follows, so the current directory is one on the way.
+        let stat = rustix::fs::fstat(&self.at).map_err(DirError::io("examine", &self.shown))?;
         self.trust.check_parent(&self.shown, &self.at, &stat)?;
         let is_last = self.left.is_empty();
         let named_by_link = self.of_links > 0;
@@ -100,33 +100,35 @@ impl Walk {
             self.shown.join(name)
         };
         let mut found = self.look(name).map_err(DirError::io("open", &path))?;
-        if matches!(found, Found::Nothing) && missing == Missing::Make && !named_by_link {
+        if matches!(found, PathEntry::Nothing) && missing == MissingDirs::Make && !named_by_link {
             make(&self.at, name, &path, if is_last { 0o700 } else { 0o755 })?;
             found = self.look(name).map_err(DirError::io("open", &path))?;
         }
         match found {
-            Found::Dir(dir) => {
+            PathEntry::Dir(dir) => {
                 self.at = dir;
                 self.shown = path;
                 Ok(true)
             }
-            Found::Link(..) if is_last => Err(DirError::IsLink { path }),
-            Found::Link(target, owner) => self.follow(&path, &target, owner).map(|()| true),
-            // A link that leads nowhere is not made good.
-            Found::Nothing if missing == Missing::Make => Err(DirError::io("open", &path)(Errno::NOENT)),
-            Found::Nothing => Ok(false),
+            PathEntry::Link(..) if is_last => Err(DirError::IsLink { path }),
+            PathEntry::Link(target, owner) => self.follow(&path, &target, owner).map(|()| true),
+            // The target of a dangling link is not created.
+            PathEntry::Nothing if missing == MissingDirs::Make => {
+                Err(DirError::io("open", &path)(Errno::NOENT))
+            }
+            PathEntry::Nothing => Ok(false),
         }
     }
 
-    fn look(&self, name: &OsStr) -> Result<Found, Errno> {
+    fn look(&self, name: &OsStr) -> Result<PathEntry, Errno> {
         let flags = PASS | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.at, name, flags, Mode::empty()) {
-            Ok(dir) => Ok(Found::Dir(dir)),
-            Err(Errno::NOENT) => Ok(Found::Nothing),
+            Ok(dir) => Ok(PathEntry::Dir(dir)),
+            Err(Errno::NOENT) => Ok(PathEntry::Nothing),
             Err(errno @ (Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => {
                 match read_link(&self.at, name) {
-                    Ok((target, owner)) => Ok(Found::Link(OsString::from_vec(target).into(), owner)),
-                    // The last: what Linux says of a descriptor that is no link.
+                    Ok((target, owner)) => Ok(PathEntry::Link(OsString::from_vec(target).into(), owner)),
+                    // Linux says NOENT of a descriptor that is no link.
                     Err(Errno::INVAL | Errno::NOENT) => Err(errno),
                     Err(other) => Err(other),
                 }
@@ -135,7 +137,7 @@ impl Walk {
         }
     }
 
-    /// Puts what a link says in the place of its name.
+    /// Replaces the name of a link by its target.
     fn follow(&mut self, path: &Path, target: &Path, owner: u32) -> Result<(), DirError> {
         self.links += 1;
         if self.links > MOST_LINKS {
@@ -156,16 +158,16 @@ impl Walk {
         Ok(())
     }
 
-    /// Opens the directory in which the way has ended, to be used.
+    /// Opens the directory at the end of the way for use.
     fn arrive(self, owner: Owner) -> Result<OwnedFd, DirError> {
-        let stat = rustix::fs::fstat(&self.at).map_err(DirError::io("look at", &self.shown))?;
+        let stat = rustix::fs::fstat(&self.at).map_err(DirError::io("examine", &self.shown))?;
         self.trust.check_own(&self.shown, &self.at, &stat, owner)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(&self.at, ".", flags, Mode::empty()).map_err(DirError::io("open", &self.shown))
     }
 }
 
-/// What a link says, and whose it is: of one and the same link, whoever may put another in its place meanwhile.
+/// The target and the owner of one and the same link, even if it is replaced meanwhile.
 #[cfg(target_os = "linux")]
 fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     let link =
@@ -174,7 +176,7 @@ fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     Ok((rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes(), owner))
 }
 
-/// The same, where a link cannot be held: its owner is asked for before and after.
+/// The same where a link cannot be held open: its owner is read before and after.
 #[cfg(not(target_os = "linux"))]
 fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     let stat = || rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -185,17 +187,17 @@ fn read_link(dir: &OwnedFd, name: &OsStr) -> Result<(Vec<u8>, u32), Errno> {
     if same { Ok((target, before.st_uid)) } else { Err(Errno::AGAIN) }
 }
 
-/// Makes a directory. Whatever the umask, its owner can use it and no group can write to it.
+/// Creates a directory. Whatever the umask, its owner can use it and no group can write to it.
 pub(super) fn make(parent: &OwnedFd, name: &OsStr, path: &Path, mode: u32) -> Result<(), DirError> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode as _)) {
-        // Somebody else has made it at the same moment, and it is looked at like all others.
+        // Somebody else created it at the same moment; it is checked like all others.
         Err(Errno::EXIST) => return Ok(()),
-        made => made.map_err(DirError::io("make", path))?,
+        made => made.map_err(DirError::io("create", path))?,
     }
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // Gone again; whoever opens it finds out.
+        // Removed again; opening it fails.
         Err(Errno::NOENT) => return Ok(()),
-        stat => stat.map_err(DirError::io("look at", path))?,
+        stat => stat.map_err(DirError::io("examine", path))?,
     };
     let made = Mode::from_raw_mode(stat.st_mode);
     if made.contains(Mode::RWXU) {

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use snakepit_custody::{Command, Config, Pid, ProcessEntry, Run, Stdio, Worker};
+use snakepit_custody::{Command, Config, Pid, ProcessEntry, Run, Stdio, WorkerProcess};
 
 pub(crate) struct Home(tempfile::TempDir);
 
@@ -98,7 +98,7 @@ pub(crate) fn output_of(run: &Run, command: Command) -> String {
 }
 
 /// Starts a command and gives back its lines as they come.
-pub(crate) fn lines_of(run: &Run, command: Command) -> (Worker, impl Iterator<Item = String> + use<>) {
+pub(crate) fn lines_of(run: &Run, command: Command) -> (WorkerProcess, impl Iterator<Item = String> + use<>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let worker = run.spawn(command.stdin(Stdio::Null).stdout(std::os::fd::OwnedFd::from(writer))).unwrap();
     (worker, BufReader::new(reader).lines().map_while(Result::ok))

@@ -1,4 +1,4 @@
-//! A host that lives a whole life with an engine and writes nothing itself: what its streams hold was written for it.
+//! A host that starts and stops an engine and writes nothing itself, so that its streams show what the engine writes.
 //!
 //! `proving-life library|program|guest WORKER STATE_DIR`: with the defaults, with `library_mode = false`, or with the
 //! latter and a subscriber of the host's own. `WORKER` is the tests' `loud.py`.
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use snakepit::custody::Config;
-use snakepit::{CallError, CancelGrace, Logging, Pool, PoolEvent, Snakepit, args};
+use snakepit::{CallError, CancelGrace, Logging, Snakepit, args};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-type Failure = Box<dyn std::error::Error>;
+type BoxedError = Box<dyn std::error::Error>;
 
 /// Far above what anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,9 +26,9 @@ const SHORT: CancelGrace = CancelGrace {
 /// How many events the host's own subscriber has heard.
 static HEARD: AtomicU64 = AtomicU64::new(0);
 
-struct Counter;
+struct CountingSubscriber;
 
-impl Subscriber for Counter {
+impl Subscriber for CountingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && metadata.target().starts_with("snakepit")
     }
@@ -47,15 +47,15 @@ impl Subscriber for Counter {
     fn exit(&self, _: &Id) {}
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), BoxedError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [mode, worker, state_dir] = words.as_slice() else { return Err("three words are needed".into()) };
     let logging = match mode.as_str() {
         "library" => Logging::default(),
-        "program" => Logging::default().library_mode(false),
+        "program" => Logging::default().for_program(),
         "guest" => {
-            tracing::subscriber::set_global_default(Counter)?;
-            Logging::default().library_mode(false)
+            tracing::subscriber::set_global_default(CountingSubscriber)?;
+            Logging::default().for_program()
         }
         other => return Err(format!("{other} is no way to live").into()),
     };
@@ -67,9 +67,9 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), Failure> {
+async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), BoxedError> {
     let custody = Config { state_dir: Some(state_dir.into()), ..Config::default() };
-    let pool = Pool::python(worker).workers(2).cancel_grace(SHORT);
+    let pool = snakepit::python(worker).workers(2).cancel_grace(SHORT);
     let pit = Snakepit::builder().custody(custody).logging(logging).pool(pool).start().await?;
     let said: String = pit.call("say", args! { text: "hello" }).await?;
     ensure(said == "hello", "it said something else")?;
@@ -93,7 +93,7 @@ async fn live(logging: Logging, worker: &str, state_dir: &str) -> Result<(), Fai
 }
 
 /// Replaces all workers, and waits until the old ones are gone.
-async fn recycle(pit: &Snakepit) -> Result<(), Failure> {
+async fn recycle(pit: &Snakepit) -> Result<(), BoxedError> {
     let pool = &pit.pools()[0];
     let mut events = pool.events();
     let mut left = pool.recycle_all().await;
@@ -101,7 +101,7 @@ async fn recycle(pit: &Snakepit) -> Result<(), Failure> {
     let replaced = async {
         while left > 0 {
             match events.next().await {
-                Some(PoolEvent::WorkerEnded { .. }) => left -= 1,
+                Some(snakepit::telemetry::Event::WorkerEnded { .. }) => left -= 1,
                 Some(_) => {}
                 None => return,
             }
@@ -111,6 +111,6 @@ async fn recycle(pit: &Snakepit) -> Result<(), Failure> {
     ensure(left == 0, "the old ones did not end")
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Failure> {
+fn ensure(holds: bool, otherwise: &str) -> Result<(), BoxedError> {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }

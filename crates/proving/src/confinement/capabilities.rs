@@ -4,7 +4,7 @@ use std::io;
 
 /// A set of capabilities, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Capabilities(u64);
+pub struct CapabilitySet(u64);
 
 /// The kernel's numbers, as far as a profile names them.
 pub(super) mod number {
@@ -24,7 +24,7 @@ pub(super) mod number {
     pub(in super::super) const SETFCAP: u32 = 31;
 }
 
-impl Capabilities {
+impl CapabilitySet {
     /// None at all.
     pub const NONE: Self = Self(0);
     /// Whatever the caller has.
@@ -48,7 +48,7 @@ impl Capabilities {
 
 /// What `capset` takes first.
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
@@ -56,7 +56,7 @@ struct Header {
 /// Thirty-two capabilities each; `capset` takes two.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Half {
+struct CapabilityHalf {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -69,8 +69,8 @@ fn check(result: libc::c_long) -> io::Result<()> {
 }
 
 /// Gives up all others, for good.
-pub(super) fn keep_only(kept: Capabilities) -> io::Result<()> {
-    if kept == Capabilities::ALL {
+pub(super) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
+    if kept == CapabilitySet::ALL {
         return Ok(());
     }
     // The kernel ends the row with EINVAL.
@@ -84,9 +84,9 @@ pub(super) fn keep_only(kept: Capabilities) -> io::Result<()> {
             check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }.into())?;
         }
     }
-    let half = |bits: u64| Half { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
+    let half = |bits: u64| CapabilityHalf { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
     let halves = [half(kept.0), half(kept.0 >> 32)];
-    let header = Header { version: VERSION_3, pid: 0 };
+    let header = CapabilityHeader { version: VERSION_3, pid: 0 };
     // SAFETY: both structures have the kernel's layout and live through the call.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const halves) })
 }

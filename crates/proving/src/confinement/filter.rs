@@ -14,15 +14,15 @@ use seccompiler::{
 
 /// System calls that get an error instead of being made.
 #[derive(Clone, Copy, Debug)]
-pub enum Refusal {
-    /// These, always.
+pub enum SyscallRefusal {
+    /// These calls, always.
     Calls(c_int, &'static [c_long]),
-    /// Every number above this one: what was invented after the profile was written.
+    /// Every call above this number: those that are newer than the profile.
     Above(c_int, c_long),
     /// This one if any of the bits is set in the argument.
-    AnyBit(c_int, c_long, Argument),
+    AnyBit(c_int, c_long, SyscallArgument),
     /// This one if all of the bits are set in the argument.
-    AllBits(c_int, c_long, Argument),
+    AllBits(c_int, c_long, SyscallArgument),
     /// This one if the argument, counted from 0, is among these values.
     OneOf(c_int, c_long, u8, &'static [u64]),
     /// This one unless the argument is among these values.
@@ -31,22 +31,22 @@ pub enum Refusal {
 
 /// An argument of a call, counted from 0, and bits of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Argument(pub u8, pub u64);
+pub struct SyscallArgument(pub u8, pub u64);
 
 /// As far as numbers are given out in the next years.
 const LAST_NUMBER: c_long = 600;
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type FilterRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// One program per error.
-pub(super) fn compile(refusals: &[Refusal]) -> io::Result<Vec<BpfProgram>> {
-    let mut by_errno: BTreeMap<c_int, Rules> = BTreeMap::new();
+pub(super) fn compile(refusals: &[SyscallRefusal]) -> io::Result<Vec<BpfProgram>> {
+    let mut by_errno: BTreeMap<c_int, FilterRules> = BTreeMap::new();
     for refusal in refusals {
         let rules = by_errno.entry(refusal.errno()).or_default();
         refusal.add_to(rules).map_err(io::Error::other)?;
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let program = |(errno, rules): (c_int, Rules)| {
+    let program = |(errno, rules): (c_int, FilterRules)| {
         let refuse = SeccompAction::Errno(errno as u32);
         SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).and_then(BpfProgram::try_from)
     };
@@ -56,18 +56,18 @@ pub(super) fn compile(refusals: &[Refusal]) -> io::Result<Vec<BpfProgram>> {
 /// Installs one. Not by `seccompiler`'s own function: that sets `no_new_privs`, which most runtimes do not.
 pub(super) fn install(program: &BpfProgram) -> io::Result<()> {
     #[repr(C)]
-    struct Program {
+    struct BpfProgram {
         length: u16,
         filter: *const sock_filter,
     }
-    let program = Program { length: program.len() as u16, filter: program.as_ptr() };
+    let program = BpfProgram { length: program.len() as u16, filter: program.as_ptr() };
     // SAFETY: the structure has the kernel's layout; it and the instructions that it points to live through the call.
     let done =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-impl Refusal {
+impl SyscallRefusal {
     fn errno(&self) -> c_int {
         match self {
             Self::Calls(errno, _)
@@ -79,17 +79,17 @@ impl Refusal {
         }
     }
 
-    fn add_to(&self, rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    fn add_to(&self, rules: &mut FilterRules) -> Result<(), seccompiler::BackendError> {
         // A call without a rule of its own is refused whatever its arguments are.
         match *self {
             Self::Calls(_, calls) => rules.extend(calls.iter().map(|call| (*call, Vec::new()))),
             Self::Above(_, last) => rules.extend((last + 1..=LAST_NUMBER).map(|call| (call, Vec::new()))),
-            Self::AnyBit(_, call, Argument(index, bits)) => {
+            Self::AnyBit(_, call, SyscallArgument(index, bits)) => {
                 for bit in (0..64).map(|shift| 1 << shift).filter(|bit| bits & bit != 0) {
                     add(rules, call, &[(index, SeccompCmpOp::MaskedEq(bit), bit)])?;
                 }
             }
-            Self::AllBits(_, call, Argument(index, bits)) => {
+            Self::AllBits(_, call, SyscallArgument(index, bits)) => {
                 add(rules, call, &[(index, SeccompCmpOp::MaskedEq(bits), bits)])?;
             }
             Self::OneOf(_, call, index, values) => {
@@ -108,7 +108,7 @@ impl Refusal {
 
 /// Adds a rule: all of the conditions must hold.
 fn add(
-    rules: &mut Rules,
+    rules: &mut FilterRules,
     call: c_long,
     conditions: &[(u8, SeccompCmpOp, u64)],
 ) -> Result<(), seccompiler::BackendError> {

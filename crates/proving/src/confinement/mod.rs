@@ -1,12 +1,12 @@
-//! What container runtimes and service managers make of a process: filters, capabilities, and another view of the
-//! machine. The runtimes themselves are not at hand; their published defaults are.
+//! Imitates how container runtimes and service managers confine a process: filters, capabilities, and another view of the
+//! machine, by the published defaults of each runtime.
 //!
-//! A [`Profile`] holds the facts of one of them, in a file of its own below `profiles/`. [`Profile::enter`] turns the
-//! calling process into what that runtime starts programs as. The lists name what is refused, not what is allowed:
-//! the same filter, told shorter. A call that no profile lists and no kernel of today answers is left out.
+//! A [`Profile`] holds the facts of one runtime, in a file below `profiles/`. [`Profile::enter`] confines the calling process
+//! as that runtime confines its programs. The lists name the refused calls, not the allowed ones: the filter is the same, and
+//! the list is shorter. Calls that no current kernel answers are left out.
 //!
-//! What is not imitated: a PID namespace (the death of its first process would end everybody in it, and prove nothing
-//! about us), other root file systems, and LSM policies.
+//! Not imitated: a PID namespace (the death of its first process would end all others, and prove nothing about custody), other
+//! root file systems, and LSM policies.
 
 mod capabilities;
 mod filter;
@@ -15,25 +15,25 @@ mod view;
 
 use std::io;
 
-pub use capabilities::Capabilities;
-pub use filter::Refusal;
+pub use capabilities::CapabilitySet;
+pub use filter::SyscallRefusal;
 pub use profiles::ALL;
 pub use view::{CgroupView, ProcView};
 
-/// What one runtime makes of a process.
+/// How one runtime confines a process.
 #[derive(Debug)]
 pub struct Profile {
     /// As the command line spells it.
     pub name: &'static str,
     /// The system calls that get an error instead of being made.
-    pub refusals: &'static [Refusal],
+    pub refusals: &'static [SyscallRefusal],
     /// What root may still do.
-    pub capabilities: Capabilities,
+    pub capabilities: CapabilitySet,
     /// Whether programs can gain privileges by being run.
     pub privileges: Privileges,
     /// What `/proc` shows.
     pub proc: ProcView,
-    /// What is to be seen of control groups.
+    /// Which control groups are visible.
     pub cgroups: CgroupView,
 }
 

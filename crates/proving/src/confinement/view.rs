@@ -1,5 +1,4 @@
-//! Another view of the machine, in a mount namespace of the process's own: `/proc` and control groups as runtimes show
-//! them.
+//! `/proc` and control groups as runtimes show them, in a mount namespace of the process's own.
 
 use std::ffi::CString;
 use std::io;
@@ -20,7 +19,7 @@ pub enum ProcView {
     ProcessesOnly,
 }
 
-/// What is to be seen of control groups.
+/// Which control groups are visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CgroupView {
     /// All of them, and none can be written.

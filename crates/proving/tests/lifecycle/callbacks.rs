@@ -1,13 +1,13 @@
-//! Who is called at a signal, in which order and on which thread.
+//! Which callbacks a signal runs, in which order and on which thread.
 
 use rustix::process::Signal;
 
-use super::{Leaver, many_times};
+use super::{LeaverProcess, many_times};
 
 #[test]
 fn callbacks_are_called_in_the_order_of_their_registration() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         let names = ["a", "b", "c", "d", "e"];
         for name in names {
             leaver.obey(&[&format!("register {name}")]);
@@ -23,7 +23,7 @@ fn callbacks_are_called_in_the_order_of_their_registration() {
 #[test]
 fn a_callback_that_panics_stops_no_other() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a", "register-panicking b", "register c"]);
         leaver.signal(Signal::INT);
         for name in ["a", "b", "c"] {
@@ -36,7 +36,7 @@ fn a_callback_that_panics_stops_no_other() {
 #[test]
 fn a_callback_that_was_taken_back_is_not_called() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a", "register b", "register c", "register-now d", "register-now e"]);
         leaver.obey(&["unregister b", "unregister d"]);
         leaver.must_answer("unregister b", "gone");
@@ -50,8 +50,8 @@ fn a_callback_that_was_taken_back_is_not_called() {
 }
 
 #[test]
-fn one_that_waits_behind_a_callback_that_hangs_can_be_taken_back() {
-    let mut leaver = Leaver::installed();
+fn a_callback_that_waits_behind_a_hanging_one_can_be_unregistered() {
+    let mut leaver = LeaverProcess::installed();
     leaver.obey(&["register-hanging a", "register b"]);
     leaver.signal(Signal::TERM);
     leaver.must_say("called a on snakepit-drain");
@@ -60,9 +60,9 @@ fn one_that_waits_behind_a_callback_that_hangs_can_be_taken_back() {
 }
 
 #[test]
-fn who_registers_after_the_signal_is_called_at_once_on_his_own_thread() {
+fn a_callback_registered_after_the_signal_runs_at_once_on_the_callers_thread() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a", "register-now stop"]);
         leaver.signal(Signal::TERM);
         leaver.must_say("called a on snakepit-drain");
@@ -81,9 +81,9 @@ fn who_registers_after_the_signal_is_called_at_once_on_his_own_thread() {
 }
 
 #[test]
-fn after_a_reset_nobody_is_called_and_the_next_one_starts_anew() {
+fn after_a_reset_no_callback_runs_and_the_next_coordinator_starts_afresh() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a"]);
         leaver.must_answer("install", "same ignored=[]");
         leaver.must_answer("installed", "yes");
@@ -103,8 +103,8 @@ fn after_a_reset_nobody_is_called_and_the_next_one_starts_anew() {
 
 #[test]
 fn a_thousand_resets_leave_no_descriptor_and_no_thread() {
-    let mut leaver = Leaver::installed();
-    let count = |leaver: &Leaver, what: &str| {
+    let mut leaver = LeaverProcess::installed();
+    let count = |leaver: &LeaverProcess, what: &str| {
         let pid = leaver.0.process().pid();
         std::fs::read_dir(format!("/proc/{pid}/{what}")).expect("the process lives").count()
     };
@@ -114,7 +114,7 @@ fn a_thousand_resets_leave_no_descriptor_and_no_thread() {
         leaver.must_answer("install", "new ignored=[]");
     }
     assert_eq!(count(&leaver, "fd"), descriptors);
-    // Main and the three of the last one, once those that were told to end are gone.
+    // The main thread and the three threads of the last coordinator, once the threads of the earlier ones are gone.
     let deadline = snakepit_proving::Deadline::patient();
     snakepit_proving::deadline::recheck(deadline, "the end of its threads", || {
         (count(&leaver, "task") == 4).then_some(())

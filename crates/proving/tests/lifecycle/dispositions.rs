@@ -1,16 +1,16 @@
-//! What the process does with its signals before, while and after they are noted; and what its copies do.
+//! The process's signal dispositions before, during and after they are recorded, and those of its forks.
 
 use std::os::unix::process::ExitStatusExt;
 
 use rustix::process::Signal;
-use snakepit_proving::Process;
+use snakepit_proving::ObservedProcess;
 
-use super::{Leaver, many_times};
+use super::{LeaverProcess, many_times};
 
 #[test]
 fn a_reset_puts_back_what_was_there() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["handle 15", "ignore 2"]);
         leaver.must_answer("disposition 15", "foreign nodefer masked");
         leaver.must_answer("disposition 2", "ignored restart");
@@ -32,7 +32,7 @@ fn a_reset_puts_back_what_was_there() {
 
 #[test]
 fn a_handler_that_came_after_ours_stays() {
-    let mut leaver = Leaver::installed();
+    let mut leaver = LeaverProcess::installed();
     leaver.obey(&["handle 15", "reset"]);
     leaver.must_answer("disposition 15", "foreign nodefer masked");
     leaver.must_answer("disposition 2", "default");
@@ -41,7 +41,7 @@ fn a_handler_that_came_after_ours_stays() {
 #[test]
 fn more_signals_can_be_taken_later_and_go_back_as_well() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.must_answer("disposition 1", "default");
         leaver.must_answer("install 1", "same ignored=[]");
         leaver.obey(&["register a"]);
@@ -55,9 +55,9 @@ fn more_signals_can_be_taken_later_and_go_back_as_well() {
 }
 
 #[test]
-fn what_was_ignored_when_the_process_was_started_stays_ignored_and_is_told() {
+fn a_signal_that_was_ignored_at_the_start_stays_ignored_and_is_listed() {
     many_times(|| {
-        let mut leaver = Leaver::started_ignoring("INT");
+        let mut leaver = LeaverProcess::started_ignoring("INT");
         leaver.must_answer("install", "new ignored=[2]");
         leaver.must_answer("disposition 2", "ignored");
         for _ in 0..3 {
@@ -76,9 +76,9 @@ fn what_was_ignored_when_the_process_was_started_stays_ignored_and_is_told() {
 #[test]
 fn a_forked_copy_dies_by_the_signal_and_the_original_does_not_notice() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register a"]);
-        let copy = Process::of(leaver.ask("fork").parse().expect("a pid"));
+        let copy = ObservedProcess::of(leaver.ask("fork").parse().expect("a pid"));
         copy.signal(Signal::TERM);
         leaver.must_answer("wait-for-the-copy", "signal 15");
         leaver.must_answer("stage", "running");
@@ -89,8 +89,8 @@ fn a_forked_copy_dies_by_the_signal_and_the_original_does_not_notice() {
 }
 
 #[test]
-fn a_pipe_full_of_notes_holds_up_nobody_and_errno_is_kept() {
-    let mut leaver = Leaver::start();
+fn a_full_pipe_of_notes_blocks_no_handler_and_errno_is_kept() {
+    let mut leaver = LeaverProcess::start();
     leaver.obey(&["take 10"]);
     leaver.must_answer("flood 10 10000", "changed 0");
     for _ in 0..100 {
@@ -100,10 +100,13 @@ fn a_pipe_full_of_notes_holds_up_nobody_and_errno_is_kept() {
 
 #[test]
 fn notes_of_those_who_had_the_signals_before_are_not_read() {
-    let mut leaver = Leaver::start();
+    let mut leaver = LeaverProcess::start();
     leaver.obey(&["take 10", "raise 10", "raise 10", "give-back", "take 12", "raise 12"]);
     leaver.must_answer("next", "12");
-    leaver.must_answer("take 10", "the signals of this process are noted for somebody else already");
+    leaver.must_answer(
+        "take 10",
+        "another SignalNotes already holds the signals of this process: give it back first",
+    );
     leaver.obey(&["raise 12"]);
     leaver.must_answer("next", "12");
     leaver.obey(&["give-back"]);
@@ -113,7 +116,7 @@ fn notes_of_those_who_had_the_signals_before_are_not_read() {
 #[test]
 fn ten_signals_are_ten_notes() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["take 10 12"]);
         for _ in 0..5 {
             leaver.obey(&["raise 10", "raise 12"]);

@@ -1,12 +1,12 @@
-//! The two ways out: the hooks, their time, the status, and what is left of the workers.
+//! The two kinds of exit: hooks, their timeouts, the status, and what is left of the workers.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit_proving::deadline::recheck;
-use snakepit_proving::{Deadline, Process};
+use snakepit_proving::{Deadline, ObservedProcess};
 
-use super::{Leaver, many_times};
+use super::{LeaverProcess, many_times};
 
 /// Short enough to wait for, and far from the default.
 const LIMIT: &str = "limit 300";
@@ -15,7 +15,7 @@ const LIMIT_TIME: Duration = Duration::from_millis(300);
 #[test]
 fn hooks_run_in_reverse_order_but_those_that_were_taken_back() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook a", "hook b", "hook c", "forget b"]);
         leaver.must_answer("forget b", "gone");
         leaver.0.say("exit 3");
@@ -29,7 +29,7 @@ fn hooks_run_in_reverse_order_but_those_that_were_taken_back() {
 #[test]
 fn a_hook_that_panics_stops_no_other_and_changes_no_status() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook a", "hook b panics", "hook c"]);
         leaver.0.say("exit 0");
         for name in ["c", "b", "a"] {
@@ -40,7 +40,7 @@ fn a_hook_that_panics_stops_no_other_and_changes_no_status() {
 }
 
 /// What was ordered ends within the limit or soon after it, and not before.
-fn must_end_at_the_limit(mut leaver: Leaver, status: i32) {
+fn must_end_at_the_limit(mut leaver: LeaverProcess, status: i32) {
     let began = Instant::now();
     leaver.0.say(&format!("exit {status}"));
     leaver.must_end_with(status);
@@ -51,21 +51,21 @@ fn must_end_at_the_limit(mut leaver: Leaver, status: i32) {
 
 #[test]
 fn a_hook_that_hangs_has_the_limit() {
-    let mut leaver = Leaver::start();
+    let mut leaver = LeaverProcess::start();
     leaver.obey(&[LIMIT, "hook never", "hook hang hangs"]);
     must_end_at_the_limit(leaver, 4);
 }
 
 #[test]
 fn an_atexit_function_that_hangs_has_the_limit() {
-    let mut leaver = Leaver::start();
+    let mut leaver = LeaverProcess::start();
     leaver.obey(&[LIMIT, "hang-at-exit"]);
     must_end_at_the_limit(leaver, 5);
 }
 
 #[test]
-fn a_full_pipe_that_nobody_reads_has_the_limit() {
-    let mut leaver = Leaver::start();
+fn an_exit_with_a_full_unread_pipe_is_bounded() {
+    let mut leaver = LeaverProcess::start();
     leaver.obey(&[LIMIT]);
     leaver.0.say("fill-stdout");
     must_end_at_the_limit(leaver, 6);
@@ -74,7 +74,7 @@ fn a_full_pipe_that_nobody_reads_has_the_limit() {
 #[test]
 fn a_full_pipe_does_not_matter_to_an_exit_at_once() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook never", "hang-at-exit"]);
         leaver.0.say("fill-stdout");
         leaver.0.say("exit-now 7");
@@ -85,7 +85,7 @@ fn a_full_pipe_does_not_matter_to_an_exit_at_once() {
 #[test]
 fn an_exit_at_once_runs_no_hook_and_says_nothing() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook never", "hang-at-exit"]);
         leaver.0.say("exit-now 8");
         leaver.must_end_with(8);
@@ -96,7 +96,7 @@ fn an_exit_at_once_runs_no_hook_and_says_nothing() {
 #[test]
 fn of_two_threads_that_exit_at_once_the_first_one_gives_the_status() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.0.say("exit-by-two-threads");
         let said = leaver.hear();
         let first = said.strip_prefix("left by thread-").expect("a thread that was first");
@@ -108,7 +108,7 @@ fn of_two_threads_that_exit_at_once_the_first_one_gives_the_status() {
 #[test]
 fn an_exit_within_a_hook_does_the_rest_with_the_first_status() {
     many_times(|| {
-        let mut leaver = Leaver::start();
+        let mut leaver = LeaverProcess::start();
         leaver.obey(&["hook a", "hook b exits 99", "hook c asks-another-to-exit 98"]);
         leaver.0.say("exit 9");
         for name in ["c", "b", "a"] {
@@ -120,10 +120,11 @@ fn an_exit_within_a_hook_does_the_rest_with_the_first_status() {
 }
 
 /// Whichever way the host takes, its workers and the record of its run are gone soon after.
-fn nothing_is_left_after(leave: impl Fn(&mut Leaver)) {
+fn nothing_is_left_after(leave: impl Fn(&mut LeaverProcess)) {
     let state = tempfile::tempdir().expect("a state directory");
-    let mut leaver = Leaver::start();
-    let worker = Process::of(leaver.ask(&format!("run {}", state.path().display())).parse().expect("a pid"));
+    let mut leaver = LeaverProcess::start();
+    let worker =
+        ObservedProcess::of(leaver.ask(&format!("run {}", state.path().display())).parse().expect("a pid"));
     leave(&mut leaver);
     leaver.wait();
     worker.must_end("the worker");
@@ -158,8 +159,9 @@ fn the_keeper_clears_up_after_every_way_out() {
 #[test]
 fn a_forked_copy_ends_no_run_of_the_original() {
     let state = tempfile::tempdir().expect("a state directory");
-    let mut leaver = Leaver::start();
-    let worker = Process::of(leaver.ask(&format!("run {}", state.path().display())).parse().expect("a pid"));
+    let mut leaver = LeaverProcess::start();
+    let worker =
+        ObservedProcess::of(leaver.ask(&format!("run {}", state.path().display())).parse().expect("a pid"));
     leaver.must_answer("end-all-in-a-copy", "ended 0");
     assert!(worker.is_alive());
     leaver.must_answer("end-all 5000", "ended 1");

@@ -1,6 +1,6 @@
-//! How a process ends: what its signals do, and the two ways out, each with real processes and many times over.
+//! How a process ends: what signals do, and the two kinds of exit, with real processes and many rounds.
 //!
-//! Here is the host that is told how to end, and what the tests ask of it. `SNAKEPIT_QUICK=1` makes fewer rounds.
+//! This file has the host that takes the tests' orders. `SNAKEPIT_QUICK=1` reduces the rounds.
 
 mod callbacks;
 mod dispositions;
@@ -13,9 +13,9 @@ use rustix::process::Signal;
 use snakepit_proving::{HostProcess, OpenAs};
 
 /// The program `proving-leaver`, which runs.
-struct Leaver(HostProcess);
+struct LeaverProcess(HostProcess);
 
-impl Leaver {
+impl LeaverProcess {
     fn start() -> Self {
         Self::start_by(Command::new(env!("CARGO_BIN_EXE_proving-leaver")))
     }

@@ -4,14 +4,14 @@ use std::os::unix::process::ExitStatusExt;
 
 use rustix::process::Signal;
 
-use super::{Leaver, many_times};
+use super::{LeaverProcess, many_times};
 
 const ON_DRAIN: &str = "called drain on snakepit-drain";
 const ON_STOP: &str = "called stop on snakepit-stop";
 
 /// With a callback for the first and one for the second signal.
-fn with_callbacks() -> Leaver {
-    let mut leaver = Leaver::installed();
+fn with_callbacks() -> LeaverProcess {
+    let mut leaver = LeaverProcess::installed();
     leaver.obey(&["register drain", "register-now stop"]);
     leaver
 }
@@ -19,7 +19,7 @@ fn with_callbacks() -> Leaver {
 #[test]
 fn each_signal_is_one_stage_further() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.must_answer("stage", "running");
         leaver.obey(&["await draining"]);
         leaver.signal(Signal::TERM);
@@ -56,7 +56,7 @@ fn different_signals_count_together() {
 #[test]
 fn ten_signals_in_a_row_end_it_with_the_status_of_the_third() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         for _ in 0..10 {
             leaver.signal(Signal::TERM);
         }
@@ -86,7 +86,7 @@ fn all_three_work_while_the_only_thread_of_the_runtime_is_busy() {
 #[test]
 fn all_three_work_while_a_callback_hangs() {
     many_times(|| {
-        let mut leaver = Leaver::installed();
+        let mut leaver = LeaverProcess::installed();
         leaver.obey(&["register-hanging hang", "register never", "register-now stop", "await stop-now"]);
         leaver.signal(Signal::TERM);
         leaver.must_say("called hang on snakepit-drain");
@@ -101,7 +101,7 @@ fn all_three_work_while_a_callback_hangs() {
 }
 
 #[test]
-fn the_third_ends_it_while_everything_hangs_and_nobody_reads_its_output() {
+fn the_third_signal_ends_a_process_that_hangs_with_unread_output() {
     many_times(|| {
         let mut leaver = with_callbacks();
         leaver.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! Hosts of a loop that are killed at every step of a message, one after the other over one file: the checker finds nothing.
+//! Hosts of a loop are killed at every step of a message, one after another over one file, and the checker finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,14 +6,15 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use snakepit::mailbox::{DeadReason, Mailbox, Send, SqliteMailbox};
-use snakepit_proving::mailbox::history::What;
-use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::mailbox::telling::now;
-use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
+use snakepit::mailbox::{DeadReason, Mailbox, SendOptions, SqliteMailbox};
+use snakepit::mailbox_conformance::history::ClientOperation;
+use snakepit::mailbox_conformance::{FinalState, History, Rule, Terms, check};
+use snakepit_proving::mailbox_faults::OperationTrace;
+use snakepit_proving::mailbox_faults::traced_mailbox::now;
+use snakepit_proving::random::SeededRandom;
 use snakepit_proving::{is_full, random, rounds};
 
-use super::{Looper, assert_no_runs, block_on, dir, worker};
+use super::{LooperProcess, assert_no_runs, block_on, dir, worker};
 
 /// All steps at which a host can be killed, and how often each is reached in one life at least, about.
 const STEPS: [(&str, u64); 16] = [
@@ -38,14 +39,14 @@ const STEPS: [(&str, u64); 16] = [
 /// After how many deliveries a message is given up.
 const LIMIT: u32 = 5;
 
-/// What a request is: a text, from which everything else about it can be told.
+/// The text of a request. Everything else about the request follows from it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Request {
+struct LoopRequest {
     kind: String,
     number: u64,
 }
 
-impl Request {
+impl LoopRequest {
     fn of(body: &str) -> Self {
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             let number = body.rsplit(' ').next().and_then(|number| number.parse().ok());
@@ -61,18 +62,18 @@ impl Request {
     }
 }
 
-/// What all lives over one file have told.
+/// What all lives over one file have reported.
 #[derive(Default)]
-struct Lives {
-    notes: Notes,
+struct LoopLives {
+    notes: OperationTrace,
     /// What was sent, and whether that is sure.
-    sent: BTreeMap<Request, bool>,
+    sent: BTreeMap<LoopRequest, bool>,
     /// The requests of receipts.
-    given: BTreeMap<String, Request>,
+    given: BTreeMap<String, LoopRequest>,
     heard: usize,
 }
 
-impl Lives {
+impl LoopLives {
     fn hear(&mut self, lines: &[String], handler_tells: bool) {
         self.notes.hear(self.heard, lines);
         self.heard += 1;
@@ -89,11 +90,11 @@ impl Lives {
             }
             for delivery in line["deliveries"].as_array().into_iter().flatten() {
                 let text = |key: &str| delivery[key].as_str().expect("a text");
-                self.given.insert(text("receipt").to_owned(), Request::of(text("body")));
+                self.given.insert(text("receipt").to_owned(), LoopRequest::of(text("body")));
             }
             let op = line["op"].as_str().unwrap_or_default();
             if op == "send" {
-                let request = Request::of(line["body"].as_str().expect("a body"));
+                let request = LoopRequest::of(line["body"].as_str().expect("a body"));
                 let is_sure = line["number"].as_u64().is_some_and(|number| answered.contains(&number));
                 self.sent.insert(request, is_sure);
             }
@@ -115,7 +116,7 @@ impl Lives {
     fn check(mut self, path: &Path) -> BTreeMap<Rule, u64> {
         let mailbox = SqliteMailbox::open_named(path, "requests").expect("the mailbox");
         self.notes.put_in_order();
-        let mut ending = block_on(Ending::of(&History::new(), &mailbox)).expect("it can be looked at");
+        let mut ending = block_on(FinalState::of(&History::new(), &mailbox)).expect("it can be looked at");
         ending.at = now();
         let report =
             check(&self.notes.events, &ending, Terms { max_deliveries: LIMIT, slack: Duration::ZERO });
@@ -137,7 +138,7 @@ impl Lives {
         assert_eq!(answered.len(), numbers.len(), "something was answered twice");
         let mut dead = BTreeMap::new();
         for letter in block_on(mailbox.dead_letters(100_000)).expect("dead letters") {
-            let request = Request::of(&String::from_utf8_lossy(&letter.message.body));
+            let request = LoopRequest::of(&String::from_utf8_lossy(&letter.message.body));
             let deliveries = letter.message.delivery_count;
             match letter.reason {
                 DeadReason::Deliveries => assert_eq!(deliveries, LIMIT, "{request:?}"),
@@ -170,16 +171,18 @@ impl Lives {
 
     /// How often messages were delivered that had been delivered before: kills cost something.
     fn repeated(&self) -> usize {
-        let again = |what: &What| match what {
-            What::Receive { deliveries, .. } => deliveries.iter().filter(|it| it.number > 1).count(),
+        let again = |what: &ClientOperation| match what {
+            ClientOperation::Receive { deliveries, .. } => {
+                deliveries.iter().filter(|it| it.number > 1).count()
+            }
             _ => 0,
         };
         self.notes.events.iter().map(|event| again(&event.what)).sum()
     }
 }
 
-/// Whether somebody waits for a reply to it, as `looper` sends it.
-fn asks(request: &Request) -> bool {
+/// Whether `looper` asks for a reply when it sends this request.
+fn asks(request: &LoopRequest) -> bool {
     match request.kind.as_str() {
         "fine" => matches!(request.number % 100, 0 | 6),
         "slow" | "fail" | "hopeless" => true,
@@ -188,9 +191,9 @@ fn asks(request: &Request) -> bool {
 }
 
 /// What all files together have come to.
-struct Tally {
+struct KillTally {
     all: usize,
-    dice: Dice,
+    random: SeededRandom,
     kills: BTreeMap<&'static str, usize>,
     /// The same with those that are under way.
     planned: BTreeMap<&'static str, usize>,
@@ -199,7 +202,7 @@ struct Tally {
     repeated: usize,
 }
 
-impl Tally {
+impl KillTally {
     fn done(&self) -> usize {
         self.kills.values().sum()
     }
@@ -214,7 +217,7 @@ impl Tally {
         // The one that was killed at most seldom is the next.
         let (step, times) = STEPS.into_iter().min_by_key(|(step, _)| self.planned[step]).expect("a step");
         self.note(step, 1);
-        Some((self.lives, step, format!("{step}:{}", 1 + self.dice.below(times))))
+        Some((self.lives, step, format!("{step}:{}", 1 + self.random.below(times))))
     }
 
     fn note(&mut self, step: &'static str, change: isize) {
@@ -237,9 +240,9 @@ impl Tally {
 fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<&str>) {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
-    let tally = Mutex::new(Tally {
+    let tally = Mutex::new(KillTally {
         all,
-        dice: Dice::new(seed),
+        random: SeededRandom::new(seed),
         kills: STEPS.iter().map(|(step, _)| (*step, 0)).collect(),
         planned: STEPS.iter().map(|(step, _)| (*step, 0)).collect(),
         fired: BTreeMap::new(),
@@ -252,7 +255,7 @@ fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<
             scope.spawn(|| while kill_over_a_file(&tally, of_a_file, handled_by) {});
         }
     });
-    let Tally { kills, fired, lives, repeated, .. } = tally.into_inner().expect("no panic");
+    let KillTally { kills, fired, lives, repeated, .. } = tally.into_inner().expect("no panic");
     let took = began.elapsed();
     println!(
         "{lives} lives in {took:?}, killed at {kills:?}, {repeated} deliveries again, rules asked {fired:?}"
@@ -262,17 +265,17 @@ fn kill_rounds(all: usize, of_a_file: usize, at_once: usize, handled_by: Option<
 }
 
 /// Lives over one file, then one that handles what is left, and then it is checked. False if there were kills enough before.
-fn kill_over_a_file(tally: &Mutex<Tally>, of_a_file: usize, handled_by: Option<&str>) -> bool {
+fn kill_over_a_file(tally: &Mutex<KillTally>, of_a_file: usize, handled_by: Option<&str>) -> bool {
     let dir = dir();
     let path = dir.path().join("mail");
     let file = path.to_string_lossy().into_owned();
     let pool: Vec<&str> = handled_by.map_or_else(Vec::new, |worker| vec!["pool", worker]);
-    let mut told = Lives::default();
+    let mut told = LoopLives::default();
     for _ in 0..of_a_file {
         let Some((life, step, fault)) = tally.lock().expect("no panic").next() else { break };
         let seed = life.to_string();
         let words: Vec<&str> = ["work", &file, &seed].into_iter().chain(pool.clone()).collect();
-        let (lines, was_killed) = Looper::life(dir.path(), &words, Some(&fault));
+        let (lines, was_killed) = LooperProcess::life(dir.path(), &words, Some(&fault));
         told.hear(&lines, handled_by.is_none());
         tally.lock().expect("no panic").ended(step, was_killed);
     }
@@ -280,7 +283,7 @@ fn kill_over_a_file(tally: &Mutex<Tally>, of_a_file: usize, handled_by: Option<&
         return false;
     }
     let words: Vec<&str> = ["rest", &file].into_iter().chain(pool).collect();
-    let (lines, was_killed) = Looper::life(dir.path(), &words, None);
+    let (lines, was_killed) = LooperProcess::life(dir.path(), &words, None);
     assert!(!was_killed);
     told.hear(&lines, handled_by.is_none());
     let repeated = told.repeated();
@@ -307,10 +310,11 @@ fn a_message_that_kills_its_process_is_given_up_after_its_deliveries() {
     let mailbox = SqliteMailbox::open_named(&path, "requests").expect("the mailbox");
     for kind in ["kill", "fine"] {
         let body = format!("{{\"kind\": \"{kind}\", \"number\": 0}}");
-        block_on(mailbox.send(body.into_bytes(), Send::new())).expect("sent");
+        block_on(mailbox.send(body.into_bytes(), SendOptions::new())).expect("sent");
     }
     let file = path.to_string_lossy().into_owned();
-    let lives = (0..2 * LIMIT).take_while(|_| Looper::life(dir.path(), &["rest", &file], None).1).count();
+    let lives =
+        (0..2 * LIMIT).take_while(|_| LooperProcess::life(dir.path(), &["rest", &file], None).1).count();
     assert_eq!(lives, LIMIT as usize, "each delivery costs a life, and then it is over");
     let dead = block_on(mailbox.dead_letters(10)).expect("dead letters");
     let poison = dead.iter().find(|letter| letter.message.body.starts_with(b"{\"kind\": \"kill\""));

@@ -15,9 +15,9 @@ use snakepit_proving::{HostProcess, OpenAs};
 use tempfile::TempDir;
 
 /// The program `proving-looper`, which runs.
-struct Looper(HostProcess);
+struct LooperProcess(HostProcess);
 
-impl Looper {
+impl LooperProcess {
     /// With a fault, as `SNAKEPIT_LOOP_FAULT` names it.
     fn start(dir: &Path, words: &[&str], fault: Option<&str>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_proving-looper"));
@@ -53,7 +53,7 @@ fn worker() -> String {
     format!("{}/tests/loops/worker.py", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// No run is left in the state directory: whoever came last has reaped those who were killed.
+/// No run is left in the state directory: the last process has cleaned up after the killed ones.
 fn assert_no_runs(dir: &Path) {
     let Ok(runs) = std::fs::read_dir(dir.join("state/runs")) else { return };
     let names = runs.map(|run| run.expect("a run").file_name().to_string_lossy().into_owned());

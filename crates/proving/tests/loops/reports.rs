@@ -1,15 +1,15 @@
-//! Evaluations that are killed at every step, again and again, come to the report that one comes to that was left alone.
+//! Evaluations that are killed at every step, again and again, reach the same report as one that is never killed.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use snakepit::evals::{Dataset, Evaluator, Experiment, Journal, Plan, Record};
-use snakepit_proving::mailbox::load::Dice;
+use snakepit::evals::{Dataset, EvalJournal, EvalPlan, Evaluator, Experiment, SampleRecord};
 use snakepit_proving::private_mount::{self, mount_tmpfs, remount, with_private_mounts};
+use snakepit_proving::random::SeededRandom;
 use snakepit_proving::{random, rounds, unproven};
 use tempfile::TempDir;
 
-use super::{Looper, assert_no_runs, dir, worker};
+use super::{LooperProcess, assert_no_runs, dir, worker};
 
 /// Steps of an evaluation that asks directly, and how often each is reached in one life at least, about.
 const DIRECT: [(&str, u64); 8] = [
@@ -42,12 +42,12 @@ const BY_LETTERS: [(&str, u64); 12] = [
 /// How often one evaluation is killed at most before it is left alone.
 const KILLS: usize = 4;
 
-struct Evaluation {
+struct KilledEvaluation {
     dir: TempDir,
     verb: &'static str,
 }
 
-impl Evaluation {
+impl KilledEvaluation {
     fn new(verb: &'static str) -> Self {
         Self { dir: dir(), verb }
     }
@@ -60,7 +60,7 @@ impl Evaluation {
             "letters" => vec!["letters", &file, &checkpoint, &worker],
             verb => vec![verb, &checkpoint, &worker],
         };
-        let (lines, was_killed) = Looper::life(self.dir.path(), &words, fault);
+        let (lines, was_killed) = LooperProcess::life(self.dir.path(), &words, fault);
         let report = lines.last().map(|line| timeless(line));
         assert_eq!(report.is_none(), was_killed, "{fault:?}");
         report
@@ -80,8 +80,8 @@ fn timeless(report: &str) -> String {
 fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: usize) {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
-    let whole = Evaluation::new(verb).live(None).expect("a report");
+    let mut random = SeededRandom::new(seed);
+    let whole = KilledEvaluation::new(verb).live(None).expect("a report");
     let counts = &serde_json::from_str::<Value>(&whole).expect("JSON")["experiments"][0]["counts"];
     assert_eq!(counts["errors"], 2, "{whole}");
     let mut kills: BTreeMap<&str, usize> = steps.iter().map(|(step, _)| (*step, 0)).collect();
@@ -89,7 +89,7 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
     while done < all {
         evaluations += 1;
         assert!(evaluations < 2 * all + 20, "too few are killed: {kills:?}");
-        let evaluation = Evaluation::new(verb);
+        let evaluation = KilledEvaluation::new(verb);
         let mut report = None;
         for life in 0..KILLS {
             let (step, times) = steps
@@ -98,7 +98,7 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
                 .filter(|(step, _)| life == 0 || !step.starts_with("head"))
                 .min_by_key(|(step, _)| kills[step])
                 .expect("a step");
-            report = evaluation.live(Some(&format!("{step}:{}", 1 + dice.below(*times))));
+            report = evaluation.live(Some(&format!("{step}:{}", 1 + random.below(*times))));
             if report.is_some() {
                 break;
             }
@@ -107,7 +107,7 @@ fn kill_rounds(verb: &'static str, steps: &'static [(&'static str, u64)], all: u
         }
         let report = report.or_else(|| evaluation.live(None)).expect("a report");
         assert_eq!(report, whole);
-        // And whoever asks again is told the same, with nobody asked anew.
+        // Asking again gives the same answer, and no command is called again.
         if evaluations == 1 {
             assert_eq!(evaluation.live(None).expect("a report"), whole);
         }
@@ -139,22 +139,22 @@ fn a_full_disk_fails_a_record_and_leaves_nothing_of_it() {
         let samples: Vec<String> = (0..60).map(line).collect();
         let dataset = Dataset::parse(&samples.join("\n")).expect("a data set");
         let plan =
-            Plan::new(dataset, Evaluator::Exact, vec![Experiment::new("it", "answer")]).expect("a plan");
-        let record = |id: usize| -> Record {
+            EvalPlan::new(dataset, Evaluator::Exact, vec![Experiment::new("it", "answer")]).expect("a plan");
+        let record = |id: usize| -> SampleRecord {
             let outcome = json!({ "kind": "error", "stage": "answer", "message": "x".repeat(3_000) });
             let record =
                 json!({ "experiment": "it", "sample": id.to_string(), "outcome": outcome, "latency_ms": 0 });
             serde_json::from_value(record).expect("a record")
         };
         let path = dir.path().join("checkpoint.jsonl");
-        let mut journal = Journal::create(&path, &plan).expect("a journal");
+        let mut journal = EvalJournal::create(&path, &plan).expect("a journal");
         let full = (0..60).find(|id| journal.add(record(*id)).is_err()).expect("a full disk");
         remount(dir.path(), "size=1m");
         for id in full..60 {
             assert!(journal.add(record(id)).expect("there is room"));
         }
         drop(journal);
-        let found = Journal::resume(&path, &plan).expect("all lines are whole").found();
+        let found = EvalJournal::resume(&path, &plan).expect("all lines are whole").found();
         assert_eq!((found.records, found.torn, found.duplicates), (60, 0, 0));
     });
 }

@@ -1,17 +1,19 @@
-//! A service that is stopped and started again and again while messages come: it loses none, answers each once, and buries none.
+//! A service that is restarted again and again while messages arrive loses none, answers each once, and buries none.
 //!
-//! `SNAKEPIT_RESTARTS=10000` makes so many restarts.
+//! `SNAKEPIT_RESTARTS=10000` sets the number of restarts.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use snakepit::mailbox::{Count, MAX_MESSAGES, Mailbox, Receipt, Receive, Send, SqliteMailbox};
-use snakepit_proving::mailbox::load::Dice;
+use snakepit::mailbox::{
+    MAX_MESSAGES, Mailbox, MessageCounts, Receipt, ReceiveOptions, SendOptions, SqliteMailbox,
+};
+use snakepit_proving::random::SeededRandom;
 use snakepit_proving::{random, rounds};
 
-use super::{Looper, block_on, dir};
+use super::{LooperProcess, block_on, dir};
 
 /// How many messages wait at least while the service is stopped and started.
 const BACKLOG: u64 = 40;
@@ -20,7 +22,7 @@ const SERVICES: usize = 2;
 
 /// What one service came to.
 #[derive(Default, Debug)]
-struct Year {
+struct ServiceTotals {
     restarts: usize,
     sent: u64,
     answered: BTreeSet<u64>,
@@ -28,15 +30,15 @@ struct Year {
     given_back: u64,
 }
 
-struct World {
+struct RestartedService {
     requests: SqliteMailbox,
     replies: SqliteMailbox,
     sent: AtomicU64,
     is_over: AtomicBool,
 }
 
-impl World {
-    fn count(&self) -> Count {
+impl RestartedService {
+    fn count(&self) -> MessageCounts {
         block_on(self.requests.count()).expect("counted")
     }
 
@@ -49,7 +51,7 @@ impl World {
             }
             let first = self.sent.load(Ordering::SeqCst);
             let some = (first..first + BACKLOG)
-                .map(|number| (number.to_string().into_bytes(), Send::new().reply_to("replies")));
+                .map(|number| (number.to_string().into_bytes(), SendOptions::new().reply_to("replies")));
             block_on(self.requests.send_all(some.collect())).expect("sent");
             self.sent.fetch_add(BACKLOG, Ordering::SeqCst);
         }
@@ -58,7 +60,7 @@ impl World {
     /// Takes the answers that are there, each of them for the first time.
     fn read_answers(&self, answered: &mut BTreeSet<u64>) {
         loop {
-            let received = block_on(self.replies.receive(Receive::new().max_messages(MAX_MESSAGES)));
+            let received = block_on(self.replies.receive(ReceiveOptions::new().max_messages(MAX_MESSAGES)));
             let received = received.expect("received");
             if received.is_empty() {
                 return;
@@ -74,17 +76,17 @@ impl World {
 }
 
 /// Ends the sender, also if the test fails before.
-struct Over<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 /// Starts a service, lets it begin some messages, and ends it; says how many it gave back.
-fn life(dir: &std::path::Path, file: &str, world: &World, begun: u64) -> u64 {
-    let mut service = Looper::start(dir, &["answer", file], None);
+fn life(dir: &std::path::Path, file: &str, world: &RestartedService, begun: u64) -> u64 {
+    let mut service = LooperProcess::start(dir, &["answer", file], None);
     let mut left = begun + 1;
     while left > 0 {
         let line = service.0.hear().unwrap_or_else(|| panic!("it ended by itself"));
@@ -102,20 +104,21 @@ fn life(dir: &std::path::Path, file: &str, world: &World, begun: u64) -> u64 {
     in_flight.saturating_sub(after)
 }
 
-fn year(restarts: usize, seed: u64) -> Year {
+fn year(restarts: usize, seed: u64) -> ServiceTotals {
     let dir = dir();
     let path = dir.path().join("mail");
     let open = |queue: &str| SqliteMailbox::open_named(&path, queue).expect("the mailbox");
     let (requests, replies) = (open("requests"), open("replies"));
-    let world = World { requests, replies, sent: AtomicU64::new(0), is_over: AtomicBool::new(false) };
+    let world =
+        RestartedService { requests, replies, sent: AtomicU64::new(0), is_over: AtomicBool::new(false) };
     let file = path.to_string_lossy().into_owned();
-    let mut dice = Dice::new(seed);
-    let mut year = Year { restarts, ..Year::default() };
+    let mut random = SeededRandom::new(seed);
+    let mut year = ServiceTotals { restarts, ..ServiceTotals::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| world.send());
-        let _over = Over(&world.is_over);
+        let _over = StopOnDrop(&world.is_over);
         for _ in 0..restarts {
-            year.given_back += life(dir.path(), &file, &world, dice.below(12));
+            year.given_back += life(dir.path(), &file, &world, random.below(12));
             world.read_answers(&mut year.answered);
         }
     });
@@ -124,7 +127,7 @@ fn year(restarts: usize, seed: u64) -> Year {
     let left = year.sent - year.answered.len() as u64;
     life(dir.path(), &file, &world, left);
     world.read_answers(&mut year.answered);
-    assert_eq!(world.count(), Count::default(), "nothing is left, and nothing is buried");
+    assert_eq!(world.count(), MessageCounts::default(), "nothing is left, and nothing is buried");
     assert_eq!(year.answered, (0..year.sent).collect(), "each message is answered");
     year
 }
@@ -141,7 +144,7 @@ fn rounds_of_restarts_under_load_lose_nothing_answer_all_once_and_bury_nothing()
             .map(|number| scope.spawn(move || year(all.div_ceil(SERVICES), seed.wrapping_add(number as u64))))
             .collect();
         for year in years {
-            let Year { restarts, sent, answered, given_back } = year.join().expect("a service");
+            let ServiceTotals { restarts, sent, answered, given_back } = year.join().expect("a service");
             let answered = answered.len();
             println!(
                 "{restarts} restarts: {sent} sent, {answered} answered, {given_back} given back, none buried"

@@ -3,31 +3,31 @@
 use std::sync::Arc;
 
 use rustix::process::Signal;
-use snakepit::mailbox::{Count, Mailbox, Send, SqliteMailbox};
+use snakepit::mailbox::{Mailbox, MessageCounts, SendOptions, SqliteMailbox};
 use snakepit_proving::rounds;
 use tempfile::TempDir;
 
-use super::{Looper, block_on, dir};
+use super::{LooperProcess, block_on, dir};
 
 /// The status of a service that a signal has cut short.
 const CUT_SHORT: i32 = 128 + 15;
 
 /// A service in a process of its own, with one message for it.
-struct Service {
-    looper: Looper,
+struct LoopService {
+    looper: LooperProcess,
     dir: TempDir,
 }
 
-impl Service {
+impl LoopService {
     fn start(message: Option<&str>) -> Self {
         let dir = dir();
         let path = dir.path().join("mail");
         if let Some(message) = message {
             let mailbox = SqliteMailbox::open(&path).expect("the mailbox");
             let body = serde_json::to_vec(message).expect("JSON");
-            block_on(mailbox.send(body, Send::new())).expect("sent");
+            block_on(mailbox.send(body, SendOptions::new())).expect("sent");
         }
-        let looper = Looper::start(dir.path(), &["serve", &path.to_string_lossy()], None);
+        let looper = LooperProcess::start(dir.path(), &["serve", &path.to_string_lossy()], None);
         let mut service = Self { looper, dir };
         service.must_say("starting");
         service
@@ -67,14 +67,14 @@ impl Service {
         assert_eq!(ended.code(), Some(status), "{ended:?}");
         let mailbox: Arc<dyn Mailbox> =
             Arc::new(SqliteMailbox::open(self.dir.path().join("mail")).expect("the mailbox"));
-        let Count { visible, in_flight, dead, .. } = block_on(mailbox.count()).expect("a count");
+        let MessageCounts { visible, in_flight, dead, .. } = block_on(mailbox.count()).expect("a count");
         assert_eq!((visible, in_flight, dead), (left.0, left.1, 0));
     }
 }
 
 #[test]
-fn a_service_that_is_told_to_end_while_it_starts_takes_nothing_and_ends_with_0() {
-    let mut service = Service::start(Some("fine"));
+fn a_signal_during_the_start_ends_the_service_with_0_before_it_receives() {
+    let mut service = LoopService::start(Some("fine"));
     service.drain();
     service.say("go");
     service.must_say("stopped 0");
@@ -83,8 +83,8 @@ fn a_service_that_is_told_to_end_while_it_starts_takes_nothing_and_ends_with_0()
 }
 
 #[test]
-fn a_service_that_is_told_twice_while_it_starts_was_cut_short() {
-    let mut service = Service::start(Some("fine"));
+fn two_signals_during_the_start_cut_the_service_short() {
+    let mut service = LoopService::start(Some("fine"));
     service.stop_now();
     service.say("go");
     service.must_say("stopped 143");
@@ -93,8 +93,8 @@ fn a_service_that_is_told_twice_while_it_starts_was_cut_short() {
 }
 
 #[test]
-fn a_service_that_is_told_three_times_while_it_starts_is_gone() {
-    let mut service = Service::start(Some("fine"));
+fn three_signals_during_the_start_end_the_service() {
+    let mut service = LoopService::start(Some("fine"));
     service.stop_now();
     service.terminate();
     service.must_end(CUT_SHORT, (1, 0));
@@ -102,7 +102,7 @@ fn a_service_that_is_told_three_times_while_it_starts_is_gone() {
 
 #[test]
 fn a_service_that_waits_for_messages_ends_with_0() {
-    let mut service = Service::start(None);
+    let mut service = LoopService::start(None);
     service.say("go");
     service.must_say("receiving");
     service.terminate();
@@ -113,7 +113,7 @@ fn a_service_that_waits_for_messages_ends_with_0() {
 
 #[test]
 fn a_service_that_handles_a_message_completes_it_and_ends_with_0() {
-    let mut service = Service::start(Some("fine"));
+    let mut service = LoopService::start(Some("fine"));
     service.say("go");
     service.must_say("handling");
     service.drain();
@@ -124,8 +124,8 @@ fn a_service_that_handles_a_message_completes_it_and_ends_with_0() {
 }
 
 #[test]
-fn a_service_that_is_told_again_while_it_drains_gives_its_message_back() {
-    let mut service = Service::start(Some("fine"));
+fn a_second_signal_during_the_drain_gives_the_message_back() {
+    let mut service = LoopService::start(Some("fine"));
     service.say("go");
     service.must_say("handling");
     service.stop_now();
@@ -136,7 +136,7 @@ fn a_service_that_is_told_again_while_it_drains_gives_its_message_back() {
 
 #[test]
 fn a_service_whose_handler_blocks_is_gone_after_the_third_signal() {
-    let mut service = Service::start(Some("block"));
+    let mut service = LoopService::start(Some("block"));
     service.say("go");
     service.must_say("handling");
     service.stop_now();
@@ -151,7 +151,7 @@ fn a_service_whose_handler_blocks_is_gone_after_the_third_signal() {
 
 #[test]
 fn a_signal_to_a_service_that_has_stopped_changes_nothing_but_the_third_ends_it() {
-    let mut service = Service::start(None);
+    let mut service = LoopService::start(None);
     service.say("go");
     service.must_say("receiving");
     service.terminate();
@@ -161,7 +161,7 @@ fn a_signal_to_a_service_that_has_stopped_changes_nothing_but_the_third_ends_it(
     service.say("leave");
     service.must_end(0, (0, 0));
 
-    let mut service = Service::start(None);
+    let mut service = LoopService::start(None);
     service.say("go");
     service.must_say("receiving");
     service.stop_now();
@@ -174,7 +174,7 @@ fn l13_a_signal_that_interrupts_the_holder_of_the_locks_needs_none_of_them() {
     // It interrupts at any moment, and the lock is held in a good part of them.
     for _ in 0..rounds(60, 20) {
         let dir = dir();
-        let mut looper = Looper::start(dir.path(), &["contend"], None);
+        let mut looper = LooperProcess::start(dir.path(), &["contend"], None);
         assert_eq!(looper.0.hear().as_deref(), Some("starting\n"));
         looper.0.process().signal(Signal::TERM);
         let ended = looper.0.wait();

@@ -1,56 +1,46 @@
-//! Backends that are broken on purpose: memory, with one fault each.
+//! Memory mailboxes that are broken on purpose, with one fault each.
 
 mod fault;
 mod fixture;
-mod notes;
+mod memory;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    AttemptEnd, Capabilities, Count, DeadLetter, DeadLetterPolicy, DeadReason, Extension, Found, Mailbox,
-    MailboxError, MemoryMailbox, Message, MessageId, Nack, Pending, PostOffice, QueueSettings, Receipt,
-    Receive, Reply, Send, SettingsChange,
+    AttemptEnd, Capabilities, DeadLetter, DeadLetterPolicy, DeadReason, FoundMessage, LeaseChange,
+    LeaseExtension, Mailbox, MailboxError, MemoryMailbox, MemoryMailboxes, Message, MessageCounts, MessageId,
+    NackOptions, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions, SettingsChange,
 };
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use fault::Fault;
-pub(crate) use fixture::BrokenMemory;
-use notes::Notes;
+pub(crate) use fault::BackendFault;
+pub(crate) use fixture::BrokenFixture;
+use memory::FaultMemory;
 
 /// A mailbox with a fault.
-pub(crate) struct Broken {
+pub(crate) struct BrokenMailbox {
     inner: MemoryMailbox,
     /// Where messages come from that never were in the mailbox.
     shadow: MemoryMailbox,
-    fault: Fault,
-    memory: Mutex<Notes>,
-    /// The mailboxes of this post office that somebody has opened.
+    fault: BackendFault,
+    memory: Mutex<FaultMemory>,
+    /// The opened mailboxes.
     opened: Arc<Mutex<HashSet<String>>>,
-    me: Weak<Broken>,
+    me: Weak<BrokenMailbox>,
 }
 
-impl std::fmt::Debug for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Broken({:?})", self.fault)
-    }
-}
-
-impl Broken {
+impl BrokenMailbox {
     pub(crate) fn new(
-        office: &PostOffice,
+        office: &MemoryMailboxes,
         name: &str,
         policy: DeadLetterPolicy,
-        fault: Fault,
+        fault: BackendFault,
         opened: Arc<Mutex<HashSet<String>>>,
     ) -> Result<Arc<Self>, MailboxError> {
         opened.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        let policy = match (fault, policy.max_deliveries) {
-            (Fault::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),
-            (Fault::GivesUpEarly, Some(limit)) => policy.max_deliveries(limit.saturating_sub(1).max(1)),
-            _ => policy,
-        };
+        let policy = fault.change_limit(policy);
         let inner = office.mailbox_with(name, policy)?;
         let shadow = MemoryMailbox::new("shadow");
         Ok(Arc::new_cyclic(|me| Self {
@@ -67,22 +57,22 @@ impl Broken {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    fn memory(&self) -> MutexGuard<'_, FaultMemory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is(&self, fault: Fault) -> bool {
+    fn is(&self, fault: BackendFault) -> bool {
         self.fault == fault
     }
 
     /// The power is cut.
     pub(crate) async fn cut(&self) {
         match self.fault {
-            Fault::ForgetsAtCuts => drop(self.inner.purge().await),
-            Fault::UndoesAcksAtCuts => {
-                let mut notes = self.notes();
-                let acked = std::mem::take(&mut notes.acked);
-                notes.again.extend(acked.into_iter().rev().take(3));
+            BackendFault::ForgetsAtCuts => drop(self.inner.purge().await),
+            BackendFault::UndoesAcksAtCuts => {
+                let mut memory = self.memory();
+                let acked = std::mem::take(&mut memory.acked);
+                memory.again.extend(acked.into_iter().rev().take(3));
             }
             _ => {}
         }
@@ -95,7 +85,7 @@ impl Broken {
         if !seen.iter().any(often) {
             return Ok(());
         }
-        for message in self.inner.receive(Receive::new().max_messages(10)).await? {
+        for message in self.inner.receive(ReceiveOptions::new().max_messages(10)).await? {
             if often(&message) {
                 message.bury(DeadReason::Deliveries).await?;
             } else {
@@ -105,9 +95,9 @@ impl Broken {
         Ok(())
     }
 
-    /// As whoever forgets crashes remembers it.
+    /// The store of a backend that forgets at a crash.
     fn without_lapses(&self, mut message: Message) -> Message {
-        if self.is(Fault::LosesLapses) {
+        if self.is(BackendFault::LosesLapses) {
             message.attempts.retain(|attempt| attempt.end != AttemptEnd::Lapse);
         }
         message
@@ -115,15 +105,15 @@ impl Broken {
 
     fn lease(&self, asked: Duration) -> Duration {
         match self.fault {
-            Fault::LapsesLate => asked + asked / 2,
-            Fault::LapsesEarly => asked / 2,
-            Fault::LeasesByTheWallClock => Duration::from_hours(12),
+            BackendFault::LapsesLate => asked + asked / 2,
+            BackendFault::LapsesEarly => asked / 2,
+            BackendFault::LeasesByTheWallClock => Duration::from_hours(12),
             _ => asked,
         }
     }
 
-    async fn fetch(&self, mut options: Receive) -> Result<Vec<Message>, MailboxError> {
-        if self.is(Fault::ClampsRanges) {
+    async fn fetch(&self, mut options: ReceiveOptions) -> Result<Vec<Message>, MailboxError> {
+        if self.is(BackendFault::ClampsRanges) {
             options.max_messages = options.max_messages.clamp(1, 10);
             options.wait = options.wait.min(Duration::from_secs(20));
         }
@@ -131,7 +121,7 @@ impl Broken {
         options.visibility_timeout = self.lease(options.visibility_timeout);
         let until = Instant::now() + options.wait;
         match self.fault {
-            Fault::NeverWakes if !options.wait.is_zero() => {
+            BackendFault::NeverWakes if !options.wait.is_zero() => {
                 let now = self.inner.receive(options.wait(Duration::ZERO)).await?;
                 if !now.is_empty() {
                     return Ok(now);
@@ -140,7 +130,7 @@ impl Broken {
                 options.wait = Duration::ZERO;
                 self.inner.receive(options).await
             }
-            Fault::FillsBatches => {
+            BackendFault::FillsBatches => {
                 let mut all = Vec::new();
                 loop {
                     let more = options.max_messages(options.max_messages - all.len());
@@ -157,39 +147,39 @@ impl Broken {
 
     /// What becomes of the messages on their way out.
     async fn give(&self, mut messages: Vec<Message>) -> Vec<Message> {
-        if self.is(Fault::DeliversUnsent) && self.notes().every(9) {
-            self.shadow.send(b"never sent".to_vec(), Send::new()).await.expect("the shadow takes it");
-            messages.extend(self.shadow.receive(Receive::new()).await.expect("the shadow gives it"));
+        if self.is(BackendFault::DeliversUnsent) && self.memory().every(9) {
+            self.shadow.send(b"never sent".to_vec(), SendOptions::new()).await.expect("the shadow takes it");
+            messages.extend(self.shadow.receive(ReceiveOptions::new()).await.expect("the shadow gives it"));
         }
-        let mut notes = self.notes();
-        messages.extend(std::mem::take(&mut notes.again).into_iter().map(|mut message| {
-            notes.turn += 1;
+        let mut memory = self.memory();
+        messages.extend(std::mem::take(&mut memory.again).into_iter().map(|mut message| {
+            memory.turn += 1;
             message.delivery_count += 1;
-            message.receipt = Some(Receipt::from(format!("again {}", notes.turn).as_str()));
+            message.receipt = Some(Receipt::from(format!("again {}", memory.turn).as_str()));
             message
         }));
         for message in &mut messages {
             *message = self.without_lapses(message.clone());
             message.mailbox = self.me.upgrade().expect("it is alive");
             match self.fault {
-                Fault::ChangesBodies if notes.every(7) => message.body = b"changed"[..].into(),
-                Fault::ForgetsAttempts => message.delivery_count = 1,
-                Fault::CountsTwice => message.delivery_count *= 2,
-                Fault::LeasesOverlap if notes.every(6) => notes.again.push(message.clone()),
-                Fault::ReusesReceipts => {
+                BackendFault::ChangesBodies if memory.every(7) => message.body = b"changed"[..].into(),
+                BackendFault::ForgetsAttempts => message.delivery_count = 1,
+                BackendFault::CountsTwice => message.delivery_count *= 2,
+                BackendFault::LeasesOverlap if memory.every(6) => memory.again.push(message.clone()),
+                BackendFault::ReusesReceipts => {
                     let given = Receipt::from(message.id.to_string().as_str());
                     let real = message.receipt.replace(given).expect("a receipt");
-                    notes.latest.insert(message.id, real);
+                    memory.latest.insert(message.id, real);
                 }
                 _ => {}
             }
             let receipt = message.receipt.clone().expect("a receipt");
-            if !self.is(Fault::ReusesReceipts) {
-                notes.latest.insert(message.id, receipt.clone());
+            if !self.is(BackendFault::ReusesReceipts) {
+                memory.latest.insert(message.id, receipt.clone());
             }
-            notes.given.insert(receipt, message.clone());
+            memory.given.insert(receipt, message.clone());
         }
-        if self.is(Fault::Reorders) {
+        if self.is(BackendFault::Reorders) {
             messages.reverse();
         }
         messages
@@ -197,25 +187,25 @@ impl Broken {
 
     /// The receipt as the inner mailbox knows it.
     fn real(&self, receipt: &Receipt) -> Receipt {
-        if !matches!(self.fault, Fault::ReusesReceipts | Fault::AcksByIdNotByReceipt) {
+        if !matches!(self.fault, BackendFault::ReusesReceipts | BackendFault::AcksByIdNotByReceipt) {
             return receipt.clone();
         }
-        let notes = self.notes();
-        let id = notes.given.get(receipt).map(|message| message.id);
-        id.and_then(|id| notes.latest.get(&id)).unwrap_or(receipt).clone()
+        let memory = self.memory();
+        let id = memory.given.get(receipt).map(|message| message.id);
+        id.and_then(|id| memory.latest.get(&id)).unwrap_or(receipt).clone()
     }
 
     fn judged(&self, outcome: Result<(), MailboxError>) -> Result<(), MailboxError> {
         match outcome {
-            Err(MailboxError::ReceiptExpired) if self.is(Fault::AcceptsStaleReceipts) => Ok(()),
+            Err(MailboxError::ReceiptExpired) if self.is(BackendFault::AcceptsStaleReceipts) => Ok(()),
             outcome => outcome,
         }
     }
 
     async fn copy_to_the_dead(&self, receipt: &Receipt, reason: DeadReason) {
-        let Some(original) = self.notes().given.get(receipt).cloned() else { return };
-        self.shadow.send(original.body.to_vec(), Send::new()).await.expect("the shadow takes it");
-        for copy in self.shadow.receive(Receive::new()).await.expect("the shadow gives it") {
+        let Some(original) = self.memory().given.get(receipt).cloned() else { return };
+        self.shadow.send(original.body.to_vec(), SendOptions::new()).await.expect("the shadow takes it");
+        for copy in self.shadow.receive(ReceiveOptions::new()).await.expect("the shadow gives it") {
             copy.bury(reason.clone()).await.expect("the shadow buries it");
         }
         let mut letters = self.shadow.dead_letters(1).await.expect("the shadow lists it");
@@ -224,11 +214,11 @@ impl Broken {
             letter.message.id = original.id;
             letter.message.delivery_count = original.delivery_count;
         }
-        self.notes().extra_dead.extend(letters);
+        self.memory().extra_dead.extend(letters);
     }
 }
 
-impl Mailbox for Broken {
+impl Mailbox for BrokenMailbox {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -237,28 +227,32 @@ impl Mailbox for Broken {
         self.inner.capabilities()
     }
 
-    fn send(&self, body: Vec<u8>, mut options: Send) -> Pending<'_, MessageId> {
+    fn send(&self, body: Vec<u8>, mut options: SendOptions) -> Pending<'_, MessageId> {
         Box::pin(async move {
             let is_closed = self.inner.is_closed();
             match self.fault {
-                Fault::LosesSends if self.notes().every(11) => return self.shadow.send(body, options).await,
-                Fault::SendsWhenClosed if is_closed => return self.shadow.send(body, options).await,
-                Fault::NeverDrains if self.notes().every(20) => options.delay = Duration::from_hours(12),
-                Fault::IgnoresPriorities => options.priority = 0,
-                Fault::ForgetsDedupKeys => options.dedup_key = None,
+                BackendFault::LosesSends if self.memory().every(11) => {
+                    return self.shadow.send(body, options).await;
+                }
+                BackendFault::SendsWhenClosed if is_closed => return self.shadow.send(body, options).await,
+                BackendFault::NeverDrains if self.memory().every(20) => {
+                    options.delay = Duration::from_hours(12);
+                }
+                BackendFault::IgnoresPriorities => options.priority = 0,
+                BackendFault::ForgetsDedupKeys => options.dedup_key = None,
                 _ => {}
             }
             self.inner.send(body, options).await
         })
     }
 
-    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>> {
+    fn send_all(&self, messages: Vec<(Vec<u8>, SendOptions)>) -> Pending<'_, Vec<MessageId>> {
         self.inner.send_all(messages)
     }
 
-    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
+    fn receive(&self, options: ReceiveOptions) -> Pending<'_, Vec<Message>> {
         Box::pin(async move {
-            if self.notes().is_closed {
+            if self.memory().is_closed {
                 return Err(MailboxError::Closed(self.name().to_owned()));
             }
             let messages = self.fetch(options).await?;
@@ -269,37 +263,37 @@ impl Mailbox for Broken {
     fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
         Box::pin(async move {
             let outcome = self.inner.ack(&self.real(receipt)).await;
-            let mut notes = self.notes();
+            let mut memory = self.memory();
             if outcome.is_ok()
-                && let Some(message) = notes.given.get(receipt).cloned()
+                && let Some(message) = memory.given.get(receipt).cloned()
             {
-                notes.acked.push(message.clone());
-                if self.is(Fault::DeliversAfterAck) && notes.every(5) {
-                    notes.again.push(message);
+                memory.acked.push(message.clone());
+                if self.is(BackendFault::DeliversAfterAck) && memory.every(5) {
+                    memory.again.push(message);
                 }
             }
-            drop(notes);
+            drop(memory);
             self.judged(outcome)
         })
     }
 
-    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
-        self.inner.ack_all(receipts)
+    fn change_leases<'a>(&'a self, receipts: &'a [Receipt], change: LeaseChange) -> Pending<'a, usize> {
+        self.inner.change_leases(receipts, change)
     }
 
-    fn nack<'a>(&'a self, receipt: &'a Receipt, mut options: Nack) -> Pending<'a, ()> {
+    fn nack<'a>(&'a self, receipt: &'a Receipt, mut options: NackOptions) -> Pending<'a, ()> {
         Box::pin(async move {
             let real = self.real(receipt);
             let outcome = match self.fault {
-                Fault::LosesNacks if self.notes().every(3) => self.inner.ack(&real).await,
-                Fault::KeepsLeasesAfterNack => {
-                    self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await
+                BackendFault::LosesNacks if self.memory().every(3) => self.inner.ack(&real).await,
+                BackendFault::KeepsLeasesAfterNack => {
+                    self.inner.extend(&real, Duration::ZERO, LeaseExtension::AtLeast).await
                 }
-                Fault::UncountsNacks => self.inner.release(&[real]).await.and_then(|released| {
+                BackendFault::UncountsNacks => self.inner.release(&[real]).await.and_then(|released| {
                     if released == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
                 }),
                 _ => {
-                    if self.is(Fault::LosesErrors) {
+                    if self.is(BackendFault::LosesErrors) {
                         options.error = None;
                     }
                     self.inner.nack(&real, options).await
@@ -309,18 +303,16 @@ impl Mailbox for Broken {
         })
     }
 
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
-        self.inner.nack_all(receipts, options)
-    }
-
     fn release<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
         Box::pin(async move {
             let mut released = 0;
             for receipt in receipts {
                 let real = [self.real(receipt)];
                 released += match self.fault {
-                    Fault::CountsReleases => self.inner.nack_all(&real, Nack::new()).await?,
-                    Fault::LosesReleases if self.notes().every(3) => self.inner.ack_all(&real).await?,
+                    BackendFault::CountsReleases => self.inner.nack_all(&real, NackOptions::new()).await?,
+                    BackendFault::LosesReleases if self.memory().every(3) => {
+                        self.inner.ack_all(&real).await?
+                    }
                     _ => self.inner.release(&real).await?,
                 };
             }
@@ -332,15 +324,17 @@ impl Mailbox for Broken {
         &'a self,
         receipt: &'a Receipt,
         visibility: Duration,
-        extension: Extension,
+        extension: LeaseExtension,
     ) -> Pending<'a, ()> {
         Box::pin(async move {
             let real = self.real(receipt);
             let outcome = match self.fault {
-                Fault::IgnoresExtensions => {
-                    self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await
+                BackendFault::IgnoresExtensions => {
+                    self.inner.extend(&real, Duration::ZERO, LeaseExtension::AtLeast).await
                 }
-                Fault::ExtensionsShorten => self.inner.extend(&real, visibility, Extension::Exactly).await,
+                BackendFault::ExtensionsShorten => {
+                    self.inner.extend(&real, visibility, LeaseExtension::Exactly).await
+                }
                 _ => self.inner.extend(&real, self.lease(visibility), extension).await,
             };
             self.judged(outcome)
@@ -350,28 +344,33 @@ impl Mailbox for Broken {
     fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()> {
         Box::pin(async move {
             let real = self.real(receipt);
-            if !self.is(Fault::CopiesInsteadOfMoving) {
+            if !self.is(BackendFault::CopiesInsteadOfMoving) {
                 return self.judged(self.inner.bury(&real, reason).await);
             }
-            self.inner.nack(&real, Nack::new()).await?;
+            self.inner.nack(&real, NackOptions::new()).await?;
             self.copy_to_the_dead(receipt, reason).await;
             Ok(())
         })
     }
 
-    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+    fn reply<'a>(
+        &'a self,
+        receipt: &'a Receipt,
+        body: Vec<u8>,
+        options: SendOptions,
+    ) -> Pending<'a, MessageId> {
         Box::pin(async move {
             let real = self.real(receipt);
-            let named = self.notes().given.get(receipt).and_then(|message| message.reply_to.clone());
+            let named = self.memory().given.get(receipt).and_then(|message| message.reply_to.clone());
             match self.fault {
                 // As if it were any other message.
-                Fault::RepliesWithoutId => {
+                BackendFault::RepliesWithoutId => {
                     let name = named.ok_or(MailboxError::NoReplyTo)?;
                     self.inner.ack(&real).await?;
-                    return self.inner.office().mailbox(name).send(body, options).await;
+                    return self.inner.mailboxes().mailbox(name).send(body, options).await;
                 }
                 // A mailbox without a trace of anybody is taken for one that nobody has.
-                Fault::LosesEarlyReplies => {
+                BackendFault::LosesEarlyReplies => {
                     if let Some(name) = &named
                         && !self.was_opened(name)
                     {
@@ -380,27 +379,27 @@ impl Mailbox for Broken {
                     }
                     return self.inner.reply(&real, body, options).await;
                 }
-                Fault::RepliesWithoutAck => {}
+                BackendFault::RepliesWithoutAck => {}
                 _ => {
-                    let answered = self.notes().given.get(receipt).map(|message| message.id);
-                    self.notes().answered.extend(answered);
+                    let answered = self.memory().given.get(receipt).map(|message| message.id);
+                    self.memory().answered.extend(answered);
                     return self.inner.reply(&real, body, options).await;
                 }
             }
-            self.inner.extend(&real, Duration::ZERO, Extension::AtLeast).await?;
+            self.inner.extend(&real, Duration::ZERO, LeaseExtension::AtLeast).await?;
             let name = named.ok_or(MailboxError::NoReplyTo)?;
-            self.inner.office().mailbox(name).send(body, options).await
+            self.inner.mailboxes().mailbox(name).send(body, options).await
         })
     }
 
     fn result(&self, id: MessageId, wait: Duration) -> Pending<'_, Option<Reply>> {
         Box::pin(async move {
             let reply = self.inner.result(id, wait).await?;
-            let last = self.notes().answered.last().copied();
+            let last = self.memory().answered.last().copied();
             match (self.fault, last) {
-                // The latest answer is taken for everybody's.
-                (Fault::MixesUpResults, Some(last)) => self.inner.result(last, Duration::ZERO).await,
-                (Fault::ForgetsResults, _) if self.notes().every(2) => Ok(None),
+                // Every requester gets the latest answer.
+                (BackendFault::MixesUpResults, Some(last)) => self.inner.result(last, Duration::ZERO).await,
+                (BackendFault::ForgetsResults, _) if self.memory().every(2) => Ok(None),
                 _ => Ok(reply),
             }
         })
@@ -414,7 +413,7 @@ impl Mailbox for Broken {
         Box::pin(async move {
             match (self.fault, change.max_deliveries) {
                 // Only this handle knows of it.
-                (Fault::KeepsTheLimitToItself, Some(_)) => {
+                (BackendFault::KeepsTheLimitToItself, Some(_)) => {
                     Ok(change.applied_to(&self.inner.settings().await?))
                 }
                 _ => self.inner.configure(change).await,
@@ -422,7 +421,7 @@ impl Mailbox for Broken {
         })
     }
 
-    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+    fn find(&self, id: MessageId) -> Pending<'_, Option<FoundMessage>> {
         self.inner.find(id)
     }
 
@@ -430,15 +429,17 @@ impl Mailbox for Broken {
         self.inner.peek(max_messages)
     }
 
-    fn count(&self) -> Pending<'_, Count> {
+    fn count(&self) -> Pending<'_, MessageCounts> {
         Box::pin(async move {
-            if self.is(Fault::BuriesWhenLookedAt) {
+            if self.is(BackendFault::BuriesWhenLookedAt) {
                 self.bury_what_was_delivered_often().await?;
             }
             let mut count = self.inner.count().await?;
             match self.fault {
-                Fault::DropsDeadLetters => count.dead = self.dead_letters(usize::MAX).await?.len() as u64,
-                _ => count.dead += self.notes().extra_dead.len() as u64,
+                BackendFault::DropsDeadLetters => {
+                    count.dead = self.dead_letters(usize::MAX).await?.len() as u64;
+                }
+                _ => count.dead += self.memory().extra_dead.len() as u64,
             }
             Ok(count)
         })
@@ -451,13 +452,15 @@ impl Mailbox for Broken {
     fn dead_letters(&self, max_messages: usize) -> Pending<'_, Vec<DeadLetter>> {
         Box::pin(async move {
             let mut letters = self.inner.dead_letters(max_messages).await?;
-            letters.extend(self.notes().extra_dead.iter().cloned());
+            letters.extend(self.memory().extra_dead.iter().cloned());
             for letter in &mut letters {
                 letter.message = self.without_lapses(letter.message.clone());
             }
             match self.fault {
-                Fault::DropsDeadLetters => letters.retain(|letter| letter.reason != DeadReason::Deliveries),
-                Fault::DeadLettersTwice => letters.extend(letters.clone()),
+                BackendFault::DropsDeadLetters => {
+                    letters.retain(|letter| letter.reason != DeadReason::Deliveries);
+                }
+                BackendFault::DeadLettersTwice => letters.extend(letters.clone()),
                 _ => {}
             }
             Ok(letters)
@@ -473,14 +476,14 @@ impl Mailbox for Broken {
     }
 
     fn close(&self) {
-        self.notes().is_closed = true;
-        if !self.is(Fault::SleepsThroughClose) {
+        self.memory().is_closed = true;
+        if !self.is(BackendFault::SleepsThroughClose) {
             self.inner.close();
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.notes().is_closed
+        self.memory().is_closed
     }
 
     fn health(&self) -> Pending<'_, ()> {

@@ -1,11 +1,11 @@
-//! Many real threads at once, and the checker looks at all that they saw.
+//! Many threads use one mailbox, and the checker judges their history.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MemoryMailbox};
-use snakepit_proving::mailbox::load::{self, Load};
-use snakepit_proving::mailbox::{Ending, History, Rule, Terms, check};
+use snakepit::mailbox_conformance::load::{self, ClientLoad};
+use snakepit::mailbox_conformance::{FinalState, History, Rule, Terms, check};
 use snakepit_proving::random;
 
 const LIMIT: u32 = 5;
@@ -19,9 +19,9 @@ async fn four_producers_and_four_consumers_of_ten_thousand_messages_each_lose_no
     println!("seed {seed}");
     let lease = Duration::from_millis(100);
     let patience = Duration::from_secs(90);
-    let load = Load { producers: 4, consumers: 4, messages: 10_000, lease, seed, patience };
+    let load = ClientLoad { producers: 4, consumers: 4, messages: 10_000, lease, seed, patience };
     load::run(&history, &mailbox, load).await.expect("the mailbox works");
-    let ending = Ending::of(&history, mailbox.as_ref()).await.expect("it can be looked at");
+    let ending = FinalState::of(&history, mailbox.as_ref()).await.expect("it can be looked at");
     let events = history.events();
     let report = check(&events, &ending, Terms { max_deliveries: LIMIT, slack: Duration::ZERO });
     println!("{} events, {} dead letters, {:?}", events.len(), ending.dead.len(), report.fired);

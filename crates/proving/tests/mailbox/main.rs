@@ -1,19 +1,19 @@
-//! Mailboxes: each backend passes the same suite, keeps the same rules under load, and those that are broken on purpose are
-//! caught.
+//! Mailboxes: each backend passes the same suite and keeps the same rules under load, and broken backends are detected.
 
 mod broken;
-mod caught;
+mod detection;
 mod load;
 mod memory;
 mod model;
+mod outside;
 mod sqlite;
 
 mod suite {
     mod memory {
-        snakepit_proving::mailbox_conformance!(crate::memory::Memory::default());
+        snakepit::mailbox_conformance_tests!(crate::memory::MemoryFixture::default());
     }
 
     mod sqlite {
-        snakepit_proving::mailbox_conformance!(crate::sqlite::Sqlite::new());
+        snakepit::mailbox_conformance_tests!(crate::sqlite::SqliteFixture::new());
     }
 }

@@ -1,33 +1,25 @@
-//! The memory backend as the suite wants it: its clock stands still until it is told to move on.
+//! The fixture of the memory backend, whose clock stands still until a test moves it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, PostOffice};
-use snakepit_proving::mailbox::Fixture;
+use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MemoryMailboxes, Pending};
+use snakepit::mailbox_conformance::Fixture;
 use tokio::runtime::{Builder, Runtime};
 
 #[derive(Default)]
-pub(crate) struct Memory {
-    office: PostOffice,
+pub(crate) struct MemoryFixture {
+    registry: MemoryMailboxes,
 }
 
-impl Fixture for Memory {
+impl Fixture for MemoryFixture {
     fn runtime(&self) -> Runtime {
         Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
     }
 
-    fn open<'a>(
-        &'a self,
-        name: &'a str,
-        policy: DeadLetterPolicy,
-    ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
-        Box::pin(async move { Ok(Arc::new(self.office.mailbox_with(name, policy)?) as Arc<dyn Mailbox>) })
-    }
-
-    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
-        panic!("{mailbox:?} is gone with its process")
+    fn open<'a>(&'a self, name: &'a str, policy: DeadLetterPolicy) -> Pending<'a, Arc<dyn Mailbox>> {
+        Box::pin(async move { Ok(Arc::new(self.registry.mailbox_with(name, policy)?) as Arc<dyn Mailbox>) })
     }
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {

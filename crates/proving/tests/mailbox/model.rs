@@ -1,38 +1,38 @@
-//! Random sequences against the model.
+//! Compares backends with the model in random sequences.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use snakepit_proving::mailbox::model;
+use snakepit::mailbox_conformance::model;
 use snakepit_proving::rounds;
 
-use crate::broken::{BrokenMemory, Fault};
-use crate::memory::Memory;
+use crate::broken::{BackendFault, BrokenFixture};
+use crate::memory::MemoryFixture;
 
 #[test]
 fn memory_does_what_the_model_does() {
-    model::run(&Memory::default(), rounds(3000, 300) as u32);
+    model::run(&MemoryFixture::default(), rounds(3000, 300) as u32);
 }
 
 #[test]
 fn the_model_catches_what_is_broken_on_purpose() {
     let faults = [
-        Fault::LosesSends,
-        Fault::LosesNacks,
-        Fault::LapsesLate,
-        Fault::LapsesEarly,
-        Fault::IgnoresExtensions,
-        Fault::ExtensionsShorten,
-        Fault::AcceptsStaleReceipts,
-        Fault::CountsTwice,
-        Fault::CountsReleases,
-        Fault::UncountsNacks,
-        Fault::GivesUpEarly,
-        Fault::IgnoresPriorities,
-        Fault::ForgetsDedupKeys,
-        Fault::Reorders,
+        BackendFault::LosesSends,
+        BackendFault::LosesNacks,
+        BackendFault::LapsesLate,
+        BackendFault::LapsesEarly,
+        BackendFault::IgnoresExtensions,
+        BackendFault::ExtensionsShorten,
+        BackendFault::AcceptsStaleReceipts,
+        BackendFault::CountsTwice,
+        BackendFault::CountsReleases,
+        BackendFault::UncountsNacks,
+        BackendFault::GivesUpEarly,
+        BackendFault::IgnoresPriorities,
+        BackendFault::ForgetsDedupKeys,
+        BackendFault::Reorders,
     ];
     for fault in faults {
-        let outcome = catch_unwind(AssertUnwindSafe(|| model::run(&BrokenMemory::new(fault), 500)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| model::run(&BrokenFixture::new(fault), 500)));
         assert!(outcome.is_err(), "{fault:?}");
     }
 }

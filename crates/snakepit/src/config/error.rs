@@ -1,10 +1,10 @@
-//! What is wrong with a configuration file: which file, which line, which key, and the way out.
+//! What is wrong with a configuration file: the file, the line, the key, and what to do.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::nearest;
+use snakepit_core::nearest;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -19,21 +19,21 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// The file says something that it cannot mean.
-    #[error("{}{}: {problem}", .path.display(), Line(*.line))]
+    /// The file is not TOML, or a key or value in it is wrong.
+    #[error("{}{}: {problem}", .path.display(), LineNumber(*.line))]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Where in it, counted from 1.
+        /// The line, counted from 1.
         line: Option<usize>,
         /// Which key, what is wrong with it, and what would be right.
         problem: String,
     },
 }
 
-struct Line(Option<usize>);
+struct LineNumber(Option<usize>);
 
-impl fmt::Display for Line {
+impl fmt::Display for LineNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
     }
@@ -67,7 +67,7 @@ impl ConfigError {
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 impl ConfigError {
     pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::Pool]) -> Self {
-        let known = nearest::hint(pool, pools.iter().map(|pool| pool.name.as_str()));
+        let known = nearest::hint(pool, pools.iter().map(crate::Pool::pool_name));
         let problem = format!("loop.{name}.pool: there is no pool `{pool}`; {known}");
         Self::Invalid { path: path.to_owned(), line: None, problem }
     }
@@ -97,8 +97,8 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// The unknown key and the known ones, if that is what serde's message is about: "unknown field `a`, expected one of `b`,
-/// `c`". The names stand between backticks; nothing else of the wording is relied upon.
+/// The unknown key and the known ones, if serde's message is about them: "unknown field `a`, expected one of `b`, `c`". Relies on
+/// the backticks around the names alone.
 pub(super) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let key = names.next()?;

@@ -6,11 +6,11 @@ use std::num::NonZeroU16;
 use serde::Deserialize;
 
 use crate::adapter::Program;
-use crate::adapter::http::{Body, Events, HttpMethod, HttpWorker, Readiness, Route};
+use crate::adapter::http::{Body, EventFormat, HttpMethod, HttpWorker, Readiness, Route};
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Keys {
+struct HttpTable {
     prefix: Option<String>,
     method: Option<HttpMethod>,
     ready: Option<Readiness>,
@@ -19,15 +19,15 @@ struct Keys {
     routes: BTreeMap<String, RouteTable>,
 }
 
-/// Keys that fit together.
+/// An `http` table whose keys fit together.
 #[derive(Clone, Default, Deserialize)]
-#[serde(try_from = "Keys")]
-pub(super) struct HttpKeys(Keys);
+#[serde(try_from = "HttpTable")]
+pub(super) struct HttpKeys(HttpTable);
 
-impl TryFrom<Keys> for HttpKeys {
+impl TryFrom<HttpTable> for HttpKeys {
     type Error = String;
 
-    fn try_from(keys: Keys) -> Result<Self, String> {
+    fn try_from(keys: HttpTable) -> Result<Self, String> {
         let readiness = keys.ready.clone().unwrap_or_default();
         readiness.check()?;
         if keys.port.is_some() && readiness == Readiness::Line {
@@ -40,7 +40,7 @@ impl TryFrom<Keys> for HttpKeys {
 
 impl HttpKeys {
     pub(super) fn worker(&self, program: Program) -> HttpWorker {
-        let Keys { prefix, method, ready, port, routes } = self.0.clone();
+        let HttpTable { prefix, method, ready, port, routes } = self.0.clone();
         let worker = HttpWorker::new(program)
             .prefix(prefix.unwrap_or_default())
             .method(method.unwrap_or_default())
@@ -63,7 +63,7 @@ struct RouteKeys {
     headers: BTreeMap<String, String>,
     body: Option<Body>,
     #[serde(default)]
-    events: Events,
+    events: EventFormat,
 }
 
 /// A route that can be.

@@ -4,25 +4,27 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::{self, Deserializer};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
 
-use super::units::Time;
+use super::foreign::Foreign;
 use crate::Snakepit;
-use crate::loops::{GiveUp, LoopError, PoolLoop, PoolLoopOptions, Replies};
+use crate::loops::{GiveUpAction, LoopError, PoolLoop, PoolLoopOptions, Replies};
 use crate::mailbox::sqlite::{DEFAULT_QUEUE, SqliteOptions};
 use crate::mailbox::{MailboxError, SqliteMailbox};
-use crate::nearest::nearest;
+use snakepit_core::nearest::nearest;
+use snakepit_settings::{HumanTime, read_table, settings};
 
-/// What a file says of a loop.
+/// A loop, as a file describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LoopConfig {
     /// The file of its mailbox.
     pub file: PathBuf,
-    /// Which of the file's mailboxes.
+    /// The name of the mailbox in that file.
     pub queue: String,
-    /// What is done with its messages.
+    /// How its messages are handled.
     pub options: PoolLoopOptions,
 }
 
@@ -32,10 +34,10 @@ impl LoopConfig {
         self.options.name.as_deref().unwrap_or(&self.options.command)
     }
 
-    /// Refuses a mailbox that is not in its file if another one there has a name like it: who wrote that has most likely misspelt it.
+    /// Rejects a mailbox that is not in its file if another one there has a similar name, since it is most likely misspelt.
     pub fn check_mailbox(&self) -> Result<(), LoopError> {
         let known = match SqliteOptions::new().existing().queue_names(&self.file) {
-            // It is made.
+            // `open` makes the file.
             Err(MailboxError::Missing(_)) => return Ok(()),
             known => known.map_err(|error| self.cannot_open(&error))?,
         };
@@ -57,7 +59,7 @@ impl LoopConfig {
         LoopError::Failed { name: self.name().to_owned(), reason }
     }
 
-    /// Opens its mailbox, which is made if it is not there, and gives the loop, to be run by itself or in a group.
+    /// Opens the mailbox, and makes it if it is missing. Returns the loop, to run by itself or in a group.
     pub fn open(&self, pit: &Snakepit) -> Result<PoolLoop, LoopError> {
         let mailbox =
             SqliteMailbox::open_named(&self.file, &self.queue).map_err(|error| self.cannot_open(&error))?;
@@ -65,63 +67,101 @@ impl LoopConfig {
     }
 }
 
-/// The keys of `[loop.NAME]`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The table `[loop.NAME]`.
+#[derive(Clone)]
 pub(super) struct LoopTable {
-    mailbox: Place,
-    pub(super) pool: Option<String>,
-    command: String,
-    #[serde(default)]
-    reply: Replies,
-    #[serde(default)]
-    give_up: GiveUp,
-    concurrency: Option<NonZeroUsize>,
-    #[serde(default)]
-    prefetch: usize,
-    #[serde(default)]
-    tell_id: bool,
-    call_timeout: Option<Time>,
-    max_deliveries: Option<NonZeroU32>,
-    backoff: Option<Time>,
-    longest_backoff: Option<Time>,
-    #[serde(default)]
-    give_up_on: Vec<String>,
-    visibility_timeout: Option<Time>,
-    wait: Option<Time>,
+    mailbox: Option<MailboxAddress>,
+    pub(super) options: Foreign<PoolLoopOptions>,
+}
+
+settings! {
+    keys of LoopTable {
+        /// Where the messages are: a file, and after # the name of one of several mailboxes in it. Example:
+        /// `mailbox = "sqlite:mail.db#requests"`.
+        mailbox: Option<MailboxAddress>,
+    }
+    parts { options: Foreign<PoolLoopOptions> }
+}
+
+settings! {
+    keys of Foreign<PoolLoopOptions> {
+        /// The command that is called with each message. Example: `command = "answer"`.
+        command: String,
+        /// The pool of the command. Unset: the first pool. Example: `pool = "example"`.
+        pool: Option<String>,
+        /// Whether values are sent to those who wait for a reply: `"when_asked"` or `"never"`.
+        reply: Replies,
+        /// What is done with a message that is given up: `"bury"`, or `"reply"` with the error if somebody waits for a reply.
+        give_up: GiveUpAction,
+        /// How many calls are made at the same time. Unset: twice as many as the pool's workers take, and as many as are done in
+        /// 25 ms. Example: `concurrency = 8`.
+        concurrency: Option<usize> as Option<NonZeroUsize>,
+        /// How many more messages are received than calls can be made, at least.
+        prefetch: usize,
+        /// Whether the command finds the message's id in `snakepit.context().metadata["message"]`; such calls are not gathered into
+        /// batches.
+        tell_id: bool,
+        /// How long a call may take. Unset: as the pool says. Example: `call_timeout = "30s"`.
+        call_timeout_ms: Option<u64> as Option<HumanTime> => "call_timeout",
+        /// After how many deliveries a message is given up, written to the mailbox for all who use it. Unset: as the mailbox has
+        /// it. Example: `max_deliveries = 5`.
+        max_deliveries: Option<u32> as Option<NonZeroU32>,
+        /// How long a message that failed waits before it is delivered again; the pause doubles each time. Unset: a second.
+        /// Example: `backoff = "1s"`.
+        backoff_ms: Option<u64> as Option<HumanTime> => "backoff",
+        /// The longest such pause. Unset: five minutes. Example: `longest_backoff = "5m"`.
+        longest_backoff_ms: Option<u64> as Option<HumanTime> => "longest_backoff",
+        /// Errors for which a message is given up at once, by name or kind (`"KeyError"`, `"WorkerDied"`); wrong arguments always
+        /// are.
+        give_up_on: Vec<String>,
+        /// For how long messages are leased; the lease of a message that is being handled is extended. What a killed process had
+        /// is delivered again after this time. Unset: five minutes. Example: `visibility_timeout = "5m"`.
+        visibility_timeout_ms: Option<u64> as Option<HumanTime> => "visibility_timeout",
+        /// How long one receive waits for messages, up to 20 s. Unset: 20 s. Example: `wait = "20s"`.
+        wait_ms: Option<u64> as Option<HumanTime> => "wait",
+    }
+}
+
+impl Default for LoopTable {
+    fn default() -> Self {
+        Self { mailbox: None, options: Foreign(PoolLoopOptions::new("")) }
+    }
+}
+
+impl<'de> Deserialize<'de> for LoopTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (table, given) = read_table(deserializer, Self::default())?;
+        let required = ["mailbox", "command"];
+        match required.into_iter().find(|key| !given.contains(key)) {
+            Some(missing) => Err(de::Error::missing_field(missing)),
+            None => Ok(table),
+        }
+    }
 }
 
 impl LoopTable {
     pub(super) fn into_config(self, name: String, dir: &Path) -> LoopConfig {
-        let ms = |time: Option<Time>| time.map(|time| time.0.as_millis() as u64);
-        let options = PoolLoopOptions {
-            name: Some(name),
-            pool: self.pool,
-            command: self.command,
-            reply: self.reply,
-            give_up: self.give_up,
-            concurrency: self.concurrency.map(NonZeroUsize::get),
-            prefetch: self.prefetch,
-            tell_id: self.tell_id,
-            call_timeout_ms: ms(self.call_timeout),
-            max_deliveries: self.max_deliveries.map(NonZeroU32::get),
-            backoff_ms: ms(self.backoff),
-            longest_backoff_ms: ms(self.longest_backoff),
-            give_up_on: self.give_up_on,
-            visibility_timeout_ms: ms(self.visibility_timeout),
-            wait_ms: ms(self.wait),
-        };
-        LoopConfig { file: dir.join(self.mailbox.file), queue: self.mailbox.queue, options }
+        let MailboxAddress { file, queue } = self.mailbox.unwrap_or_default();
+        let mut options = self.options.0;
+        options.name = Some(name);
+        LoopConfig { file: dir.join(file), queue, options }
     }
 }
 
 /// `sqlite:PATH`, or `sqlite:PATH#NAME`, as `snakepit mailbox` has it.
-struct Place {
+#[derive(Clone, Default)]
+struct MailboxAddress {
     file: PathBuf,
     queue: String,
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl Serialize for MailboxAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("sqlite:{}#{}", self.file.display(), self.queue))
+    }
+}
+
+impl<'de> Deserialize<'de> for MailboxAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let place =

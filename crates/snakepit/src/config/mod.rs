@@ -1,20 +1,21 @@
 //! Engines from a file: `snakepit.toml`, with the keys and defaults that `default.toml` lists.
 //!
-//! Owns the file's form. The defaults are those of [`Pool`], [`custody::Config`] and [`Logging`]; nothing is defaulted twice.
+//! Owns the form of the file, and the keys that say what workers are. All other keys, and all defaults, belong to the settings
+//! themselves (`settings/`).
 
+mod custody;
 mod environment;
 mod error;
+mod foreign;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod service;
-mod supervision;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod units;
 
 use std::path::Path;
 
@@ -24,10 +25,12 @@ pub use loops::LoopConfig;
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 pub use service::ServiceConfig;
 
-use crate::{Builder, Logging, Pool, Snakepit, custody};
+use crate::custody::Config as Custody;
+use crate::{Builder, Logging, Pool, Snakepit};
+use snakepit_settings::SettingsTable;
 use tables::Root;
 
-/// What a configuration file says.
+/// A configuration file that was read.
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +40,7 @@ use tables::Root;
 #[derive(Clone, Debug)]
 pub struct Config {
     pools: Vec<Pool>,
-    custody: custody::Config,
+    custody: Custody,
     logging: Logging,
     #[cfg(all(feature = "loops", feature = "sqlite"))]
     loops: Vec<LoopConfig>,
@@ -48,7 +51,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Every key with its default, and what it means: a file to read, and to copy from.
+    /// Every key with its default and its meaning: a file to read, and to copy from.
     pub const REFERENCE: &str = include_str!("../../default.toml");
 
     /// Reads a file. Paths inside it are relative to where it is.
@@ -59,7 +62,7 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file that is, or could be, at `path`.
+    /// Reads the text of a file at `path`, which need not exist.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let root: Root = toml::Deserializer::parse(text)
@@ -78,19 +81,21 @@ impl Config {
             root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
         #[cfg(all(feature = "loops", feature = "sqlite"))]
         for (name, table) in &root.loops {
-            let is_known = |pool: &String| pools.iter().any(|it| it.name == *pool);
-            if let Some(pool) = table.pool.as_ref().filter(|pool| !is_known(pool)) {
+            let is_known = |pool: &String| pools.iter().any(|it| it.pool_name() == pool);
+            if let Some(pool) = table.options.pool.as_ref().filter(|pool| !is_known(pool)) {
                 return Err(ConfigError::unknown_pool(path, name, pool, &pools));
             }
         }
+        let SettingsTable(foreign::Foreign(mut custody)) = root.custody;
+        custody.state_dir = custody.state_dir.map(|path| dir.join(path));
         Ok(Self {
             pools,
-            custody: root.custody.into_config(dir),
-            logging: root.log.into_logging(),
+            custody,
+            logging: root.log,
             #[cfg(all(feature = "loops", feature = "sqlite"))]
             loops: root.loops.into_iter().map(|(name, table)| table.into_config(name, dir)).collect(),
             #[cfg(all(feature = "loops", feature = "sqlite"))]
-            service: root.service.into_config(),
+            service: root.service.0,
             #[cfg(all(feature = "loops", feature = "sqlite"))]
             path: path.to_owned(),
         })
@@ -103,12 +108,12 @@ impl Config {
 
     /// A pool by its name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name == name)
+        self.pools.iter().find(|pool| pool.pool_name() == name)
     }
 
     /// The names of the pools, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.pools.iter().map(|pool| pool.name.as_str())
+        self.pools.iter().map(Pool::pool_name)
     }
 
     /// The loops, in the order of the file.
@@ -140,16 +145,16 @@ impl Config {
     }
 
     /// How processes are kept.
-    pub fn custody(&self) -> &custody::Config {
+    pub fn custody(&self) -> &Custody {
         &self.custody
     }
 
-    /// How much an engine says.
+    /// How much the engine logs.
     pub fn logging(&self) -> Logging {
         self.logging
     }
 
-    /// An engine with all that the file says, to be started or to be given tools first.
+    /// A builder with all settings of the file, to start an engine or to add tools first.
     pub fn builder(self) -> Builder {
         let builder = Snakepit::builder().custody(self.custody).logging(self.logging);
         self.pools.into_iter().fold(builder, Builder::pool)

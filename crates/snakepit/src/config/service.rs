@@ -4,85 +4,87 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
 
-use super::units::Time;
 use crate::loops::{LoopGroup, SHUTDOWN_TIMEOUT, Watchdog};
+use snakepit_settings::{HumanTime, Notation, settings};
 
-/// What a file says of the group of its loops.
+/// How the loops of a file are run together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServiceConfig {
     /// How long a shutdown may take.
     pub shutdown_timeout: Duration,
-    /// Where probes are answered, if they are.
+    /// Where probes are answered; none if they are not.
     pub health: Option<SocketAddr>,
-    /// Which messages and loops are told to be stuck.
+    /// When messages and loops count as stuck.
     pub watchdog: Watchdog,
 }
 
 impl ServiceConfig {
-    /// A group as the file has it, without loops.
+    /// An empty group with these settings.
     pub fn group(&self, name: impl Into<String>) -> LoopGroup {
         LoopGroup::new(name).shutdown_timeout(self.shutdown_timeout).watchdog(self.watchdog)
     }
 }
 
-/// The keys of `[service]`.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ServiceTable {
-    shutdown_timeout: Option<Time>,
-    health: Option<Address>,
-    message_limit: Option<Time>,
-    liveness_limit: Option<Time>,
-    turn_limit: Option<Time>,
-}
-
-impl ServiceTable {
-    pub(super) fn into_config(self) -> ServiceConfig {
-        let mut watchdog = Watchdog::new();
-        let time = |time: Option<Time>, usual| time.map_or(usual, |time| time.0);
-        watchdog.message_limit = time(self.message_limit, watchdog.message_limit);
-        watchdog.turn_limit = time(self.turn_limit, watchdog.turn_limit);
-        watchdog.liveness_limit = self.liveness_limit.map(|time| time.0);
-        ServiceConfig {
-            shutdown_timeout: time(self.shutdown_timeout, SHUTDOWN_TIMEOUT),
-            health: self.health.map(|address| address.0),
-            watchdog,
-        }
+impl Default for ServiceConfig {
+    fn default() -> Self {
+        Self { shutdown_timeout: SHUTDOWN_TIMEOUT, health: None, watchdog: Watchdog::new() }
     }
 }
 
-/// `8080`, a port of the loopback, or `"0.0.0.0:8080"`.
-struct Address(SocketAddr);
+settings! {
+    keys of ServiceConfig {
+        /// How long a shutdown may take: until then, messages that are being handled are completed.
+        shutdown_timeout: Duration as HumanTime,
+        /// Where probes are answered: a port that only this machine reaches, or an address, as `"0.0.0.0:8080"` for Kubernetes.
+        /// Unset: nowhere. Example: `health = 8080`.
+        health: Option<SocketAddr> as Option<ProbeAddress>,
+    }
+    parts { watchdog: Watchdog }
+}
 
-impl<'de> Deserialize<'de> for Address {
+/// `8080`, a port of the loopback, or `"0.0.0.0:8080"`.
+#[derive(Serialize)]
+struct ProbeAddress(SocketAddr);
+
+impl<'de> Deserialize<'de> for ProbeAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AddressVisitor)
+    }
+}
+
+impl Notation<SocketAddr> for ProbeAddress {
+    fn value(self) -> SocketAddr {
+        self.0
+    }
+
+    fn written(address: &SocketAddr) -> Self {
+        Self(*address)
     }
 }
 
 struct AddressVisitor;
 
 impl Visitor<'_> for AddressVisitor {
-    type Value = Address;
+    type Value = ProbeAddress;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a port of this machine such as 8080, or an address such as \"0.0.0.0:8080\"")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
-        text.parse().map(Address).map_err(|_| {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ProbeAddress, E> {
+        text.parse().map(ProbeAddress).map_err(|_| {
             E::custom(format_args!(
                 "{text:?} is no address: write 8080 for a port that only this machine reaches, \"0.0.0.0:8080\" for all"
             ))
         })
     }
 
-    fn visit_i64<E: de::Error>(self, port: i64) -> Result<Address, E> {
+    fn visit_i64<E: de::Error>(self, port: i64) -> Result<ProbeAddress, E> {
         let port = u16::try_from(port).map_err(|_| E::invalid_value(de::Unexpected::Signed(port), &self))?;
-        Ok(Address((Ipv4Addr::LOCALHOST, port).into()))
+        Ok(ProbeAddress((Ipv4Addr::LOCALHOST, port).into()))
     }
 }

@@ -1,7 +1,7 @@
 //! Files that are read, and files that are not, with what is said about them.
 
 use super::*;
-use crate::LogLevel;
+use crate::{LogLevel, custody};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, "/conf/snakepit.toml").map_err(|error| error.to_string())
@@ -13,22 +13,7 @@ fn refusal(text: &str) -> String {
 
 /// All that a pool's keys set, but for how its workers are started.
 fn settings(pool: &Pool) -> String {
-    let Pool { workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout, .. } = pool;
-    let Pool { start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, .. } = pool;
-    let Pool { sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices, .. } =
-        pool;
-    let Pool { gpus, threads, lost_sessions, .. } = pool;
-    let Pool { restarts, retry, quarantine, breaker, taint, stuck, .. } = pool;
-    format!(
-        "{:?}",
-        (
-            (sizing, recycling, fewest_at_a_time, replace_at_once, lazy, debug, warm_up, devices),
-            (gpus, threads, lost_sessions),
-            (restarts, retry, quarantine, breaker, taint, stuck),
-            (workers, concurrency, queue_limit, queue_timeout, call_timeout, stream_timeout),
-            (start_timeout, start_batch, affinity, session_ttl, max_sessions, cancel_grace, pool.max_frame),
-        )
-    )
+    format!("{:?}", **pool)
 }
 
 /// The keys that a table may have, as the refusal of one that it may not have tells.
@@ -44,7 +29,7 @@ fn known_keys(table: &str) -> Vec<String> {
 fn the_reference_is_the_defaults() {
     let config = parse(Config::REFERENCE).expect("the reference");
     let pool = config.pool("example").expect("its pool");
-    assert_eq!(settings(pool), settings(&Pool::python("worker.py")));
+    assert_eq!(settings(pool), settings(&crate::python("worker.py")));
     assert_eq!(format!("{:?}", config.custody()), format!("{:?}", custody::Config::default()));
     assert_eq!(config.logging(), Logging::default());
 }
@@ -72,7 +57,8 @@ fn is_setting(line: &str) -> bool {
 #[test]
 fn what_the_reference_leaves_out_can_be_said() {
     // Some exclude each other: `worker` and `command`, `command` and `interpreter`, a fixed size and one that follows.
-    const LOAD: [&str; 4] = ["min_workers", "max_workers", "grow_after", "adaptive_concurrency"];
+    const LOAD: [&str; 5] =
+        ["min_workers", "max_workers", "grow_after", "grow_factor", "adaptive_concurrency"];
     const PYTHON: [&str; 5] = ["interpreter", "python", "requirements", "project", "install"];
     let fixed =
         ["worker", "adapter", "http", "grpc"].into_iter().chain(PYTHON).chain(LOAD).collect::<Vec<_>>();
@@ -86,12 +72,9 @@ fn what_the_reference_leaves_out_can_be_said() {
         let text: Vec<&str> = Config::REFERENCE.lines().filter(kept).map(said).collect();
         let config = parse(&text.join("\n")).expect("every key");
         let pool = &config.pools()[0];
-        assert!(pool.workers == 4 || pool.sizing.is_some_and(|sizing| sizing.max_workers == 8));
+        assert!(pool.workers == 4 || pool.sizing == Some(crate::Sizing::between(1, 8)));
         assert_eq!(config.custody().state_dir.as_deref(), Some(Path::new("/conf/state")));
-        assert_eq!(
-            config.logging(),
-            Logging::default().log_level(LogLevel::Warning).log_python_output(false)
-        );
+        assert_eq!(config.logging(), Logging::default().log_level(LogLevel::Warning).hide_output());
     }
 }
 
@@ -99,14 +82,14 @@ fn what_the_reference_leaves_out_can_be_said() {
 fn every_log_key_is_heard_and_what_is_not_said_is_left_to_the_mode() {
     let read =
         |keys: &str| parse(&format!("[pool.a]\nworker = \"w.py\"\n[log]\n{keys}\n")).map(|it| it.logging());
-    assert_eq!(read("library_mode = false"), Ok(Logging::default().library_mode(false)));
+    assert_eq!(read("library_mode = false"), Ok(Logging::default().for_program()));
     let said =
         "library_mode = false\nlog_level = \"debug\"\ngrpc_log_level = \"off\"\nlog_python_output = false";
     let heard = Logging::default()
-        .library_mode(false)
+        .for_program()
         .log_level(LogLevel::Debug)
         .grpc_log_level(LogLevel::Off)
-        .log_python_output(false);
+        .hide_output();
     assert_eq!(read(said), Ok(heard));
     let refused = read("log_level = \"loud\"").expect_err("no level");
     assert!(refused.contains("log.log_level") && refused.contains("`warning`"), "{refused}");
@@ -301,10 +284,10 @@ fn every_supervision_key_is_heard() {
         .max_rss(1 << 30)
         .jitter(0.5);
     assert_eq!(pool.recycling, recycling);
-    assert_eq!((pool.fewest_at_a_time, pool.concurrency, pool.replace_at_once), (Some(2), 9, 3));
+    assert_eq!((pool.adaptive_concurrency, pool.concurrency, pool.replace_at_once), (Some((2, 9)), 9, 3));
     assert_eq!((pool.lazy, pool.debug, pool.warm_up.len(), pool.devices.len()), (true, false, 2, 2));
     assert_eq!(pool.restarts, crate::Restarts::default().failures(9));
-    assert!(pool.quarantine.is_none() && pool.breaker.is_some());
+    assert!(pool.quarantine.if_enabled().is_none() && pool.breaker.is_some());
     assert_eq!(pool.taint, crate::Taint::default().pattern("wedged"));
     let stuck =
         crate::Stuck::default().after(std::time::Duration::from_secs(5)).then(crate::WhenStuck::Replace);
@@ -400,3 +383,5 @@ fn keys_about_python_and_hardware_that_do_not_fit_together_are_refused() {
 
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 mod loops;
+#[cfg(all(feature = "loops", feature = "sqlite"))]
+mod reference;

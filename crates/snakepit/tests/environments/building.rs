@@ -1,12 +1,12 @@
-//! Environments that are made for a pool, once.
+//! Environments are built once for all pools that need them.
 
 use std::time::Duration;
 
-use snakepit::environment::{Cache, EntryState};
+use snakepit::environment::{Cache, CachedEnvironmentState};
 use snakepit::telemetry::{self, Event};
 use snakepit::{EngineError, Pool, Snakepit, args};
 
-use crate::packages::{Shop, pool, teller};
+use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, chain, config, lines, runs_in, soon};
 
 pub(crate) async fn version_of(pit: &Pit, package: &str) -> String {
@@ -24,8 +24,8 @@ pub(crate) async fn refused(pool: Pool) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_finds_the_packages_that_its_pool_names_and_the_next_pool_does_not_wait_for_them() {
-    let shop = Shop::new();
-    let environment = shop.environment().requirements(["tiny-package<2"]);
+    let index = PackageIndex::new();
+    let environment = index.environment().requirements(["tiny-package<2"]);
     let mut told = Vec::new();
     for round in 0..2 {
         let mut events = telemetry::subscribe();
@@ -33,27 +33,27 @@ async fn a_worker_finds_the_packages_that_its_pool_names_and_the_next_pool_does_
         assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
         let of_path: String = pit.call("output_of", args! { program: "tiny" }).await.expect("its script");
         assert_eq!(of_path, "tiny 1.0", "scripts that were installed are in PATH");
-        let entries = Cache::at(shop.cache()).list().expect("a list");
-        assert_eq!((entries.len(), entries[0].state), (1, EntryState::InUse), "{entries:?}");
+        let entries = Cache::at(index.cache()).list().expect("a list");
+        assert_eq!((entries.len(), entries[0].state), (1, CachedEnvironmentState::InUse), "{entries:?}");
         pit.end().await;
         let ready = events.drain().into_iter().find_map(|event| match event {
             Event::EnvironmentReady { made, .. } => Some(made),
             _ => None,
         });
         told.push(ready);
-        assert_eq!(shop.homes().len(), 1, "round {round}");
+        assert_eq!(index.homes().len(), 1, "round {round}");
     }
     assert_eq!(told, [Some(true), Some(false)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hosts_at_once_make_it_once() {
-    let shop = Shop::new();
-    let log = shop.path().join("log");
+    let index = PackageIndex::new();
+    let log = index.path().join("log");
     let start = || {
-        let environment = shop.environment().requirements(["slow-package"]);
+        let environment = index.environment().requirements(["slow-package"]);
         let worker = teller().env("SLOW_LOG", &log).env("SLOW_SECONDS", "0.5").environment(environment);
-        Pit::start(Pool::python(worker).workers(1))
+        Pit::start(snakepit::python(worker).workers(1))
     };
     let (one, two, three) = tokio::join!(start(), start(), start());
     for pit in [one, two, three] {
@@ -61,120 +61,120 @@ async fn two_hosts_at_once_make_it_once() {
         pit.end().await;
     }
     assert_eq!(lines(&log.to_string_lossy()), ["built"]);
-    assert_eq!(shop.homes().len(), 1);
+    assert_eq!(index.homes().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_file_or_a_project_says_is_installed_and_a_change_makes_another_environment() {
-    let shop = Shop::new();
-    shop.file("requirements.txt", "-r more.txt\n");
-    shop.file("more.txt", "tiny-package==1.0\n");
-    let file = shop.environment().requirements_file("requirements.txt");
+async fn a_changed_requirements_file_or_project_makes_another_environment() {
+    let index = PackageIndex::new();
+    index.file("requirements.txt", "-r more.txt\n");
+    index.file("more.txt", "tiny-package==1.0\n");
+    let file = index.environment().requirements_file("requirements.txt");
     let pit = Pit::start(pool(file.clone())).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
     pit.end().await;
-    shop.file("more.txt", "tiny-package==2.0\n");
+    index.file("more.txt", "tiny-package==2.0\n");
     let pit = Pit::start(pool(file)).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
     pit.end().await;
     let project = "[project]\nname = \"mine\"\nversion = \"1\"\ndependencies = [\"tiny-package<2\"]\n";
-    shop.file("pyproject.toml", project);
-    let pit = Pit::start(pool(shop.environment().project("pyproject.toml"))).await;
+    index.file("pyproject.toml", project);
+    let pit = Pit::start(pool(index.environment().project("pyproject.toml"))).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
     pit.end().await;
-    assert_eq!(shop.homes().len(), 3);
+    assert_eq!(index.homes().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hashes_of_a_requirements_file_are_checked() {
-    let shop = Shop::new();
+    let index = PackageIndex::new();
     let wrong = "0".repeat(64);
-    shop.file("requirements.txt", &format!("tiny-package==1.0 --hash=sha256:{wrong}\n"));
-    let told = refused(pool(shop.environment().requirements_file("requirements.txt"))).await;
-    assert!(told.contains("is not the one that was locked"), "{told}");
-    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+    index.file("requirements.txt", &format!("tiny-package==1.0 --hash=sha256:{wrong}\n"));
+    let told = refused(pool(index.environment().requirements_file("requirements.txt"))).await;
+    assert!(told.contains("differs from the locked one"), "{told}");
+    assert!(index.homes().is_empty(), "{:?}", index.homes());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_named_with_what_to_do_and_nothing_is_left() {
-    let shop = Shop::new();
-    let told = refused(pool(shop.environment().requirements(["no-such-package-at-all"]))).await;
-    assert!(told.contains("no-such-package-at-all") && told.contains("see how it is spelled"), "{told}");
-    let told = refused(pool(shop.environment().python("3.99").requirements(["tiny-package"]))).await;
+async fn an_environment_that_cannot_be_built_says_why_and_leaves_nothing() {
+    let index = PackageIndex::new();
+    let told = refused(pool(index.environment().requirements(["no-such-package-at-all"]))).await;
+    assert!(told.contains("no-such-package-at-all") && told.contains("check its spelling"), "{told}");
+    let told = refused(pool(index.environment().python("3.99").requirements(["tiny-package"]))).await;
     assert!(told.contains("no Python 3.99") && told.contains("pyenv install 3.99"), "{told}");
-    let told = refused(pool(shop.environment().requirements_file("none.txt"))).await;
+    let told = refused(pool(index.environment().requirements_file("none.txt"))).await;
     assert!(told.contains("none.txt"), "{told}");
-    let told = refused(pool(shop.environment().project("none"))).await;
+    let told = refused(pool(index.environment().project("none"))).await;
     assert!(told.contains("none is no project"), "{told}");
-    shop.file("pylock.toml", "lock-version = \"1.0\"\n");
-    let told = refused(pool(shop.environment().project("pylock.toml"))).await;
-    assert!(told.contains("can only be installed by uv, which is not to be used here"), "{told}");
-    shop.file("not-a-directory", "");
-    let environment = shop.environment().cache_dir("not-a-directory/envs").requirements(["tiny-package"]);
+    index.file("pylock.toml", "lock-version = \"1.0\"\n");
+    let told = refused(pool(index.environment().project("pylock.toml"))).await;
+    assert!(told.contains("and uv is not to be used here"), "{told}");
+    index.file("not-a-directory", "");
+    let environment = index.environment().cache_dir("not-a-directory/envs").requirements(["tiny-package"]);
     let told = refused(pool(environment)).await;
     assert!(told.contains("not-a-directory") && told.contains("Not a directory"), "{told}");
-    let told = refused(pool(shop.environment().python(shop.path()).requirements(["tiny-package"]))).await;
+    let told = refused(pool(index.environment().python(index.path()).requirements(["tiny-package"]))).await;
     assert!(told.contains("virtual environment"), "{told}");
-    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+    assert!(index.homes().is_empty(), "{:?}", index.homes());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_network_the_error_says_so() {
-    let shop = Shop::new();
+    let index = PackageIndex::new();
     // Nobody listens there, whatever the machine's own network is like.
     let args = ["--retries", "1", "--index-url", "http://127.0.0.1:9/simple"];
-    let environment = shop.environment().install_args(args).requirements(["tiny-package"]);
+    let environment = index.environment().install_args(args).requirements(["tiny-package"]);
     let told = refused(pool(environment)).await;
     assert!(told.contains("the package index cannot be reached"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_takes_too_long_is_given_up_and_its_processes_with_it() {
-    let shop = Shop::new();
-    let environment = shop.environment().timeout(Duration::from_secs(4)).requirements(["slow-package"]);
+async fn a_build_that_takes_too_long_is_ended_with_its_processes() {
+    let index = PackageIndex::new();
+    let environment = index.environment().timeout(Duration::from_secs(4)).requirements(["slow-package"]);
     let worker = teller().env("SLOW_SECONDS", "600").environment(environment);
-    let told = refused(Pool::python(worker).workers(1)).await;
-    assert!(told.contains("not made within 4s"), "{told}");
-    assert!(shop.homes().is_empty(), "{:?}", shop.homes());
+    let told = refused(snakepit::python(worker).workers(1)).await;
+    assert!(told.contains("not built within 4s"), "{told}");
+    assert!(index.homes().is_empty(), "{:?}", index.homes());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_that_others_may_write_to_is_refused() {
-    let shop = Shop::new();
-    std::fs::create_dir(shop.cache()).expect("a directory");
+    let index = PackageIndex::new();
+    std::fs::create_dir(index.cache()).expect("a directory");
     let open: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(shop.cache(), open).expect("its mode");
-    let told = refused(pool(shop.environment().requirements(["tiny-package"]))).await;
+    std::fs::set_permissions(index.cache(), open).expect("its mode");
+    let told = refused(pool(index.environment().requirements(["tiny-package"]))).await;
     assert!(told.contains("can be written by everybody") && told.contains("chmod"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_used_is_not_pruned_and_what_half_was_made_is() {
-    let shop = Shop::new();
-    let cache = Cache::at(shop.cache());
-    let pit = Pit::start(pool(shop.environment().requirements(["tiny-package"]))).await;
-    let half = shop.cache().join(format!("{}-dead-1", "0".repeat(20)));
+async fn pruning_keeps_environments_in_use_and_removes_unfinished_ones() {
+    let index = PackageIndex::new();
+    let cache = Cache::at(index.cache());
+    let pit = Pit::start(pool(index.environment().requirements(["tiny-package"]))).await;
+    let half = index.cache().join(format!("{}-dead-1", "0".repeat(20)));
     std::fs::create_dir_all(half.join("venv/bin")).expect("a half one");
     let states = |cache: &Cache| cache.list().expect("a list").iter().map(|it| it.state).collect::<Vec<_>>();
-    assert_eq!(states(&cache), [EntryState::InUse, EntryState::Half]);
+    assert_eq!(states(&cache), [CachedEnvironmentState::InUse, CachedEnvironmentState::Half]);
     let pruned = cache.prune(Duration::ZERO).expect("pruned");
     assert_eq!(pruned.len(), 1, "{pruned:?}");
     assert!(!half.exists());
     assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
     pit.end().await;
-    assert_eq!(states(&cache), [EntryState::Ready]);
+    assert_eq!(states(&cache), [CachedEnvironmentState::Ready]);
     assert!(cache.prune(Duration::from_hours(1)).expect("nothing").is_empty());
     assert_eq!(cache.prune(Duration::ZERO).expect("pruned").len(), 1);
-    assert_eq!(std::fs::read_dir(shop.cache()).expect("there").count(), 0, "nothing is left of it");
+    assert_eq!(std::fs::read_dir(index.cache()).expect("there").count(), 0, "nothing is left of it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_environment_whose_files_are_gone_is_made_again() {
-    let shop = Shop::new();
-    let environment = shop.environment().requirements(["tiny-package"]);
+    let index = PackageIndex::new();
+    let environment = index.environment().requirements(["tiny-package"]);
     Pit::start(pool(environment.clone())).await.end().await;
-    let [home] = &shop.homes()[..] else { panic!("{:?}", shop.homes()) };
-    std::fs::remove_dir_all(shop.cache().join(home)).expect("removed");
+    let [home] = &index.homes()[..] else { panic!("{:?}", index.homes()) };
+    std::fs::remove_dir_all(index.cache().join(home)).expect("removed");
     let pit = Pit::start(pool(environment)).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "2.0");
     pit.end().await;

@@ -1,4 +1,4 @@
-//! What workers are told of cores and GPUs.
+//! What workers learn about cores and GPUs.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ async fn inside_limits_arrive() {
     assert_eq!(told(plain().sizing(Sizing::between(1, 100))).await, vec![Some("1".into()); 5]);
     assert_eq!(told(plain().threads(Threads::Each(3))).await, vec![Some("3".into()); 5]);
     assert_eq!(told(plain().threads(Threads::Unlimited)).await, vec![None; 5]);
-    let own = Pool::python(teller().env("OMP_NUM_THREADS", "7")).workers(1);
+    let own = snakepit::python(teller().env("OMP_NUM_THREADS", "7")).workers(1);
     let cores = Some(Cpu::look().usable.to_string());
     assert_eq!(told(own).await, [Some("7".into()), None, None, None, cores]);
 }
@@ -86,7 +86,7 @@ async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
 #[ignore = "runs inside the test above"]
 async fn inside_more_workers_than_gpus() {
     let share = |device: &str, workers| (device.to_owned(), workers);
-    let pit = Pit::start(Pool::python(teller()).workers(4).gpus(Gpus::OnePerWorker)).await;
+    let pit = Pit::start(snakepit::python(teller()).workers(4).gpus(Gpus::OnePerWorker)).await;
     assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
     let dead = crate::support::pids(&pit.pools()[0])[0];
     crate::support::kill(dead);
@@ -97,10 +97,10 @@ async fn inside_more_workers_than_gpus() {
     .await;
     assert_eq!(shares(&pit).await, [share("cuda:0", 2), share("cuda:1", 2)]);
     pit.end().await;
-    let pit = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::OnePerWorker)).await;
+    let pit = Pit::start(snakepit::python(teller()).workers(1).gpus(Gpus::OnePerWorker)).await;
     assert_eq!(shares(&pit).await.len(), 1, "one worker sees one of them");
     pit.end().await;
-    let growing = Pool::python(teller()).sizing(Sizing::between(3, 3)).gpus(Gpus::OnePerWorker);
+    let growing = snakepit::python(teller()).sizing(Sizing::between(3, 3)).gpus(Gpus::OnePerWorker);
     let pit = Pit::start(growing).await;
     let shares = shares(&pit).await;
     assert!(shares.len() == 2 && shares.iter().all(|(_, workers)| (1..=2).contains(workers)), "{shares:?}");
@@ -113,7 +113,7 @@ const SEEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SNAKEPIT_DEVICE", "CUDA_DEVICE
 #[ignore = "runs inside the test above"]
 async fn inside_one_gpu_each() {
     // As many workers as GPUs, since nothing else is said.
-    let pool = Pool::python(teller()).gpus(Gpus::OnePerWorker);
+    let pool = snakepit::python(teller()).gpus(Gpus::OnePerWorker);
     let pit = Pit::start(pool).await;
     let stats = pit.pools()[0].stats().await;
     let devices: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.device.clone()).collect();
@@ -132,11 +132,11 @@ async fn inside_one_gpu_each() {
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(!left.iter().any(|device| stats.tainted[0].place.contains(device)), "{left:?}");
     pit.end().await;
-    let all = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::All)).await;
+    let all = Pit::start(snakepit::python(teller()).workers(1).gpus(Gpus::All)).await;
     assert_eq!(variables(&all, &SEEN).await[0].as_deref(), Some("4,GPU-5a"));
     all.end().await;
     let home = tempfile::tempdir().expect("a directory");
-    let hidden = Pool::python(teller()).gpus(Gpus::These(vec!["0".into()]));
+    let hidden = snakepit::python(teller()).gpus(Gpus::These(vec!["0".into()]));
     let refused = Snakepit::builder().pool(hidden).custody(config(&home)).start().await.expect_err("hidden");
     assert!(chain(&refused).contains("there are 4, GPU-5a (by CUDA_VISIBLE_DEVICES)"), "{}", chain(&refused));
 }
@@ -144,7 +144,7 @@ async fn inside_one_gpu_each() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_one_gpu_of_amd_each() {
-    let pit = Pit::start(Pool::python(teller()).workers(1).gpus(Gpus::These(vec!["3".into()]))).await;
+    let pit = Pit::start(snakepit::python(teller()).workers(1).gpus(Gpus::These(vec!["3".into()]))).await;
     let told = variables(&pit, &["HIP_VISIBLE_DEVICES", "SNAKEPIT_DEVICE"]).await;
     assert_eq!(told, [Some("3".into()), Some("hip:3".into())]);
     pit.end().await;

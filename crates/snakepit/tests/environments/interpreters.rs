@@ -1,12 +1,12 @@
-//! Which interpreter workers are started with.
+//! Which interpreter workers start with.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use snakepit::environment::Environment;
-use snakepit::{Pool, Value, args};
+use snakepit::{Value, args};
 
-use crate::packages::{Shop, pool, teller};
+use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, lines, soon};
 
 /// Where a worker of this pool runs.
@@ -35,7 +35,7 @@ async fn behind_a_version_managers_script_the_real_interpreter_is_found_once_and
     let script = script(dir.path());
     std::fs::write(dir.path().join("chosen"), "").expect("a mark");
     let worker = teller().interpreter(&script).current_dir(dir.path());
-    let pit = Pit::start(Pool::python(worker).workers(3)).await;
+    let pit = Pit::start(snakepit::python(worker).workers(3)).await;
     let executable = text(&place(&pit, "executable").await);
     assert!(Path::new(&executable).is_file() && Path::new(&executable) != script, "{executable}");
     pit.end().await;
@@ -54,8 +54,8 @@ async fn a_version_and_an_environment_of_ones_own_are_used_as_they_are() {
         let found = numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
         assert!(found == asked || found.starts_with(&format!("{asked}.")), "{asked}: {found}");
     }
-    let shop = Shop::new();
-    let venv = shop.path().join("own");
+    let index = PackageIndex::new();
+    let venv = index.path().join("own");
     make_venv(&venv);
     let pit = Pit::start(pool(Environment::new().python(venv.as_path()))).await;
     assert_eq!(Path::new(&text(&place(&pit, "prefix").await)), venv);

@@ -1,4 +1,4 @@
-//! Workers that a user's own script starts, as `run_worker.sh` of the specification does.
+//! Workers that a user's script starts, like `run_worker.sh` of the specification.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn launcher(dir: &Path, hand_over: &str) -> Pool {
     let path = dir.join("run_worker.sh");
     std::fs::write(&path, code).expect("a script");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    Pool::command([path.into_os_string(), workers().join("environment.py").into_os_string()]).workers(1)
+    snakepit::command([path.into_os_string(), workers().join("environment.py").into_os_string()]).workers(1)
 }
 
 /// The script that is shipped, beside an environment and a worker of lines.
@@ -39,7 +39,7 @@ async fn the_script_of_the_examples_runs_its_worker_in_its_environment() {
                   print(json.dumps({'id': call['id'], 'result': sys.prefix}), flush=True)\n";
     std::fs::write(dir.path().join("worker.py"), worker).expect("a worker");
     // Without the environment it says so, and nothing runs in another one.
-    let pool = || Pool::stdio([script.clone().into_os_string()]).workers(1);
+    let pool = || snakepit::stdio([script.clone().into_os_string()]).workers(1);
     let refused =
         snakepit::Snakepit::builder().pool(pool()).custody(crate::support::config(&dir)).start().await;
     let error = refused.expect_err("there is no environment").to_string();
@@ -65,7 +65,7 @@ async fn recorded_pid(pit: &Pit) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_script_that_hands_over_by_exec_the_pid_is_the_workers() {
+async fn a_script_with_exec_becomes_the_worker() {
     let dir = tempfile::tempdir().expect("a directory");
     // A version manager's script that Python is behind would be one more that does not.
     let pit = Pit::start(launcher(dir.path(), "exec")).await;
@@ -74,7 +74,7 @@ async fn of_a_script_that_hands_over_by_exec_the_pid_is_the_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_script_that_forgets_exec_everything_is_ended() {
+async fn a_script_without_exec_ends_with_its_worker() {
     let dir = tempfile::tempdir().expect("a directory");
     let pit = Pit::start(launcher(dir.path(), "")).await;
     let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit).await);

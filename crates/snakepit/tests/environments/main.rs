@@ -1,9 +1,9 @@
-//! The Python that workers run with: found, made, shared and kept; and what they are told of the hardware.
+//! The Python environments of workers: found, built, shared and cached; and what workers learn about the hardware.
 
 mod building;
+mod cache;
 mod hardware;
 mod interpreters;
-mod keeping;
 mod launchers;
 mod packages;
 #[cfg(all(feature = "http", feature = "stdio"))]

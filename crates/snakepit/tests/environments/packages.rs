@@ -1,4 +1,4 @@
-//! Packages that exist nowhere but here, and a place for environments.
+//! Python packages and a cache directory for the tests of environments.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,11 +33,11 @@ pub(crate) fn again(test: &str, variables: &[(&str, &str)]) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-pub(crate) struct Shop {
+pub(crate) struct PackageIndex {
     home: TempDir,
 }
 
-impl Shop {
+impl PackageIndex {
     #[expect(clippy::disallowed_methods, reason = "a program that ends at once, before anything is tested")]
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
@@ -89,5 +89,5 @@ pub(crate) fn teller() -> PythonWorker {
 
 /// One of them.
 pub(crate) fn pool(environment: Environment) -> Pool {
-    Pool::python(teller().environment(environment)).workers(1)
+    snakepit::python(teller().environment(environment)).workers(1)
 }

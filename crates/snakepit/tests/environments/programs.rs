@@ -1,13 +1,13 @@
-//! Environments for programs without the SDK: those that speak lines of JSON, or HTTP.
+//! Environments for programs without the SDK that speak lines of JSON or HTTP.
 
 use std::path::PathBuf;
 
 use snakepit::adapter::Program;
-use snakepit::environment::{Cache, EntryState};
+use snakepit::environment::{Cache, CachedEnvironmentState};
 use snakepit::{Pool, Value, args};
 
 use crate::building::refused;
-use crate::packages::Shop;
+use crate::packages::PackageIndex;
 use crate::support::{Pit, soon};
 
 const LINES: &str = r#"
@@ -39,41 +39,41 @@ print(json.dumps({"status": "ready", "port": server.server_port}), flush=True)
 server.serve_forever()
 "#;
 
-fn program(shop: &Shop, name: &str, code: &str) -> Program {
-    let file: PathBuf = shop.file(name, code);
-    let environment = shop.environment().requirements(["tiny-package==1.0"]);
+fn program(index: &PackageIndex, name: &str, code: &str) -> Program {
+    let file: PathBuf = index.file(name, code);
+    let environment = index.environment().requirements(["tiny-package==1.0"]);
     Program::new([PathBuf::from("python"), file]).environment(environment)
 }
 
-async fn works_in_its_environment(shop: &Shop, pool: Pool) {
+async fn works_in_its_environment(index: &PackageIndex, pool: Pool) {
     assert!(pool.environment().expect("what is made ahead").installs());
     let pit = Pit::start(pool.workers(1)).await;
     let place: Value = soon("the call", pit.call("where", args! {})).await.expect("a place");
     let told = |key| place.get(key).and_then(Value::as_str).expect("a text").to_owned();
     assert_eq!(told("version"), "1.0");
-    assert!(PathBuf::from(told("prefix")).starts_with(shop.cache()), "{place:?}");
+    assert!(PathBuf::from(told("prefix")).starts_with(index.cache()), "{place:?}");
     assert_eq!(told("prefix"), told("home"));
-    assert_eq!(Cache::at(shop.cache()).list().expect("a list")[0].state, EntryState::InUse);
+    assert_eq!(Cache::at(index.cache()).list().expect("a list")[0].state, CachedEnvironmentState::InUse);
     pit.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_speaks_lines_finds_what_is_installed_for_it() {
-    let shop = Shop::new();
-    works_in_its_environment(&shop, Pool::stdio(program(&shop, "lines.py", LINES))).await;
+    let index = PackageIndex::new();
+    works_in_its_environment(&index, snakepit::stdio(program(&index, "lines.py", LINES))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_serves_http_finds_what_is_installed_for_it() {
-    let shop = Shop::new();
-    works_in_its_environment(&shop, Pool::http(program(&shop, "server.py", SERVER))).await;
+    let index = PackageIndex::new();
+    works_in_its_environment(&index, snakepit::http(program(&index, "server.py", SERVER))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_installed_is_found_by_its_name() {
-    let shop = Shop::new();
-    let environment = shop.environment().requirements(["tiny-package==1.0"]);
+    let index = PackageIndex::new();
+    let environment = index.environment().requirements(["tiny-package==1.0"]);
     // It is no worker: what it says before it ends tells that it was started.
-    let told = refused(Pool::command(Program::new(["tiny"]).environment(environment)).workers(1)).await;
+    let told = refused(snakepit::command(Program::new(["tiny"]).environment(environment)).workers(1)).await;
     assert!(told.contains("tiny 1.0"), "{told}");
 }

@@ -1,5 +1,6 @@
-//! Environments that `uv` makes: the same as those of `pip`, and of lock files that only it reads. It is in `PATH` or in `.venv`, or
-//! these are left out.
+//! Environments built by `uv`: equal to those of `pip`, and from lock files that only `uv` reads.
+//!
+//! `uv` is in `PATH` or in `.venv`, or these tests are left out.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use snakepit::args;
 use snakepit::environment::{Cache, Environment, Installer};
 
 use crate::building::{refused, version_of};
-use crate::packages::{Shop, again, pool};
+use crate::packages::{PackageIndex, again, pool};
 use crate::support::Pit;
 
 /// Runs a test again, in a process that has `uv` in its `PATH` and otherwise what this one has.
@@ -44,7 +45,7 @@ fn uv(dir: &Path, words: &[&str]) {
     assert!(done.expect("uv").success(), "{words:?}");
 }
 
-/// A project that depends on what the shop has; `further` is more of its file.
+/// A project that depends on what the index has; `further` is more of its file.
 fn project(dir: &Path, packages: &Path, dependencies: &str, further: &str) -> PathBuf {
     std::fs::create_dir_all(dir).expect("a directory");
     let text = format!(
@@ -64,29 +65,29 @@ fn uv_makes_the_same_environments_as_pip() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_the_same_environments() {
-    let shop = Shop::new();
-    let list = || shop.environment().requirements(["tiny-package<2"]);
+    let index = PackageIndex::new();
+    let list = || index.environment().requirements(["tiny-package<2"]);
     let pit = Pit::start(pool(by_uv(list()))).await;
     assert_eq!(version_of(&pit, "tiny_package").await, "1.0");
     let of_path: String = pit.call("output_of", args! { program: "tiny" }).await.expect("its script");
     assert_eq!(of_path, "tiny 1.0");
     pit.end().await;
-    let entries = Cache::at(shop.cache()).list().expect("a list");
+    let entries = Cache::at(index.cache()).list().expect("a list");
     let tools: Vec<_> = entries.iter().filter_map(|it| it.kept.as_ref()).map(|kept| &kept.tool).collect();
     assert!(tools.len() == 1 && tools[0].starts_with("uv "), "{tools:?}");
     // It is known by its content, not by its tool.
     assert_eq!(tiny(list()).await, "1.0");
-    assert_eq!(shop.homes().len(), 1);
-    shop.file("base.txt", "tiny-package\n");
-    shop.file("limits.txt", "tiny-package<2\n");
+    assert_eq!(index.homes().len(), 1);
+    index.file("base.txt", "tiny-package\n");
+    index.file("limits.txt", "tiny-package<2\n");
     let files = ["-r base.txt", "-c limits.txt"];
-    assert_eq!(tiny(by_uv(shop.environment().requirements(files))).await, "1.0");
-    shop.file("slow.txt", "slow-package\n");
-    let pit = Pit::start(pool(by_uv(shop.environment().requirements_file("slow.txt")))).await;
+    assert_eq!(tiny(by_uv(index.environment().requirements(files))).await, "1.0");
+    index.file("slow.txt", "slow-package\n");
+    let pit = Pit::start(pool(by_uv(index.environment().requirements_file("slow.txt")))).await;
     assert_eq!(version_of(&pit, "slow_package").await, "1.0");
     pit.end().await;
-    project(shop.path(), Path::new("packages"), "\"tiny-package<2\"", "");
-    assert_eq!(tiny(by_uv(shop.environment().project("pyproject.toml"))).await, "1.0");
+    project(index.path(), Path::new("packages"), "\"tiny-package<2\"", "");
+    assert_eq!(tiny(by_uv(index.environment().project("pyproject.toml"))).await, "1.0");
 }
 
 #[test]
@@ -97,41 +98,41 @@ fn uv_installs_what_lock_files_say() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_lock_files() {
-    let shop = Shop::new();
-    let packages = shop.path().join("packages");
+    let index = PackageIndex::new();
+    let packages = index.path().join("packages");
     // What is locked counts, whatever has become possible since.
-    let dir = project(&shop.path().join("locked"), &packages, "\"tiny-package<2\"", "");
+    let dir = project(&index.path().join("locked"), &packages, "\"tiny-package<2\"", "");
     uv(&dir, &["lock"]);
-    let by_pip = refused(pool(shop.environment().project("locked"))).await;
+    let by_pip = refused(pool(index.environment().project("locked"))).await;
     assert!(by_pip.contains("not to be used here") && by_pip.contains("uv export"), "{by_pip}");
     project(&dir, &packages, "\"tiny-package\"", "");
     for way in ["locked", "locked/uv.lock", "locked/pyproject.toml"] {
-        assert_eq!(tiny(by_uv(shop.environment().project(way))).await, "1.0", "{way}");
+        assert_eq!(tiny(by_uv(index.environment().project(way))).await, "1.0", "{way}");
     }
-    assert_eq!(shop.homes().len(), 1);
+    assert_eq!(index.homes().len(), 1);
     uv(&dir, &["export", "--frozen", "--no-emit-project", "--format", "pylock.toml", "-o", "../pylock.toml"]);
     for way in [".", "pylock.toml"] {
-        assert_eq!(tiny(by_uv(shop.environment().project(way))).await, "1.0", "{way}");
+        assert_eq!(tiny(by_uv(index.environment().project(way))).await, "1.0", "{way}");
     }
-    assert_eq!(shop.homes().len(), 2);
+    assert_eq!(index.homes().len(), 2);
 }
 
 #[test]
-fn what_a_lock_file_has_from_disk_is_found_from_its_project() {
+fn local_packages_of_a_lock_file_are_found_from_its_project() {
     with_uv("uv::inside_lock_files_with_places");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_lock_files_with_places() {
-    let shop = Shop::new();
-    let packages = shop.path().join("packages");
+    let index = PackageIndex::new();
+    let packages = index.path().join("packages");
     let sources =
         "[tool.uv.sources]\ntiny-package = { path = \"wheels/tiny_package-1.0-py3-none-any.whl\" }\n";
-    let dir = project(&shop.path().join("app"), &packages, "\"tiny-package\"", sources);
+    let dir = project(&index.path().join("app"), &packages, "\"tiny-package\"", sources);
     std::fs::create_dir(dir.join("wheels")).expect("a directory");
     let wheel = "tiny_package-1.0-py3-none-any.whl";
     std::fs::copy(packages.join(wheel), dir.join("wheels").join(wheel)).expect("a wheel");
     uv(&dir, &["lock"]);
-    assert_eq!(tiny(by_uv(shop.environment().project("app"))).await, "1.0");
+    assert_eq!(tiny(by_uv(index.environment().project("app"))).await, "1.0");
 }

@@ -1,4 +1,4 @@
-//! A group in which one loop crashes: in each phase of its life, under each policy.
+//! A group in which one loop crashes, in each phase of its life, under each policy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,11 @@ use serde_json::json;
 use snakepit::loops::{
     Control, CrashPolicy, GroupEnd, GroupError, LoopError, LoopGroup, MainLoop, RunOptions, Runnable,
 };
-use snakepit::mailbox::Count;
+use snakepit::mailbox::MessageCounts;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::post::{Gate, Post};
+use crate::mailboxes::{Gate, Mailboxes};
 use crate::support::{soon, until};
 
 /// When it crashes.
@@ -62,8 +62,8 @@ impl Runnable for Fragile {
 
 /// Two loops, one of which crashes, each with a mailbox and a gate of its own.
 struct Pair {
-    of_fragile: (Post, Gate),
-    of_other: (Post, Gate),
+    of_fragile: (Mailboxes, Gate),
+    of_other: (Mailboxes, Gate),
     fragile: Arc<Fragile>,
     other: Arc<MainLoop>,
     group: Arc<LoopGroup>,
@@ -72,7 +72,7 @@ struct Pair {
 
 impl Pair {
     fn start(phase: Phase, policy: CrashPolicy) -> Self {
-        let (of_fragile, of_other) = ((Post::sqlite(), Gate::new()), (Post::memory(), Gate::new()));
+        let (of_fragile, of_other) = ((Mailboxes::sqlite(), Gate::new()), (Mailboxes::memory(), Gate::new()));
         let inner = of_fragile.1.main_loop("fragile", &of_fragile.0.requests);
         let fragile = Arc::new(Fragile { inner, phase, crash: Semaphore::new(0), runs: AtomicUsize::new(0) });
         let other = Arc::new(of_other.1.main_loop("other", &of_other.0.requests));
@@ -85,8 +85,8 @@ impl Pair {
 
     /// Each has a message in flight.
     async fn both_handle(&mut self) {
-        for (post, gate) in [&mut self.of_fragile, &mut self.of_other] {
-            post.ask(json!("first")).await;
+        for (mailboxes, gate) in [&mut self.of_fragile, &mut self.of_other] {
+            mailboxes.ask(json!("first")).await;
             gate.begun().await;
         }
     }
@@ -101,7 +101,7 @@ impl Pair {
     }
 
     /// What is sent to it is handled.
-    async fn assert_serves(pair: &mut (Post, Gate)) {
+    async fn assert_serves(pair: &mut (Mailboxes, Gate)) {
         pair.0.ask(json!("after")).await;
         pair.1.begun().await;
         pair.1.let_through(1);
@@ -115,7 +115,7 @@ impl Pair {
         let GroupError::Crashed { name, source } = &error else { panic!("{error:?}") };
         assert_eq!(name, "fragile");
         assert!(source.to_string().contains("it crashed"), "{source}");
-        assert_eq!(self.of_other.0.count().await, Count::default());
+        assert_eq!(self.of_other.0.count().await, MessageCounts::default());
         assert!(!self.other.running() && !self.fragile.running());
     }
 
@@ -242,7 +242,7 @@ async fn a_loop_that_crashes_after_its_end_is_told_of_and_loses_nothing() {
         drop(pair.group.shutdown(Duration::from_secs(20)));
         pair.of_fragile.1.let_through(1);
         assert_eq!(pair.of_fragile.0.reply().await.read::<String>().expect("a text"), "first");
-        assert_eq!(pair.of_fragile.0.count().await, Count::default());
+        assert_eq!(pair.of_fragile.0.count().await, MessageCounts::default());
         if policy == CrashPolicy::StopAll {
             pair.assert_all_stopped().await;
             continue;

@@ -1,15 +1,15 @@
-//! What errors are called, and which of them are worth another try.
+//! Names and kinds of errors, and which errors are worth a retry.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use snakepit::loops::{Failure, MainLoop, PoolLoop, PoolLoopOptions, RunOptions};
+use snakepit::loops::{HandlerFailure, MainLoop, PoolLoop, PoolLoopOptions, RunOptions};
 use snakepit::mailbox::{Backoff, DeadLetter, DeadLetterPolicy, DeadReason, TypedMessage};
-use snakepit::{CallError, RemoteError};
+use snakepit::{CallError, RemoteError, RemoteErrorKind};
 
-use crate::post::{Post, end, run};
+use crate::mailboxes::{Mailboxes, end, run};
 use crate::support::{Pit, worker};
 
 #[derive(Debug)]
@@ -33,8 +33,8 @@ fn io_error() -> std::io::Error {
 }
 
 /// What a handler's `?` makes of an error.
-fn by_question_mark<T, E: Error + 'static>(result: Result<T, E>) -> Failure {
-    let handler = || -> Result<(), Failure> {
+fn by_question_mark<T, E: Error + 'static>(result: Result<T, E>) -> HandlerFailure {
+    let handler = || -> Result<(), HandlerFailure> {
         result?;
         Ok(())
     };
@@ -43,7 +43,7 @@ fn by_question_mark<T, E: Error + 'static>(result: Result<T, E>) -> Failure {
 
 #[test]
 fn an_error_keeps_the_name_of_its_type_and_tells_its_kind() {
-    let named = |failure: &Failure| (failure.name.clone(), failure.kinds.clone());
+    let named = |failure: &HandlerFailure| (failure.name.clone(), failure.kinds.clone());
     let of = |name: &str, kinds: &[&str]| (name.to_owned(), kinds.iter().map(|&it| it.to_owned()).collect());
     let number = by_question_mark("x".parse::<i64>());
     assert_eq!(named(&number), of("ParseIntError", &[]));
@@ -55,7 +55,7 @@ fn an_error_keeps_the_name_of_its_type_and_tells_its_kind() {
     assert_eq!(named(&by_question_mark::<(), _>(Err(Odd::Even(4)))), of("Odd", &["Even"]));
     assert_eq!(named(&by_question_mark::<(), _>(Err(Box::new(Odd::Even(4))))), of("Odd", &["Even"]));
     // In a box the type is gone, but not how it debugs.
-    let boxed = |error: AnyError| named(&Failure::of(&*error));
+    let boxed = |error: AnyError| named(&HandlerFailure::of(&*error));
     assert_eq!(boxed("x".parse::<i64>().expect_err("no number").into()), of("ParseIntError", &[]));
     assert_eq!(boxed(io_error().into()), of("io::Error", &["NotFound"]));
     assert_eq!(boxed(Odd::Even(4).into()), of("Even", &[]));
@@ -66,9 +66,9 @@ fn an_error_keeps_the_name_of_its_type_and_tells_its_kind() {
 #[test]
 fn a_failure_does_not_say_its_name_twice() {
     let remote = |type_name: &str, message: &str| {
-        let mut error = RemoteError::new("exception", message);
+        let mut error = RemoteError::new(RemoteErrorKind::Exception, message);
         error.type_name = Some(type_name.to_owned());
-        Failure::from(CallError::Remote(Box::new(error)))
+        HandlerFailure::from(CallError::Remote(Box::new(error)))
     };
     let wordless = remote("KeyError", "");
     assert_eq!((wordless.to_string().as_str(), wordless.message.as_str()), ("KeyError", ""));
@@ -92,7 +92,7 @@ fn error_of(letter: &DeadLetter) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_may_return_boxed_errors_and_policies_match_kinds() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let handler = |request: TypedMessage<String>| async move {
             match request.value.as_str() {
                 "io" => drop(std::fs::read("/nowhere/at/all")?),
@@ -102,20 +102,20 @@ async fn a_handler_may_return_boxed_errors_and_policies_match_kinds() {
             Ok(())
         };
         let policy = quick().include("NotFound").include("Even").exclude("ParseIntError");
-        let main = MainLoop::new("main", Arc::clone(&post.requests), handler).policy(policy);
+        let main = MainLoop::new("main", Arc::clone(&mailboxes.requests), handler).policy(policy);
         let scope = run(main, RunOptions::new()).await;
         for body in ["io", "number", "odd"] {
-            post.send(json!(body)).await;
+            mailboxes.send(json!(body)).await;
         }
-        post.until_count(0, 0, 3).await;
-        let dead = post.requests.dead_letters(10).await.expect("dead letters");
+        mailboxes.until_count(0, 0, 3).await;
+        let dead = mailboxes.requests.dead_letters(10).await.expect("dead letters");
         let deliveries = |name: &str| {
             let found = dead.iter().find(|letter| error_of(letter).starts_with(name));
             found.unwrap_or_else(|| panic!("no {name} in {dead:?}")).message.delivery_count
         };
-        assert_eq!(deliveries("io::Error: No such file"), 1, "{}", post.kind);
-        assert_eq!(deliveries("Even: 2 is even"), 1, "{}", post.kind);
-        assert_eq!(deliveries("ParseIntError: "), 3, "{}", post.kind);
+        assert_eq!(deliveries("io::Error: No such file"), 1, "{}", mailboxes.kind);
+        assert_eq!(deliveries("Even: 2 is even"), 1, "{}", mailboxes.kind);
+        assert_eq!(deliveries("ParseIntError: "), 3, "{}", mailboxes.kind);
         end(scope).await;
     }
 }
@@ -123,17 +123,17 @@ async fn a_handler_may_return_boxed_errors_and_policies_match_kinds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_that_the_command_does_not_take_are_not_tried_again() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let adding =
-        PoolLoop::new(&pit, Arc::clone(&post.requests), &PoolLoopOptions::new("add")).expect("a pool");
+        PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &PoolLoopOptions::new("add")).expect("a pool");
     let scope = run(adding, RunOptions::new()).await;
     for wrong in
         [json!({ "a": 1 }), json!({ "a": 1, "b": "x" }), json!({ "a": 1, "b": 2, "c": 3 }), json!([1, 2, 3])]
     {
-        post.send(wrong).await;
+        mailboxes.send(wrong).await;
     }
-    post.until_count(0, 0, 4).await;
-    for letter in post.requests.dead_letters(10).await.expect("dead letters") {
+    mailboxes.until_count(0, 0, 4).await;
+    for letter in mailboxes.requests.dead_letters(10).await.expect("dead letters") {
         assert_eq!(letter.message.delivery_count, 1, "{letter:?}");
     }
     end(scope).await;
@@ -146,14 +146,14 @@ async fn dead_letters_of_exceptions_say_each_thing_once() {
     for (command, body, said) in
         [("missing", json!({ "key": "a" }), "KeyError: 'a'"), ("wordless", json!({}), "KeyError")]
     {
-        let post = Post::memory();
-        let failing =
-            PoolLoop::new(&pit, Arc::clone(&post.requests), &PoolLoopOptions::new(command)).expect("a pool");
+        let mailboxes = Mailboxes::memory();
+        let failing = PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &PoolLoopOptions::new(command))
+            .expect("a pool");
         let scope = run(failing.policy(quick().max_deliveries(1)), RunOptions::new()).await;
         let body: Value = body;
-        post.send(body).await;
-        post.until_count(0, 0, 1).await;
-        let dead = post.requests.dead_letters(1).await.expect("dead letters");
+        mailboxes.send(body).await;
+        mailboxes.until_count(0, 0, 1).await;
+        let dead = mailboxes.requests.dead_letters(1).await.expect("dead letters");
         assert_eq!(error_of(&dead[0]), said);
         end(scope).await;
     }
@@ -184,11 +184,11 @@ async fn the_span_of_a_message_has_no_field_that_a_log_in_json_has_already() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let spans = Spans::default();
     let _listens = tracing::subscriber::set_default(tracing_subscriber::registry().with(spans.clone()));
-    let post = Post::memory();
-    let handler = |request: TypedMessage<i64>| async move { Ok::<_, Failure>(request.value) };
-    let scope = run(MainLoop::new("main", Arc::clone(&post.requests), handler), RunOptions::new()).await;
-    post.ask(json!(1)).await;
-    post.reply().await;
+    let mailboxes = Mailboxes::memory();
+    let handler = |request: TypedMessage<i64>| async move { Ok::<_, HandlerFailure>(request.value) };
+    let scope = run(MainLoop::new("main", Arc::clone(&mailboxes.requests), handler), RunOptions::new()).await;
+    mailboxes.ask(json!(1)).await;
+    mailboxes.reply().await;
     end(scope).await;
     let seen = spans.0.lock().expect("no panic").clone();
     let (_, fields) = seen.iter().find(|(name, _)| name == "message").expect("the span of the message");

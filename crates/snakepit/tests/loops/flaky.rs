@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use snakepit::mailbox::{
-    Capabilities, Count, DeadLetter, DeadReason, Extension, Found, Mailbox, MailboxError, Message, MessageId,
-    Nack, Pending, QueueSettings, Receipt, Receive, Reply, Send, SettingsChange,
+    Capabilities, DeadLetter, FoundMessage, LeaseChange, Mailbox, MailboxError, Message, MessageCounts,
+    MessageId, NackOptions, Pending, QueueSettings, Receipt, ReceiveOptions, Reply, SendOptions,
+    SettingsChange,
 };
 
 #[derive(Debug)]
@@ -89,13 +90,13 @@ impl Mailbox for Behind {
     fn capabilities(&self) -> Capabilities {
         self.0.inner.capabilities()
     }
-    fn send(&self, body: Vec<u8>, options: Send) -> Pending<'_, MessageId> {
+    fn send(&self, body: Vec<u8>, options: SendOptions) -> Pending<'_, MessageId> {
         self.0.or_fail(|| self.0.inner.send(body, options))
     }
-    fn send_all(&self, messages: Vec<(Vec<u8>, Send)>) -> Pending<'_, Vec<MessageId>> {
+    fn send_all(&self, messages: Vec<(Vec<u8>, SendOptions)>) -> Pending<'_, Vec<MessageId>> {
         self.0.or_fail(|| self.0.inner.send_all(messages))
     }
-    fn receive(&self, options: Receive) -> Pending<'_, Vec<Message>> {
+    fn receive(&self, options: ReceiveOptions) -> Pending<'_, Vec<Message>> {
         let this: Arc<dyn Mailbox> = Arc::new(self.clone());
         let receiving = Receiving::begin(&self.0);
         self.0.or_fail(|| {
@@ -109,16 +110,10 @@ impl Mailbox for Behind {
             })
         })
     }
-    fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
-        self.0.or_fail(|| self.0.inner.ack(receipt))
+    fn change_leases<'a>(&'a self, receipts: &'a [Receipt], change: LeaseChange) -> Pending<'a, usize> {
+        self.0.or_fail(|| self.0.inner.change_leases(receipts, change))
     }
-    fn ack_all<'a>(&'a self, receipts: &'a [Receipt]) -> Pending<'a, usize> {
-        self.0.or_fail(|| self.0.inner.ack_all(receipts))
-    }
-    fn nack<'a>(&'a self, receipt: &'a Receipt, options: Nack) -> Pending<'a, ()> {
-        self.0.or_fail(|| self.0.inner.nack(receipt, options))
-    }
-    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: Nack) -> Pending<'a, usize> {
+    fn nack_all<'a>(&'a self, receipts: &'a [Receipt], options: NackOptions) -> Pending<'a, usize> {
         let before = self.0.batches.fetch_add(1, Ordering::SeqCst);
         if before < self.0.lost_batches.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
@@ -132,13 +127,12 @@ impl Mailbox for Behind {
         }
         self.0.or_fail(|| self.0.inner.release(receipts))
     }
-    fn extend<'a>(&'a self, receipt: &'a Receipt, time: Duration, extension: Extension) -> Pending<'a, ()> {
-        self.0.or_fail(|| self.0.inner.extend(receipt, time, extension))
-    }
-    fn bury<'a>(&'a self, receipt: &'a Receipt, reason: DeadReason) -> Pending<'a, ()> {
-        self.0.or_fail(|| self.0.inner.bury(receipt, reason))
-    }
-    fn reply<'a>(&'a self, receipt: &'a Receipt, body: Vec<u8>, options: Send) -> Pending<'a, MessageId> {
+    fn reply<'a>(
+        &'a self,
+        receipt: &'a Receipt,
+        body: Vec<u8>,
+        options: SendOptions,
+    ) -> Pending<'a, MessageId> {
         if self.0.full.load(Ordering::SeqCst) {
             return self.0.fail("the disk is full");
         }
@@ -153,13 +147,13 @@ impl Mailbox for Behind {
     fn configure(&self, change: SettingsChange) -> Pending<'_, QueueSettings> {
         self.0.or_fail(|| self.0.inner.configure(change))
     }
-    fn find(&self, id: MessageId) -> Pending<'_, Option<Found>> {
+    fn find(&self, id: MessageId) -> Pending<'_, Option<FoundMessage>> {
         self.0.inner.find(id)
     }
     fn peek(&self, max_messages: usize) -> Pending<'_, Vec<Message>> {
         self.0.inner.peek(max_messages)
     }
-    fn count(&self) -> Pending<'_, Count> {
+    fn count(&self) -> Pending<'_, MessageCounts> {
         self.0.inner.count()
     }
     fn purge(&self) -> Pending<'_, u64> {

@@ -1,16 +1,18 @@
-//! What becomes of messages that are handled, and of loops whose handlers or mailboxes fail.
+//! What happens to handled messages, and to loops whose handlers or mailboxes fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use snakepit::loops::{ERROR_ATTRIBUTE, Failure, GiveUp, MainLoop, Replies, RunOptions, Runnable};
+use snakepit::loops::{
+    ERROR_ATTRIBUTE, GiveUpAction, HandlerFailure, MainLoop, Replies, RunOptions, Runnable,
+};
 use snakepit::mailbox::{Backoff, DeadLetterPolicy, DeadReason, Mailbox, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
 use crate::flaky::{Behind, Flaky};
-use crate::post::{Gate, Post, end, run};
+use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::{soon, until};
 
 /// Fails as the message says: with an error of that name, or by a panic.
@@ -21,7 +23,7 @@ fn failing(mailbox: &Arc<dyn Mailbox>) -> MainLoop {
         match request.value.as_str() {
             "fine" => Ok("thanks"),
             "panic" => panic!("what a pity"),
-            name => Err(Failure::new(name, "it failed")),
+            name => Err(HandlerFailure::new(name, "it failed")),
         }
     })
     .policy(DeadLetterPolicy::new().max_deliveries(3).include("Hopeless").backoff(backoff))
@@ -36,24 +38,27 @@ fn reason(letter: &snakepit::mailbox::DeadLetter) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_and_panics_are_retried_and_then_buried_and_the_loop_goes_on() {
-    for post in Post::both() {
-        let scope = run(failing(&post.requests), RunOptions::new()).await;
+    for mailboxes in Mailboxes::both() {
+        let scope = run(failing(&mailboxes.requests), RunOptions::new()).await;
         for body in ["Odd", "panic", "Hopeless"] {
-            post.send(json!(body)).await;
+            mailboxes.send(json!(body)).await;
         }
-        post.send(json!({ "not": "a text" })).await;
-        post.until_count(0, 0, 4).await;
-        let dead = post.requests.dead_letters(10).await.expect("dead letters");
+        mailboxes.send(json!({ "not": "a text" })).await;
+        mailboxes.until_count(0, 0, 4).await;
+        let dead = mailboxes.requests.dead_letters(10).await.expect("dead letters");
         let of = |text: &str| {
             let found = dead.iter().find(|letter| reason(letter).contains(text));
-            found.unwrap_or_else(|| panic!("{}: no {text} in {dead:?}", post.kind)).message.delivery_count
+            found
+                .unwrap_or_else(|| panic!("{}: no {text} in {dead:?}", mailboxes.kind))
+                .message
+                .delivery_count
         };
-        assert_eq!(of("Odd: it failed"), 3, "{}", post.kind);
-        assert_eq!(of("panic: what a pity"), 3, "{}", post.kind);
+        assert_eq!(of("Odd: it failed"), 3, "{}", mailboxes.kind);
+        assert_eq!(of("panic: what a pity"), 3, "{}", mailboxes.kind);
         assert_eq!(of("Hopeless: it failed"), 1, "an error of that name is given up at once");
         assert_eq!(of("Undecodable"), 1, "a body that cannot be read is given up at once");
-        post.ask(json!("fine")).await;
-        assert_eq!(post.reply().await.read::<String>().expect("text"), "thanks");
+        mailboxes.ask(json!("fine")).await;
+        assert_eq!(mailboxes.reply().await.read::<String>().expect("text"), "thanks");
         assert!(scope.runnable().running());
         end(scope).await;
     }
@@ -61,66 +66,66 @@ async fn errors_and_panics_are_retried_and_then_buried_and_the_loop_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_bury_nothing_that_nobody_has_begun() {
-    for post in Post::both() {
-        post.send_numbers(6).await;
+    for mailboxes in Mailboxes::both() {
+        mailboxes.send_numbers(6).await;
         // The first is begun each time, and its handler ends in order; the others wait in hand.
         for _ in 0..8 {
             let mut gate = Gate::new();
-            let busy = gate.main_loop("busy", &post.requests).prefetch(5);
+            let busy = gate.main_loop("busy", &mailboxes.requests).prefetch(5);
             let scope = run(busy, RunOptions::new()).await;
             gate.begun().await;
-            post.until_count(0, 6, 0).await;
+            mailboxes.until_count(0, 6, 0).await;
             let stopping = tokio::spawn(end(scope));
-            post.until_count(5, 1, 0).await;
+            mailboxes.until_count(5, 1, 0).await;
             gate.let_through(1);
             soon("it ends", stopping).await.expect("no panic");
-            post.send(json!("more")).await;
+            mailboxes.send(json!("more")).await;
         }
-        post.until_count(6, 0, 0).await;
-        let left = post.take_all().await;
+        mailboxes.until_count(6, 0, 0).await;
+        let left = mailboxes.take_all().await;
         let counts: Vec<u32> = left.iter().map(|message| message.delivery_count).collect();
-        assert_eq!(counts, [1; 6], "{}: each is delivered for the first time", post.kind);
+        assert_eq!(counts, [1; 6], "{}: each is delivered for the first time", mailboxes.kind);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_given_up_can_be_answered_with_its_error() {
-    let post = Post::memory();
-    let scope = run(failing(&post.requests).give_up(GiveUp::Reply), RunOptions::new()).await;
-    post.ask(json!("Odd")).await;
-    let reply = post.reply().await;
+    let mailboxes = Mailboxes::memory();
+    let scope = run(failing(&mailboxes.requests).give_up(GiveUpAction::Reply), RunOptions::new()).await;
+    mailboxes.ask(json!("Odd")).await;
+    let reply = mailboxes.reply().await;
     assert_eq!(reply.attributes.get(ERROR_ATTRIBUTE).map(String::as_str), Some("Odd"));
     let told: Value = reply.read().expect("JSON");
     assert_eq!(told, json!({ "error": { "name": "Odd", "message": "it failed" } }));
-    post.send(json!("Odd")).await;
-    post.until_count(0, 0, 1).await;
+    mailboxes.send(json!("Odd")).await;
+    mailboxes.until_count(0, 0, 1).await;
     end(scope).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loop_that_never_replies_only_acknowledges() {
-    let post = Post::memory();
-    let scope = run(failing(&post.requests).replies(Replies::Never), RunOptions::new()).await;
-    post.ask(json!("fine")).await;
-    post.until_count(0, 0, 0).await;
+    let mailboxes = Mailboxes::memory();
+    let scope = run(failing(&mailboxes.requests).replies(Replies::Never), RunOptions::new()).await;
+    mailboxes.ask(json!("fine")).await;
+    mailboxes.until_count(0, 0, 0).await;
     end(scope).await;
-    assert_eq!(post.replies.count().await.expect("counted").visible, 0);
+    assert_eq!(mailboxes.replies.count().await.expect("counted").visible, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_outlasts_its_lease_many_times_over_is_delivered_once() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
         // Long enough for a busy disk to sync an extension in time.
         let options = RunOptions::new().visibility_timeout(Duration::from_secs(1));
-        let scope = run(gate.main_loop("main", &post.requests), options).await;
-        post.send(json!("long")).await;
+        let scope = run(gate.main_loop("main", &mailboxes.requests), options).await;
+        mailboxes.send(json!("long")).await;
         gate.begun().await;
         let began = tokio::time::Instant::now();
         // Half of it during a shutdown.
         let mut ends = None;
         while began.elapsed() < Duration::from_secs(6) {
-            assert!(post.take_all().await.is_empty(), "{}: delivered twice", post.kind);
+            assert!(mailboxes.take_all().await.is_empty(), "{}: delivered twice", mailboxes.kind);
             if began.elapsed() > Duration::from_secs(3) && ends.is_none() {
                 ends = Some(scope.runnable().shutdown(Duration::from_secs(20)));
             }
@@ -128,19 +133,24 @@ async fn a_message_that_outlasts_its_lease_many_times_over_is_delivered_once() {
         }
         gate.let_through(1);
         assert!(ends.expect("it was told to end").await);
-        assert_eq!(post.count().await, snakepit::mailbox::Count::default(), "{}", post.kind);
+        assert_eq!(
+            mailboxes.count().await,
+            snakepit::mailbox::MessageCounts::default(),
+            "{}",
+            mailboxes.kind
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_fails_is_tried_again_and_shown_and_nothing_is_lost() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
-        let flaky = Flaky::new(&post.requests);
+        let flaky = Flaky::new(&mailboxes.requests);
         let mailbox: Arc<dyn Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
         let options = RunOptions::new().wait(Duration::from_millis(10));
         let scope = run(gate.main_loop("main", &mailbox), options).await;
-        post.send(json!("held")).await;
+        mailboxes.send(json!("held")).await;
         gate.begun().await;
         flaky.set_broken(true);
         // Its ack fails, and then the receives.
@@ -148,12 +158,12 @@ async fn a_backend_that_fails_is_tried_again_and_shown_and_nothing_is_lost() {
         until("it has failed a few times", || flaky.failures.load(Ordering::SeqCst) > 3).await;
         let trouble = scope.runnable().control().trouble().expect("trouble");
         assert!(trouble.contains("the disk is on fire"), "{trouble}");
-        assert!(scope.runnable().running(), "{}", post.kind);
+        assert!(scope.runnable().running(), "{}", mailboxes.kind);
         flaky.set_broken(false);
         let mut troubles = scope.runnable().control().troubles();
         soon("it recovers", troubles.wait_for(Option::is_none)).await.expect("a loop");
-        post.until_count(0, 0, 0).await;
-        post.send(json!("next")).await;
+        mailboxes.until_count(0, 0, 0).await;
+        mailboxes.send(json!("next")).await;
         assert_eq!(gate.begun().await, "next");
         gate.let_through(1);
         end(scope).await;
@@ -162,63 +172,63 @@ async fn a_backend_that_fails_is_tried_again_and_shown_and_nothing_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_from_inside_a_handler_only_begins_and_the_handler_completes() {
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let slot: Arc<std::sync::OnceLock<snakepit::loops::Control>> = Arc::default();
     let of_handler = Arc::clone(&slot);
-    let main = MainLoop::new("main", Arc::clone(&post.requests), move |_: TypedMessage<Value>| {
+    let main = MainLoop::new("main", Arc::clone(&mailboxes.requests), move |_: TypedMessage<Value>| {
         let control = of_handler.get().cloned();
         async move {
             let ended = control.expect("set").shutdown(Duration::from_secs(20)).await;
-            Ok::<_, Failure>(ended)
+            Ok::<_, HandlerFailure>(ended)
         }
     });
     slot.set(main.control().clone()).expect("once");
-    post.ask(json!(1)).await;
+    mailboxes.ask(json!(1)).await;
     let began = Instant::now();
     soon("it ends by itself", main.run(RunOptions::new())).await.expect("no error");
     assert!(began.elapsed() < Duration::from_secs(15), "it has waited for itself: {:?}", began.elapsed());
-    assert!(!post.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
+    assert!(!mailboxes.reply().await.read::<bool>().expect("a bool"), "it had not ended yet");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_mailbox_ends_the_loop() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let gate = Gate::new();
-        let mut scope = run(gate.main_loop("main", &post.requests), RunOptions::new()).await;
-        post.requests.close();
+        let mut scope = run(gate.main_loop("main", &mailboxes.requests), RunOptions::new()).await;
+        mailboxes.requests.close();
         soon("it ends", scope.ended()).await.expect("no error");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_ends_after_the_last_iteration() {
-    for post in Post::both() {
+async fn a_loop_ends_after_its_last_iteration() {
+    for mailboxes in Mailboxes::both() {
         let handled = Arc::new(AtomicUsize::new(0));
         let counts = Arc::clone(&handled);
-        let main = MainLoop::new("main", Arc::clone(&post.requests), move |_: TypedMessage<Value>| {
+        let main = MainLoop::new("main", Arc::clone(&mailboxes.requests), move |_: TypedMessage<Value>| {
             counts.fetch_add(1, Ordering::SeqCst);
-            async { Ok::<_, Failure>(()) }
+            async { Ok::<_, HandlerFailure>(()) }
         });
-        post.send_numbers(5).await;
+        mailboxes.send_numbers(5).await;
         soon("three receives", main.run(RunOptions::new().max_iterations(3))).await.expect("no error");
-        assert_eq!(handled.load(Ordering::SeqCst), 3, "{}: one message each", post.kind);
-        post.until_count(2, 0, 0).await;
+        assert_eq!(handled.load(Ordering::SeqCst), 3, "{}: one message each", mailboxes.kind);
+        mailboxes.until_count(2, 0, 0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_that_are_too_short_for_a_shutdown_are_told() {
     let mut events = subscribe_to(Level::Warn);
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let mut gate = Gate::new();
     let options = RunOptions::new().visibility_timeout(Duration::from_secs(30));
-    let scope = run(gate.main_loop("hasty", &post.requests), options).await;
-    post.send(json!(1)).await;
+    let scope = run(gate.main_loop("hasty", &mailboxes.requests), options).await;
+    mailboxes.send(json!(1)).await;
     gate.begun().await;
     gate.let_through(1);
     let told = async {
         loop {
-            if let Event::LoopLeaseShort { name, visibility, .. } = events.next().await
+            if let Some(Event::LoopLeaseShort { name, visibility, .. }) = events.next().await
                 && &*name == "hasty"
             {
                 return visibility;
@@ -231,9 +241,9 @@ async fn leases_that_are_too_short_for_a_shutdown_are_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn options_that_cannot_be_are_an_error_and_so_is_a_second_run() {
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let gate = Gate::new();
-    let main = gate.main_loop("main", &post.requests);
+    let main = gate.main_loop("main", &mailboxes.requests);
     let zero = RunOptions::new().visibility_timeout(Duration::ZERO);
     assert!(main.run(zero).await.is_err());
     assert!(main.run(RunOptions::new().wait(Duration::from_secs(21))).await.is_err());

@@ -1,16 +1,16 @@
-//! Probes, asked as an orchestrator asks them.
+//! Health probes, asked as an orchestrator asks them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use snakepit::loops::{HealthServer, LoopGroup, RunOptions, Runnable, Scope};
+use snakepit::loops::{HealthServer, LoopGroup, LoopScope, RunOptions, Runnable};
 use snakepit::mailbox::Mailbox;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::flaky::{Behind, Flaky};
-use crate::post::{Gate, Post};
+use crate::mailboxes::{Gate, Mailboxes};
 use crate::support::{soon, until};
 
 /// The status, and the whole answer.
@@ -26,9 +26,9 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_say_how_a_group_stands() {
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let gate = Gate::new();
-    let flaky = Flaky::new(&post.requests);
+    let flaky = Flaky::new(&mailboxes.requests);
     let mailbox: Arc<dyn Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
     let main = Arc::new(gate.main_loop("main", &mailbox));
     let group = Arc::new(LoopGroup::new("group").with(main.clone()));
@@ -39,7 +39,7 @@ async fn probes_say_how_a_group_stands() {
     assert_eq!(get(address, "/readyz").await.0, 503);
 
     let options = RunOptions::new().wait(Duration::from_millis(20));
-    let scope = Scope::start(Arc::clone(&group), options);
+    let scope = LoopScope::start(Arc::clone(&group), options);
     soon("it runs", main.control().until_running(true)).await;
     for path in ["/startupz", "/livez", "/health/live", "/readyz", "/health/ready"] {
         assert_eq!(get(address, path).await.0, 200, "{path}");

@@ -1,22 +1,21 @@
-//! Loops over real mailboxes, in memory and in SQLite, and real pools of Python workers.
-
-#[path = "../support/mod.rs"]
-mod support;
+//! Loops over mailboxes in memory and in SQLite, and over pools of Python workers.
 
 mod backlog;
-mod beats;
 mod crashes;
 mod failures;
 mod flaky;
 mod group;
 mod handling;
 mod health;
+mod long_handlers;
+mod mailboxes;
 mod outages;
-mod peers;
-mod post;
+mod peer_faults;
 mod process;
 mod python;
 mod recovery;
 mod replies;
-mod seed;
-mod shortage;
+mod specification;
+#[path = "../support/mod.rs"]
+mod support;
+mod worker_shortage;

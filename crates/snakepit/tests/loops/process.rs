@@ -1,4 +1,4 @@
-//! A service as a process of its own: the example `loops`, which works until a signal comes.
+//! A service as a process of its own: the example `loops`, which works until a signal ends it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use serde_json::json;
 use snakepit::lifecycle::{ShutdownCoordinator, Stage};
 use snakepit::loops::{
-    Failure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
+    HandlerFailure, IfStuck, LoopGroup, MainLoop, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
 };
-use snakepit::mailbox::{Mailbox, Send, SqliteMailbox, TypedMessage};
+use snakepit::mailbox::{Mailbox, SendOptions, SqliteMailbox, TypedMessage};
 use tempfile::TempDir;
 
 use crate::support::{SOON, runs_in, signal};
@@ -90,7 +90,7 @@ async fn until_in_flight(mailbox: &Arc<dyn Mailbox>, wanted: u64) {
 
 async fn nap(mailbox: &Arc<dyn Mailbox>, seconds: f64) {
     let body = json!({ "seconds": seconds }).to_string().into_bytes();
-    mailbox.send(body, Send::new().reply_to("replies")).await.expect("sent");
+    mailbox.send(body, SendOptions::new().reply_to("replies")).await.expect("sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn sigterm_lets_what_is_in_flight_complete_and_ends_with_0() {
     until_in_flight(&requests, 1).await;
     service.signal(Signal::TERM);
     assert_eq!(service.status(), 0);
-    assert_eq!(requests.count().await.expect("counted"), snakepit::mailbox::Count::default());
+    assert_eq!(requests.count().await.expect("counted"), snakepit::mailbox::MessageCounts::default());
     assert_eq!(replies.count().await.expect("counted").visible, 1);
     assert!(service.runs().is_empty(), "{:?}", service.runs());
 }
@@ -150,12 +150,12 @@ async fn a_host_whose_only_thread_is_blocked() {
         return;
     }
     let mailbox = Arc::new(snakepit::mailbox::MemoryMailbox::new("main"));
-    mailbox.send(b"1".to_vec(), Send::new()).await.expect("sent");
+    mailbox.send(b"1".to_vec(), SendOptions::new()).await.expect("sent");
     let main = MainLoop::new("blocked", mailbox, |_: TypedMessage<i64>| async {
         while std::env::var_os(CHILD).is_some() {
             std::thread::park();
         }
-        Ok::<(), Failure>(())
+        Ok::<(), HandlerFailure>(())
     });
     let then = IfStuck::RestartThenExit { status: 70, grace: Duration::from_millis(200) };
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(100)).then(then);
@@ -186,14 +186,14 @@ async fn a_host_of_one_loop() {
         return;
     }
     let mailbox = Arc::new(snakepit::mailbox::MemoryMailbox::new("main"));
-    mailbox.send(b"1".to_vec(), Send::new()).await.expect("sent");
+    mailbox.send(b"1".to_vec(), SendOptions::new()).await.expect("sent");
     let handler = |_: TypedMessage<i64>| async {
         println!("\nhandling");
-        std::future::pending::<Result<(), Failure>>().await
+        std::future::pending::<Result<(), HandlerFailure>>().await
     };
     let main = Arc::new(MainLoop::new("main", mailbox.clone(), handler));
     let coordinator = ShutdownCoordinator::install().expect("installed");
-    coordinator.register_loop(main.clone(), SHUTDOWN_TIMEOUT);
+    snakepit::loops::register_loop(&coordinator, main.clone(), SHUTDOWN_TIMEOUT);
     tokio::spawn(async move {
         coordinator.reached(Stage::Draining { signal: None }).await;
         println!("\ndraining");

@@ -6,59 +6,64 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use snakepit::args;
 use snakepit::loops::{
-    Failure, GiveUp, LoopGroup, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable, Scope, Watchdog,
+    GiveUpAction, HandlerFailure, LoopGroup, LoopScope, MainLoop, PoolLoop, PoolLoopOptions, RunOptions,
+    Runnable, Watchdog,
 };
-use snakepit::mailbox::{DeadLetterPolicy, Send, TypedMessage};
+use snakepit::mailbox::{DeadLetterPolicy, SendOptions, TypedMessage};
 use snakepit::telemetry::{Event, Level, subscribe_to};
 
-use crate::post::{Post, end, run};
+use crate::mailboxes::{Mailboxes, end, run};
 use crate::support::{Pit, soon, until, worker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_loop_answers_messages_by_a_command() {
     let pit = Pit::start(worker("basic.py").workers(2)).await;
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let options: PoolLoopOptions =
             serde_json::from_value(json!({ "command": "add", "concurrency": 4 })).expect("a description");
         let scope = run(
-            PoolLoop::new(&pit, Arc::clone(&post.requests), &options).expect("a pool"),
+            PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"),
             RunOptions::new(),
         )
         .await;
-        post.ask(json!({ "a": 1, "b": 2 })).await;
-        assert_eq!(post.reply().await.read::<i64>().expect("a number"), 3, "{}", post.kind);
-        post.ask(json!([20, 22])).await;
-        assert_eq!(post.reply().await.read::<i64>().expect("a number"), 42, "{}", post.kind);
+        mailboxes.ask(json!({ "a": 1, "b": 2 })).await;
+        assert_eq!(mailboxes.reply().await.read::<i64>().expect("a number"), 3, "{}", mailboxes.kind);
+        mailboxes.ask(json!([20, 22])).await;
+        assert_eq!(mailboxes.reply().await.read::<i64>().expect("a number"), 42, "{}", mailboxes.kind);
         end(scope).await;
-        assert_eq!(post.count().await, snakepit::mailbox::Count::default());
+        assert_eq!(mailboxes.count().await, snakepit::mailbox::MessageCounts::default());
     }
     let wrong = PoolLoopOptions::new("add").pool("nowhere");
-    assert!(PoolLoop::new(&pit, Post::memory().requests, &wrong).is_err());
+    assert!(PoolLoop::new(&pit, Mailboxes::memory().requests, &wrong).is_err());
     pit.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_pool_loop_are_called_in_batches_unless_the_command_is_told_their_ids() {
     let pit = Pit::start(worker("batches.py").workers(1)).await;
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let about = |options: PoolLoopOptions| {
-        PoolLoop::new(&pit, Arc::clone(&post.requests), &options.concurrency(32)).expect("a pool")
+        PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options.concurrency(32)).expect("a pool")
     };
     for number in 0..100 {
-        post.ask(json!({ "x": number })).await;
+        mailboxes.ask(json!({ "x": number })).await;
     }
     let scope = run(about(PoolLoopOptions::new("about")), RunOptions::new()).await;
     let mut largest = 0;
     for _ in 0..100 {
-        let (size, _, metadata): (usize, Value, Value) = post.reply().await.read().expect("an answer");
+        let (size, _, metadata): (usize, Value, Value) = mailboxes.reply().await.read().expect("an answer");
         assert_eq!(metadata, json!({}));
         largest = largest.max(size);
     }
     assert!(largest > 1, "no call was gathered with another");
     end(scope).await;
     let scope = run(about(PoolLoopOptions::new("about").tell_id()), RunOptions::new()).await;
-    let id = post.requests.send(b"{\"x\": 1}".to_vec(), Send::new().reply_to("replies")).await.expect("sent");
-    let (_, _, metadata): (usize, Value, Value) = post.reply().await.read().expect("an answer");
+    let id = mailboxes
+        .requests
+        .send(b"{\"x\": 1}".to_vec(), SendOptions::new().reply_to("replies"))
+        .await
+        .expect("sent");
+    let (_, _, metadata): (usize, Value, Value) = mailboxes.reply().await.read().expect("an answer");
     assert_eq!(metadata, json!({ "message": id.to_string() }));
     end(scope).await;
     pit.end().await;
@@ -67,12 +72,12 @@ async fn messages_of_a_pool_loop_are_called_in_batches_unless_the_command_is_tol
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exception_is_known_to_the_policy_by_its_type() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
-    let post = Post::memory();
-    let options = PoolLoopOptions::new("fail").give_up(GiveUp::Reply);
-    let failing = PoolLoop::new(&pit, Arc::clone(&post.requests), &options).expect("a pool");
+    let mailboxes = Mailboxes::memory();
+    let options = PoolLoopOptions::new("fail").give_up(GiveUpAction::Reply);
+    let failing = PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool");
     let scope = run(failing.policy(DeadLetterPolicy::new().include("ValueError")), RunOptions::new()).await;
-    post.ask(json!("oh")).await;
-    let told: Value = post.reply().await.read().expect("JSON");
+    mailboxes.ask(json!("oh")).await;
+    let told: Value = mailboxes.reply().await.read().expect("JSON");
     assert_eq!(told["error"]["name"], "ValueError");
     end(scope).await;
     pit.end().await;
@@ -81,14 +86,16 @@ async fn an_exception_is_known_to_the_policy_by_its_type() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_dies_costs_a_delivery_and_not_the_loop() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
-    let post = Post::sqlite();
+    let mailboxes = Mailboxes::sqlite();
     let options = PoolLoopOptions::new("die").max_deliveries(1);
-    let scope =
-        run(PoolLoop::new(&pit, Arc::clone(&post.requests), &options).expect("a pool"), RunOptions::new())
-            .await;
-    post.send(json!(3)).await;
-    post.until_count(0, 0, 1).await;
-    let dead = post.requests.dead_letters(1).await.expect("dead letters");
+    let scope = run(
+        PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"),
+        RunOptions::new(),
+    )
+    .await;
+    mailboxes.send(json!(3)).await;
+    mailboxes.until_count(0, 0, 1).await;
+    let dead = mailboxes.requests.dead_letters(1).await.expect("dead letters");
     assert!(format!("{:?}", dead[0].reason).contains("WorkerDied"), "{dead:?}");
     assert!(scope.runnable().running());
     end(scope).await;
@@ -98,21 +105,21 @@ async fn a_worker_that_dies_costs_a_delivery_and_not_the_loop() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_can_call_a_pool_and_stop_now_cancels_the_call() {
     let pit = Pit::start(worker("basic.py").workers(1)).await;
-    let post = Post::sqlite();
+    let mailboxes = Mailboxes::sqlite();
     let calls = pit.pools()[0].clone();
-    let main = MainLoop::new("main", Arc::clone(&post.requests), move |request: TypedMessage<f64>| {
+    let main = MainLoop::new("main", Arc::clone(&mailboxes.requests), move |request: TypedMessage<f64>| {
         let call = calls.call::<f64>("sleep", args! { seconds: request.value });
-        async move { Ok::<_, Failure>(call.await?) }
+        async move { Ok::<_, HandlerFailure>(call.await?) }
     });
     let scope = run(main, RunOptions::new()).await;
-    post.ask(json!(0.01)).await;
-    assert!(post.reply().await.read::<f64>().is_ok());
-    post.send(json!(600.0)).await;
+    mailboxes.ask(json!(0.01)).await;
+    assert!(mailboxes.reply().await.read::<f64>().is_ok());
+    mailboxes.send(json!(600.0)).await;
     let pool = &pit.pools()[0];
     until("the call is under way", || pool.status().in_flight == 1).await;
     scope.runnable().stop_now();
     soon("it ends", scope.runnable().control().until_running(false)).await;
-    assert_eq!(post.count().await.visible, 1, "given back");
+    assert_eq!(mailboxes.count().await.visible, 1, "given back");
     until("the call is gone", || pool.status().in_flight == 0).await;
     pit.end().await;
 }
@@ -121,16 +128,16 @@ async fn a_handler_can_call_a_pool_and_stop_now_cancels_the_call() {
 async fn the_watchdog_tells_where_the_python_worker_is() {
     let mut events = subscribe_to(Level::Warn);
     let pit = Pit::start(worker("basic.py").workers(1)).await;
-    let post = Post::memory();
+    let mailboxes = Mailboxes::memory();
     let options = PoolLoopOptions::new("sleep");
-    let sleeper = Arc::new(PoolLoop::new(&pit, Arc::clone(&post.requests), &options).expect("a pool"));
+    let sleeper = Arc::new(PoolLoop::new(&pit, Arc::clone(&mailboxes.requests), &options).expect("a pool"));
     let watchdog = Watchdog::new().message_limit(Duration::from_millis(300));
     let group = Arc::new(LoopGroup::new("group").with(sleeper).watchdog(watchdog));
-    let scope = Scope::start(Arc::clone(&group), RunOptions::new());
-    post.send(json!(600)).await;
+    let scope = LoopScope::start(Arc::clone(&group), RunOptions::new());
+    mailboxes.send(json!(600)).await;
     let told = async {
         loop {
-            if let Event::LoopStuck { stack, .. } = events.next().await {
+            if let Some(Event::LoopStuck { stack, .. }) = events.next().await {
                 return stack;
             }
         }

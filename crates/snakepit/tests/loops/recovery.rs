@@ -8,117 +8,123 @@ use serde_json::json;
 use snakepit::loops::{RunOptions, Runnable};
 
 use crate::flaky::{Behind, Flaky};
-use crate::post::{Gate, Post, end, run};
+use crate::mailboxes::{Gate, Mailboxes, end, run};
 use crate::support::soon;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_in_flight_when_the_shutdown_comes_completes_and_is_acknowledged() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
-        let scope = run(gate.main_loop("main", &post.requests), RunOptions::new()).await;
-        post.ask(json!("in flight")).await;
+        let scope = run(gate.main_loop("main", &mailboxes.requests), RunOptions::new()).await;
+        mailboxes.ask(json!("in flight")).await;
         gate.begun().await;
         let ends = scope.runnable().shutdown(Duration::from_secs(20));
-        assert_eq!(post.count().await.in_flight, 1, "{}: it is still ours", post.kind);
+        assert_eq!(mailboxes.count().await.in_flight, 1, "{}: it is still ours", mailboxes.kind);
         gate.let_through(1);
-        assert!(ends.await, "{}", post.kind);
-        assert_eq!(post.reply().await.read::<String>().expect("text"), "in flight");
-        assert_eq!(post.count().await, snakepit::mailbox::Count::default(), "{}", post.kind);
+        assert!(ends.await, "{}", mailboxes.kind);
+        assert_eq!(mailboxes.reply().await.read::<String>().expect("text"), "in flight");
+        assert_eq!(
+            mailboxes.count().await,
+            snakepit::mailbox::MessageCounts::default(),
+            "{}",
+            mailboxes.kind
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_2_received_but_not_started_is_given_back_at_once_in_one_batch() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
-        let flaky = Flaky::new(&post.requests);
+        let flaky = Flaky::new(&mailboxes.requests);
         let mailbox: Arc<dyn snakepit::mailbox::Mailbox> = Arc::new(Behind(Arc::clone(&flaky)));
-        post.send_numbers(8).await;
+        mailboxes.send_numbers(8).await;
         let scope = run(gate.main_loop("main", &mailbox).prefetch(7), RunOptions::new()).await;
         gate.begun().await;
-        post.until_count(0, 8, 0).await;
+        mailboxes.until_count(0, 8, 0).await;
         let ends = scope.runnable().shutdown(Duration::from_secs(20));
         // The one in flight is not waited for.
-        post.until_count(7, 1, 0).await;
-        assert_eq!(flaky.batches.load(Ordering::SeqCst), 1, "{}", post.kind);
-        let redelivered = post.take_all().await;
-        assert_eq!(redelivered.len(), 7, "{}", post.kind);
+        mailboxes.until_count(7, 1, 0).await;
+        assert_eq!(flaky.batches.load(Ordering::SeqCst), 1, "{}", mailboxes.kind);
+        let redelivered = mailboxes.take_all().await;
+        assert_eq!(redelivered.len(), 7, "{}", mailboxes.kind);
         gate.let_through(1);
         assert!(ends.await);
-        post.until_count(0, 7, 0).await;
+        mailboxes.until_count(0, 7, 0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_3_never_received_is_picked_up_by_another_loop() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let (mut first, mut second) = (Gate::new(), Gate::new());
-        let scope = run(first.main_loop("first", &post.requests), RunOptions::new()).await;
-        post.send(json!("one")).await;
+        let scope = run(first.main_loop("first", &mailboxes.requests), RunOptions::new()).await;
+        mailboxes.send(json!("one")).await;
         assert_eq!(first.begun().await, "one");
         let ends = scope.runnable().shutdown(Duration::from_secs(20));
-        post.send(json!("two")).await;
-        let other = run(second.main_loop("second", &post.requests), RunOptions::new()).await;
-        assert_eq!(second.begun().await, "two", "{}", post.kind);
+        mailboxes.send(json!("two")).await;
+        let other = run(second.main_loop("second", &mailboxes.requests), RunOptions::new()).await;
+        assert_eq!(second.begun().await, "two", "{}", mailboxes.kind);
         first.let_through(1);
         second.let_through(1);
         assert!(ends.await);
         end(other).await;
-        assert_eq!(post.count().await, snakepit::mailbox::Count::default());
+        assert_eq!(mailboxes.count().await, snakepit::mailbox::MessageCounts::default());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_longer_than_the_timeout_the_lease_runs_out_and_it_is_redelivered() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let (mut first, mut second) = (Gate::new(), Gate::new());
         let options = RunOptions::new().visibility_timeout(Duration::from_millis(600));
-        let scope = run(first.main_loop("first", &post.requests), options).await;
-        post.send(json!("slow")).await;
+        let scope = run(first.main_loop("first", &mailboxes.requests), options).await;
+        mailboxes.send(json!("slow")).await;
         first.begun().await;
-        assert!(!scope.runnable().shutdown(Duration::from_millis(50)).await, "{}", post.kind);
+        assert!(!scope.runnable().shutdown(Duration::from_millis(50)).await, "{}", mailboxes.kind);
         assert!(scope.runnable().running());
-        let other = run(second.main_loop("second", &post.requests), options).await;
-        assert_eq!(second.begun().await, "slow", "{}", post.kind);
+        let other = run(second.main_loop("second", &mailboxes.requests), options).await;
+        assert_eq!(second.begun().await, "slow", "{}", mailboxes.kind);
         // The late one is not accepted; the second one is.
         first.let_through(1);
         soon("the first ends", scope.runnable().control().until_running(false)).await;
-        assert_eq!(post.count().await.in_flight, 1, "{}", post.kind);
+        assert_eq!(mailboxes.count().await.in_flight, 1, "{}", mailboxes.kind);
         second.let_through(1);
         end(other).await;
-        assert_eq!(post.count().await, snakepit::mailbox::Count::default());
+        assert_eq!(mailboxes.count().await, snakepit::mailbox::MessageCounts::default());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_now_cancels_what_is_in_flight_and_gives_it_back() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
-        post.send_numbers(6).await;
+        mailboxes.send_numbers(6).await;
         let scope =
-            run(gate.main_loop("main", &post.requests).concurrency(3).prefetch(3), RunOptions::new()).await;
+            run(gate.main_loop("main", &mailboxes.requests).concurrency(3).prefetch(3), RunOptions::new())
+                .await;
         for _ in 0..3 {
             gate.begun().await;
         }
-        post.until_count(0, 6, 0).await;
+        mailboxes.until_count(0, 6, 0).await;
         scope.runnable().stop_now();
         soon("it ends", scope.runnable().control().until_running(false)).await;
-        assert_eq!(post.count().await.visible, 6, "{}", post.kind);
+        assert_eq!(mailboxes.count().await.visible, 6, "{}", mailboxes.kind);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_dropped_gives_back_what_it_held() {
-    for post in Post::both() {
+    for mailboxes in Mailboxes::both() {
         let mut gate = Gate::new();
-        let main = Arc::new(gate.main_loop("main", &post.requests).prefetch(2));
-        post.send_numbers(3).await;
+        let main = Arc::new(gate.main_loop("main", &mailboxes.requests).prefetch(2));
+        mailboxes.send_numbers(3).await;
         let runs = Arc::clone(&main);
         let task = tokio::spawn(async move { runs.run(RunOptions::new()).await });
         gate.begun().await;
-        post.until_count(0, 3, 0).await;
+        mailboxes.until_count(0, 3, 0).await;
         task.abort();
-        post.until_count(3, 0, 0).await;
-        assert!(!main.running(), "{}", post.kind);
+        mailboxes.until_count(3, 0, 0).await;
+        assert!(!main.running(), "{}", mailboxes.kind);
     }
 }

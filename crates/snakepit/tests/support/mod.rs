@@ -34,7 +34,7 @@ pub(crate) fn has_namespaces() -> bool {
 
 /// A worker of the tests.
 pub(crate) fn worker(file: &str) -> Pool {
-    Pool::python(python(file))
+    snakepit::python(python(file))
 }
 
 /// The same, to be changed before it becomes a pool.
@@ -61,7 +61,7 @@ pub(crate) fn raw(mode: &str) -> Pool {
 /// The same, with a file that it writes to.
 pub(crate) fn raw_with(mode: &str, path: &Path) -> Pool {
     let file = workers().join("raw.py").into_os_string();
-    Pool::command(["python3".into(), file, mode.into(), path.into()]).name("raw").workers(1)
+    snakepit::command(["python3".into(), file, mode.into(), path.into()]).name("raw").workers(1)
 }
 
 fn workers() -> PathBuf {
@@ -319,8 +319,8 @@ pub(crate) fn reads_kernel_log() -> bool {
 
 /// Until an event is told that is of interest.
 pub(crate) async fn heard<T>(
-    events: &mut snakepit::PoolEvents,
-    mut look: impl FnMut(snakepit::PoolEvent) -> Option<T>,
+    events: &mut snakepit::telemetry::Subscription,
+    mut look: impl FnMut(snakepit::telemetry::Event) -> Option<T>,
 ) -> T {
     let wanted = async {
         loop {

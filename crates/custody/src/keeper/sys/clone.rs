@@ -36,7 +36,7 @@ pub(crate) enum Cloned {
 /// The system calls that fork with a pidfd, best first. Containers refuse the newer ones: the default profiles of
 /// Docker and containerd answer ENOSYS to `clone3`, because a filter cannot look into its arguments.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum CloneCall {
     Clone3,
     Clone,
     /// Without `CLONE_PIDFD`; the pidfd is opened afterwards, which is safe because nobody else reaps the child.
@@ -45,20 +45,20 @@ enum Way {
 
 /// Whether another way may succeed where one has failed.
 #[derive(PartialEq)]
-enum Refused {
+enum CloneRefusal {
     /// The system does not have the call.
     ForGood,
     /// The call exists, but a filter or a missing privilege refuses it with these flags.
     WithTheseFlags,
 }
 
-impl Way {
+impl CloneCall {
     const ALL: [Self; 3] = [Self::Clone3, Self::Clone, Self::Fork];
 
-    fn refused(self, error: &Error) -> Option<Refused> {
+    fn refused(self, error: &Error) -> Option<CloneRefusal> {
         match (self, errno(error)) {
-            (Self::Clone3, ENOSYS) | (Self::Clone, EINVAL) => Some(Refused::ForGood),
-            (Self::Clone3, EPERM) => Some(Refused::WithTheseFlags),
+            (Self::Clone3, ENOSYS) | (Self::Clone, EINVAL) => Some(CloneRefusal::ForGood),
+            (Self::Clone3, EPERM) => Some(CloneRefusal::WithTheseFlags),
             _ => None,
         }
     }
@@ -92,15 +92,15 @@ pub(crate) fn clone_process(flags: u64) -> Result<Cloned> {
     static ABSENT: AtomicU8 = AtomicU8::new(0);
     let absent = usize::from(ABSENT.load(Ordering::Relaxed));
     let mut last = Error::from_raw_os_error(ENOSYS);
-    for (index, way) in Way::ALL.iter().enumerate().skip(absent) {
+    for (index, way) in CloneCall::ALL.iter().enumerate().skip(absent) {
         match way.take(flags) {
             Ok(cloned) => return Ok(cloned),
             Err(error) => {
                 let refused = way.refused(&error);
                 last = error;
                 match refused {
-                    Some(Refused::ForGood) => ABSENT.store(index as u8 + 1, Ordering::Relaxed),
-                    Some(Refused::WithTheseFlags) => {}
+                    Some(CloneRefusal::ForGood) => ABSENT.store(index as u8 + 1, Ordering::Relaxed),
+                    Some(CloneRefusal::WithTheseFlags) => {}
                     None => break,
                 }
             }
@@ -171,13 +171,13 @@ pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower>
     const CLONE_VM: c_int = 0x100;
     const PROT_READ_WRITE: c_int = 1 | 2;
     const MAP_PRIVATE_ANONYMOUS_STACK: c_int = 0x2 | 0x20 | 0x2_0000;
-    struct Lent<'a, T> {
+    struct LentTask<'a, T> {
         task: fn(&T) -> !,
         with: &'a T,
     }
     extern "C" fn start<T>(lent: *mut c_void) -> c_int {
         // SAFETY: the pointer is to what the caller has put on this very stack.
-        let lent = unsafe { &*lent.cast::<Lent<'_, T>>() };
+        let lent = unsafe { &*lent.cast::<LentTask<'_, T>>() };
         (lent.task)(lent.with)
     }
     // SAFETY: a fresh mapping, which nobody else knows, becomes the stack; at its end stands what the child
@@ -191,8 +191,8 @@ pub(crate) fn lend_memory_to<T>(task: fn(&T) -> !, with: &T) -> Result<Borrower>
         if stack as isize == -1 {
             return Err(Error::last_os_error());
         }
-        let top = stack.byte_add(BORROWED_STACK - size_of::<Lent<'_, T>>().next_multiple_of(64));
-        top.cast::<Lent<'_, T>>().write(Lent { task, with });
+        let top = stack.byte_add(BORROWED_STACK - size_of::<LentTask<'_, T>>().next_multiple_of(64));
+        top.cast::<LentTask<'_, T>>().write(LentTask { task, with });
         match check(clone(start::<T>, top, CLONE_VM | SIGCHLD, top)) {
             Ok(pid) => Ok(Borrower { pid, stack }),
             Err(error) => {

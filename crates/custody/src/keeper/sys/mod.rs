@@ -1,13 +1,17 @@
-//! The system calls that keeper, shim and worker-to-be make beyond what std offers.
+//! The system calls of keeper and shim that std does not offer.
 //!
-//! The keeper is built from std alone, so what it needs of libc is declared here, and nowhere else.
-//! Every function is a thin, safe wrapper; all unsafe blocks of the keeper stand in this folder.
+//! Owns all unsafe code of the keeper: the keeper is built from std alone, so what it needs of libc is declared here, behind
+//! thin, safe wrappers. It must not know what a call is for.
+//!
+//! `clone` (making processes) → `exec` → `process` (signals and waiting) → `socket` (packets, polling); this file has the rest.
 
 mod clone;
+mod exec;
 mod process;
 mod socket;
 
 pub(crate) use clone::*;
+pub(crate) use exec::*;
 pub(crate) use process::*;
 pub(crate) use socket::*;
 
@@ -77,7 +81,7 @@ pub(crate) fn errno(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(EPROTO)
 }
 
-/// Calls again for as long as a signal came between.
+/// Repeats a call that a signal interrupted.
 fn retry<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match call() {
@@ -175,6 +179,7 @@ pub(crate) fn mount_at(source: &CStr, target: &CStr, kind: &CStr, flags: c_ulong
 
 pub(crate) const O_WRONLY: c_int = 1;
 pub(crate) const O_RDONLY: c_int = 0;
+pub(crate) const O_RDWR: c_int = 2;
 pub(crate) const O_CREAT: c_int = 0o100;
 pub(crate) const O_TRUNC: c_int = 0o1000;
 const O_CLOEXEC: c_int = 0o2_000_000;
@@ -190,7 +195,7 @@ pub(crate) fn rename_at(dir: RawFd, from: &CStr, to: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// Gives a directory another name in the same place, unless that name is taken.
+/// Renames a directory, unless the new name is taken.
 pub(crate) fn rename_if_free(from: &CStr, to: &CStr) -> Result<()> {
     const AT_FDCWD: c_int = -100;
     const RENAME_NOREPLACE: c_uint = 1;

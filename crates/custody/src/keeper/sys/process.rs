@@ -1,7 +1,7 @@
 //! Processes: clone, exec, signals, waiting, and what binds them to each other.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use std::io::{Error, Result};
+use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
+use std::io::Result;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::{ECHILD, check, check_long, errno, owned, retry};
@@ -69,7 +69,6 @@ unsafe extern "C" {
     fn getppid() -> c_int;
     fn geteuid() -> c_uint;
     fn getegid() -> c_uint;
-    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn sched_yield() -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
     fn _exit(status: c_int) -> !;
@@ -80,15 +79,15 @@ pub(crate) fn exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
-/// Lets whoever was just woken run first.
-pub(crate) fn give_way() {
+/// Lets the process that was just woken run first.
+pub(crate) fn yield_processor() {
     // SAFETY: no precondition.
     unsafe { sched_yield() };
 }
 
 /// How long a turn on the processor the caller asks for.
 #[derive(Clone, Copy)]
-pub(crate) enum Turns {
+pub(crate) enum TimeSlice {
     /// Soon after waking up, and often.
     Short,
     /// As everybody: much at once.
@@ -97,7 +96,7 @@ pub(crate) enum Turns {
 
 /// Asks for turns of another length; children have the usual ones. Where the kernel knows nothing of it
 /// (before Linux 6.12), nothing changes.
-pub(crate) fn ask_for_turns(turns: Turns) {
+pub(crate) fn request_time_slice(slice: TimeSlice) {
     #[cfg(target_arch = "x86_64")]
     const SYS_SCHED_SETATTR: c_long = 314;
     #[cfg(not(target_arch = "x86_64"))]
@@ -133,9 +132,9 @@ pub(crate) fn ask_for_turns(turns: Turns) {
         // The reset would take a negative niceness away from the children, so there things stay as they are.
         if read == 0 && attr.policy == 0 && attr.nice >= 0 {
             attr.flags = RESET_ON_FORK;
-            attr.runtime = match turns {
-                Turns::Short => SHORT_NS,
-                Turns::Usual => 0,
+            attr.runtime = match slice {
+                TimeSlice::Short => SHORT_NS,
+                TimeSlice::Usual => 0,
             };
             syscall(SYS_SCHED_SETATTR, 0, &raw const attr, 0);
         }
@@ -216,7 +215,7 @@ pub(crate) fn drain(fd: &OwnedFd) {
 }
 
 /// A child that changed state.
-pub(crate) struct Waited {
+pub(crate) struct ReapedChild {
     pub(crate) pid: c_int,
     pub(crate) status: c_int,
     pub(crate) max_rss_kib: u64,
@@ -225,7 +224,7 @@ pub(crate) struct Waited {
 }
 
 /// Reaps a child: -1 any, below that a group. `None` when nobody is ready (WNOHANG).
-pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
+pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<ReapedChild>> {
     let mut status = 0;
     let mut usage = Rusage::default();
     let pid = retry(|| {
@@ -233,7 +232,7 @@ pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
         check(unsafe { wait4(pid, &raw mut status, options, &raw mut usage) })
     })?;
     let micros = |time: [c_long; 2]| time[0] as u64 * 1_000_000 + time[1] as u64;
-    Ok((pid > 0).then(|| Waited {
+    Ok((pid > 0).then(|| ReapedChild {
         pid,
         status,
         max_rss_kib: usage.max_rss as u64,
@@ -243,7 +242,7 @@ pub(crate) fn wait_child(pid: c_int, options: c_int) -> Result<Option<Waited>> {
 }
 
 /// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
-pub(crate) enum Told {
+pub(crate) enum ChildChange {
     Ended,
     Stopped { signal: c_int },
     Continued,
@@ -255,7 +254,7 @@ const P_ALL: c_int = 0;
 const P_PID: c_int = 1;
 
 /// Asks a child, or any, what it has to tell; `None` if nothing.
-fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, Told)>> {
+fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, ChildChange)>> {
     const CLD_DUMPED: i32 = 3;
     const CLD_CONTINUED: i32 = 6;
     let mut info = [0u8; 128];
@@ -264,20 +263,20 @@ fn ask(kind: c_int, pid: c_int, options: c_int) -> Result<Option<(c_int, Told)>>
     // si_signo, si_errno, si_code, padding, si_pid, si_uid, si_status.
     let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
     let told = match word(8) {
-        ..=CLD_DUMPED => Told::Ended,
-        CLD_CONTINUED => Told::Continued,
-        _ => Told::Stopped { signal: word(24) },
+        ..=CLD_DUMPED => ChildChange::Ended,
+        CLD_CONTINUED => ChildChange::Continued,
+        _ => ChildChange::Stopped { signal: word(24) },
     };
     Ok((word(16) != 0).then_some((word(16), told)))
 }
 
 /// The next child that has something to tell, left as it is.
-pub(crate) fn peek_child() -> Option<(c_int, Told)> {
+pub(crate) fn peek_child() -> Option<(c_int, ChildChange)> {
     ask(P_ALL, 0, WEXITED | WUNTRACED | WCONTINUED | WNOWAIT).ok().flatten()
 }
 
 /// Takes note that a child was stopped or goes on. Never reaps it, even if it has ended meanwhile.
-pub(crate) fn take_stop(pid: c_int) -> Option<Told> {
+pub(crate) fn take_stop(pid: c_int) -> Option<ChildChange> {
     ask(P_PID, pid, WUNTRACED | WCONTINUED).ok().flatten().map(|(_, told)| told)
 }
 
@@ -360,30 +359,4 @@ pub(crate) fn take_terminal(terminal: RawFd) -> Result<()> {
     // SAFETY: integers.
     check(unsafe { tcsetpgrp(terminal, getpid()) })?;
     Ok(())
-}
-
-/// A program with its arguments and its environment, ready to run.
-pub(crate) struct Program<'a> {
-    path: &'a CStr,
-    argv: Vec<*const c_char>,
-    envp: Vec<*const c_char>,
-}
-
-impl<'a> Program<'a> {
-    pub(crate) fn new(
-        path: &'a CStr,
-        argv: impl Iterator<Item = &'a CStr>,
-        envp: impl Iterator<Item = &'a CStr>,
-    ) -> Self {
-        let argv = argv.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
-        let envp = envp.map(CStr::as_ptr).chain([std::ptr::null()]).collect();
-        Self { path, argv, envp }
-    }
-
-    /// Runs it in place of this one; comes back only with an error.
-    pub(crate) fn run(&self) -> Error {
-        // SAFETY: both arrays end with null and point to strings that live as long as this does.
-        unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
-        Error::last_os_error()
-    }
 }

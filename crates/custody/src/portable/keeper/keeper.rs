@@ -1,7 +1,7 @@
-//! The keeper's loop: it hears the host, looks after its wards, and sees the run to its end.
+//! The keeper's loop: it listens to the host, watches the workers, and ends the run.
 //!
-//! The host's end shows in two ways, either one enough: their socket ends, or the keeper has another parent. The
-//! second one is for a forked copy of the host that still holds the socket; it has to be looked for.
+//! Either of two signs shows that the host is gone: the socket ends, or the keeper has another parent. The second one is for a
+//! forked copy of the host that still holds the socket, and has to be polled.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -9,21 +9,21 @@ use std::io::{Error, ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use crate::birth::{Failure, KEEPER_IGNORES};
-use crate::inbox::{self, Inbox};
-use crate::look::{self, Look};
-use crate::numbers::{Limit, POLLIN, POLLOUT};
-use crate::pen::Pen;
-use crate::record::{Kind, Process};
+use crate::frames::{self, FrameReader};
+use crate::gate::{KEEPER_IGNORES, StageError};
+use crate::ledger::LedgerWriter;
+use crate::numbers::{POLLIN, POLLOUT, ResourceLimit};
+use crate::process_state::{self, PidState};
+use crate::record::{ProcessIdentity, RecordKind};
 use crate::sys;
-use crate::wards::Ward;
-use crate::wire::{Init, Reach, Stage, ToHost, ToKeeper};
+use crate::wire::{KeeperInit, SignalReach, SpawnStage, ToHost, ToKeeper};
+use crate::workers::KeptWorker;
 
 /// Serves the host on descriptor 0 until the run is over.
 pub(crate) fn serve(poll_ms: c_int) -> ! {
     let host = sys::parent_pid();
     sys::close_inherited();
-    // Whatever the host ignores or blocks by now is not for its workers; see `birth`.
+    // What the host ignores or blocks by now is not for its workers; see `gate`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
     sys::set_blocked(0);
@@ -32,7 +32,7 @@ pub(crate) fn serve(poll_ms: c_int) -> ! {
         Ok(mut keeper) => keeper.run(),
         Err((stage, error)) => {
             let message = ToHost::Unable { stage, errno: sys::errno(&error) };
-            let _ = inbox::send(&control, &message.encode());
+            let _ = frames::send(&control, &message.encode());
             sys::exit(1)
         }
     }
@@ -49,73 +49,73 @@ fn settle_descriptors() -> std::io::Result<UnixStream> {
     Ok(unsafe { UnixStream::from_raw_fd(control) })
 }
 
-/// Whether the run goes on.
+/// The phase of the run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum RunPhase {
     Serving,
-    /// The host asked for the end and listens until it comes.
+    /// The host asked for the end and waits for it.
     Finishing,
     /// The host is gone.
     Orphaned,
 }
 
-/// What every worker is given of the host's surroundings.
-pub(crate) struct Ground {
+/// What every worker inherits from the host.
+pub(crate) struct LaunchContext {
     pub(crate) caller_session: bool,
     pub(crate) ignored: u64,
     pub(crate) blocked: u64,
     /// The limit that the host had, if the keeper could raise its own.
-    pub(crate) open_files: Option<Limit>,
+    pub(crate) open_files: Option<ResourceLimit>,
 }
 
 pub(crate) struct Keeper {
     control: UnixStream,
-    inbox: Inbox,
-    /// Readable when a child has something to tell; its other end rings.
-    bell: UnixStream,
-    _rope: UnixStream,
+    frames: FrameReader,
+    /// Readable when a child has changed; SIGCHLD writes to its other end.
+    wake_reader: UnixStream,
+    _wake_writer: UnixStream,
     /// Held for as long as the keeper lives.
     _lock: OwnedFd,
     host: c_int,
     poll_ms: c_int,
-    pub(crate) ground: Ground,
-    pub(crate) pen: Pen,
-    pub(crate) wards: BTreeMap<u64, Ward>,
-    /// Whether a worker has ended and somebody of its group has not.
-    pub(crate) lingering: bool,
-    pub(crate) course: Course,
+    pub(crate) context: LaunchContext,
+    pub(crate) ledger: LedgerWriter,
+    pub(crate) workers: BTreeMap<u64, KeptWorker>,
+    /// Whether the group of an ended worker still has living members.
+    pub(crate) group_lingers: bool,
+    pub(crate) phase: RunPhase,
 }
 
 impl Keeper {
-    fn begin(control: &UnixStream, host: c_int, poll_ms: c_int) -> Result<Self, Failure> {
-        let request = |error| (Stage::Request, error);
+    fn begin(control: &UnixStream, host: c_int, poll_ms: c_int) -> Result<Self, StageError> {
+        let request = |error| (SpawnStage::Request, error);
         let control = control.try_clone().map_err(request)?;
-        let mut inbox = Inbox::default();
+        let mut frames = FrameReader::default();
         let (bytes, fds) = loop {
-            if let Some(frame) = inbox.next().map_err(request)? {
+            if let Some(frame) = frames.next().map_err(request)? {
                 break frame;
             }
-            inbox.fill(&control).map_err(request)?;
+            frames.fill(&control).map_err(request)?;
         };
         let (Some(ToKeeper::Init(init)), Some(lock)) = (ToKeeper::decode(&bytes), fds.into_iter().next())
         else {
             return Err(request(sys::not_understood()));
         };
         let session = if init.caller_session { sys::new_group() } else { sys::new_session() };
-        session.map_err(|error| (Stage::Session, error))?;
-        let pen = open_ledger(&init).map_err(|error| (Stage::Ledger, error))?;
+        session.map_err(|error| (SpawnStage::Session, error))?;
+        let ledger = open_ledger(&init).map_err(|error| (SpawnStage::Ledger, error))?;
         let _ = std::env::set_current_dir("/");
-        let kernel = |error: Error| (Stage::Kernel, error);
-        let (bell, rope) = UnixStream::pair().map_err(kernel)?;
-        for socket in [&control, &bell, &rope] {
+        let kernel = |error: Error| (SpawnStage::Kernel, error);
+        let (wake_reader, wake_writer) = UnixStream::pair().map_err(kernel)?;
+        for socket in [&control, &wake_reader, &wake_writer] {
             socket.set_nonblocking(true).map_err(kernel)?;
         }
-        sys::ring_on_child(rope.as_raw_fd());
-        // One for each worker is held, which is more than some systems let a program have unasked.
+        sys::wake_on_child(wake_writer.as_raw_fd());
+        // The keeper holds one descriptor per worker, which is more than some systems allow by default.
         let open_files = sys::open_files()
             .ok()
-            .filter(|limit| sys::set_open_files(Limit { soft: limit.hard, ..*limit }).is_ok());
-        let ground = Ground {
+            .filter(|limit| sys::set_open_files(ResourceLimit { soft: limit.hard, ..*limit }).is_ok());
+        let context = LaunchContext {
             caller_session: init.caller_session,
             ignored: init.ignored,
             blocked: init.blocked,
@@ -123,47 +123,47 @@ impl Keeper {
         };
         Ok(Self {
             control,
-            inbox,
-            bell,
-            _rope: rope,
+            frames,
+            wake_reader,
+            _wake_writer: wake_writer,
             _lock: lock,
             host,
             poll_ms: poll_ms.max(1),
-            ground,
-            pen,
-            wards: BTreeMap::new(),
-            lingering: false,
-            course: Course::Serving,
+            context,
+            ledger,
+            workers: BTreeMap::new(),
+            group_lingers: false,
+            phase: RunPhase::Serving,
         })
     }
 
     fn run(&mut self) -> ! {
-        self.tell(&ToHost::Ready);
+        self.notify_host(&ToHost::Ready);
         loop {
-            if self.course != Course::Serving && self.wards.is_empty() {
-                self.pen.remove();
+            if self.phase != RunPhase::Serving && self.workers.is_empty() {
+                self.ledger.remove();
                 sys::exit(0);
             }
-            let mut fds = [sys::waiting(&self.bell, POLLIN), sys::waiting(&self.control, POLLIN)];
-            // Nobody listens to a host that is gone: its socket would be ready for ever.
-            let count = if self.course == Course::Orphaned { 1 } else { 2 };
+            let mut fds = [sys::waiting(&self.wake_reader, POLLIN), sys::waiting(&self.control, POLLIN)];
+            // The socket of a host that is gone would be ready for ever.
+            let count = if self.phase == RunPhase::Orphaned { 1 } else { 2 };
             sys::poll_any(&mut fds[..count], self.poll_ms);
-            let rung = fds[0].revents != 0;
-            if rung {
-                // What is left of many rings rings again.
-                let _ = self.bell.read(&mut [0; 256]);
+            let woken = fds[0].revents != 0;
+            if woken {
+                // Bytes that are left make the next poll return.
+                let _ = self.wake_reader.read(&mut [0; 256]);
             }
             if fds[1].revents != 0 {
-                self.hear_host();
+                self.on_host_message();
             }
             if self.host_is_gone() {
-                self.orphaned();
+                self.host_gone();
             }
-            if self.course != Course::Serving {
-                self.press();
+            if self.phase != RunPhase::Serving {
+                self.kill_rest();
             }
-            if rung || self.lingering {
-                self.look_after();
+            if woken || self.group_lingers {
+                self.check_workers();
             }
         }
     }
@@ -172,63 +172,61 @@ impl Keeper {
         sys::parent_pid() != self.host
     }
 
-    fn hear_host(&mut self) {
-        let mut heard = self.inbox.fill(&self.control);
+    fn on_host_message(&mut self) {
+        let mut heard = self.frames.fill(&self.control);
         while heard.is_ok() {
-            match self.inbox.next() {
-                Ok(Some((bytes, fds))) => self.obey(&bytes, fds),
+            match self.frames.next() {
+                Ok(Some((bytes, fds))) => self.handle_message(&bytes, fds),
                 Ok(None) => return,
                 Err(error) => heard = Err(error),
             }
         }
-        self.orphaned();
+        self.host_gone();
     }
 
-    fn obey(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
+    fn handle_message(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
         match ToKeeper::decode(bytes) {
             Some(ToKeeper::Spawn { key, worker, orders }) => self.spawn(key, &worker, &orders, fds),
             Some(ToKeeper::Signal { key, signal, reach }) => {
-                if let Some(ward) = self.wards.get(&key) {
+                if let Some(worker) = self.workers.get(&key) {
                     match reach {
-                        Reach::Group => ward.group.signal(signal),
-                        Reach::Process => ward.group.signal_leader(signal),
+                        SignalReach::Group => worker.group.signal(signal),
+                        SignalReach::Process => worker.group.signal_leader(signal),
                     }
                 }
             }
             Some(ToKeeper::Kill { key }) => {
-                if let Some(ward) = self.wards.get(&key) {
-                    ward.group.kill();
+                if let Some(worker) = self.workers.get(&key) {
+                    worker.group.kill();
                 }
             }
             Some(ToKeeper::Finish) => {
-                if self.course == Course::Serving {
-                    self.course = Course::Finishing;
+                if self.phase == RunPhase::Serving {
+                    self.phase = RunPhase::Finishing;
                 }
             }
-            // Not a message of ours: the host is not the one that we were built with.
-            Some(ToKeeper::Init(_)) | None => self.orphaned(),
+            // An unknown message: this keeper was built with another host.
+            Some(ToKeeper::Init(_)) | None => self.host_gone(),
         }
     }
 
-    fn orphaned(&mut self) {
-        self.course = Course::Orphaned;
+    fn host_gone(&mut self) {
+        self.phase = RunPhase::Orphaned;
     }
 
-    /// KILL to everybody that is left; repeated for as long as there is somebody.
-    fn press(&self) {
-        for ward in self.wards.values() {
-            ward.group.kill();
+    /// Kills all remaining processes, and repeats it while there are any.
+    fn kill_rest(&self) {
+        for worker in self.workers.values() {
+            worker.group.kill();
         }
     }
 
-    /// Tells the host, waiting for room; gives up only when the host is gone.
-    pub(crate) fn tell(&mut self, message: &ToHost) {
-        if self.course == Course::Orphaned {
+    /// Sends a message to the host and waits for room; gives up only when the host is gone.
+    pub(crate) fn notify_host(&mut self, message: &ToHost) {
+        if self.phase == RunPhase::Orphaned {
             return;
         }
-        let bytes = message.encode();
-        let mut frame = (bytes.len() as u32).to_le_bytes().to_vec();
-        frame.extend_from_slice(&bytes);
+        let frame = frames::frame(&message.encode());
         let mut rest = frame.as_slice();
         while !rest.is_empty() {
             match std::io::Write::write(&mut &self.control, rest) {
@@ -237,25 +235,25 @@ impl Keeper {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !self.host_is_gone() => {
                     sys::poll_any(&mut [sys::waiting(&self.control, POLLOUT)], self.poll_ms);
                 }
-                Err(_) => return self.orphaned(),
+                Err(_) => return self.host_gone(),
             }
         }
     }
 }
 
-fn open_ledger(init: &Init) -> std::io::Result<Pen> {
-    let mut pen = Pen::open(init.next_slot, init.sync, init.boot, init.tier as u8)?;
-    let mut record = pen.record(Kind::Keeper, 0, &init.run);
+fn open_ledger(init: &KeeperInit) -> std::io::Result<LedgerWriter> {
+    let mut ledger = LedgerWriter::open(init.next_slot, init.sync, init.boot, init.tier as u8)?;
+    let mut record = ledger.record(RecordKind::Keeper, 0, &init.run);
     record.main = identity(sys::pid());
-    pen.append_head(&record)?;
-    Ok(pen)
+    ledger.append_head(&record)?;
+    Ok(ledger)
 }
 
 /// A process for the record: without its start time where the system does not tell it.
-pub(crate) fn identity(pid: c_int) -> Process {
-    let start = match look::at_process(pid) {
-        Look::Started(start) => start,
-        Look::Unknown | Look::Gone => 0,
+pub(crate) fn identity(pid: c_int) -> ProcessIdentity {
+    let start = match process_state::at_process(pid) {
+        PidState::Started(start) => start,
+        PidState::Unknown | PidState::Gone => 0,
     };
-    Process { pid, start, pidfs: 0 }
+    ProcessIdentity { pid, start, pidfs: 0 }
 }

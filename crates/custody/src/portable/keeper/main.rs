@@ -1,29 +1,31 @@
-//! The portable keeper: parent to everything that a run starts, where there are no pidfds and no shims.
+//! The portable keeper: parent to everything that a run starts, on systems without pidfds and shims.
 //!
-//! As its sibling for Linux it is a program of its own, built from std alone and carried inside the library. It
-//! holds the tier `group` and no other: each worker leads a process group, and that group is killed when the
-//! worker ends, when the host says so, and when the host is gone.
+//! Like the keeper for Linux, it is a program of its own, built from std alone and carried inside the library. It has only the
+//! tier `group`: each worker leads a process group, which is killed when the worker ends, when the host asks for it, and when
+//! the host is gone. It must not know more than the keeper for Linux does.
 //!
-//! `main` → `keeper` (the loop) → `inbox` (what the host says) → `birth` (the gate, up to exec) → `wards` (a
-//! worker's life and end) → `pen` (the ledger).
+//! `keeper` (the loop) → `frames` (the host's messages) → `workers` (a worker's life) → `ledger` (intent and record) → `gate`
+//! (up to exec). `sys` makes the system calls.
 
-mod birth;
-mod inbox;
+#[path = "../../keeper/sys/exec.rs"]
+mod exec;
+mod frames;
+mod gate;
 mod keeper;
-#[path = "../look.rs"]
-mod look;
+mod ledger;
 #[path = "../numbers.rs"]
 #[expect(dead_code, reason = "the library checks all of them, the keeper uses most")]
 mod numbers;
-mod pen;
+#[path = "../process_state.rs"]
+mod process_state;
 #[path = "../../ledger/record.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the keeper writes records and never reads them"))]
 mod record;
 mod sys;
-mod wards;
-#[path = "../../wire.rs"]
+#[path = "../../link/wire.rs"]
 #[expect(dead_code, reason = "each side uses its half of the wire")]
 mod wire;
+mod workers;
 
 fn main() {
     // The run's id, for people who look at the list of processes, and how often to look for the host's end.

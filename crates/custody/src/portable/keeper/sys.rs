@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::numbers::{
     CLD_CONTINUED, CLD_STOPPED, CMSG_ALIGN, CMSG_DATA_AT, ControlHeader, EINVAL, F_DUPFD, F_SETFD,
-    FD_CLOEXEC, Id, Limit, MSG_CTRUNC, Message, P_PID, PRIO_PROCESS, PollCount, PollFd, RLIMIT_NOFILE,
-    RSS_UNIT, SCM_RIGHTS, SI_CODE_AT, SI_STATUS_AT, SIG_SETMASK, SIGCHLD, SIGKILL, SOL_SOCKET, SignalInfo,
-    SignalSet, Slice, Usage, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED,
+    FD_CLOEXEC, Id, IoSlice, MSG_CTRUNC, MessageHeader, P_PID, PRIO_PROCESS, PollCount, PollFd,
+    RLIMIT_NOFILE, RSS_UNIT, ResourceLimit, SCM_RIGHTS, SI_CODE_AT, SI_STATUS_AT, SIG_SETMASK, SIGCHLD,
+    SIGKILL, SOL_SOCKET, SignalInfo, SignalSet, Usage, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED,
 };
-use crate::wire::{End, MAX_FDS};
+use crate::wire::{MAX_FDS, WorkerEnd};
 
 unsafe extern "C" {
     fn fork() -> c_int;
-    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn _exit(status: c_int) -> !;
     fn getpid() -> c_int;
     fn getppid() -> c_int;
@@ -31,13 +30,13 @@ unsafe extern "C" {
     fn sigaddset(set: *mut SignalSet, signal: c_int) -> c_int;
     fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
     fn poll(fds: *mut PollFd, count: PollCount, timeout: c_int) -> c_int;
-    fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize;
+    fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
     fn close(fd: c_int) -> c_int;
     fn dup2(fd: c_int, target: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
-    fn getrlimit(resource: c_int, limit: *mut Limit) -> c_int;
-    fn setrlimit(resource: c_int, limit: *const Limit) -> c_int;
+    fn getrlimit(resource: c_int, limit: *mut ResourceLimit) -> c_int;
+    fn setrlimit(resource: c_int, limit: *const ResourceLimit) -> c_int;
     fn setpriority(kind: c_int, id: c_int, nice: c_int) -> c_int;
     fn chdir(path: *const c_char) -> c_int;
 }
@@ -92,35 +91,6 @@ pub(crate) fn take_terminal() -> Result<()> {
     check(unsafe { tcsetpgrp(0, getpgrp()) }).map(drop)
 }
 
-/// What exec is told; made ahead of it, so that nothing is allocated once the limits are the worker's.
-pub(crate) struct Program<'a> {
-    path: &'a CStr,
-    argv: Vec<*const c_char>,
-    envp: Vec<*const c_char>,
-}
-
-impl<'a> Program<'a> {
-    pub(crate) fn new(
-        path: &'a CStr,
-        argv: impl Iterator<Item = &'a CStr>,
-        envp: impl Iterator<Item = &'a CStr>,
-    ) -> Self {
-        let end = [std::ptr::null()];
-        Self {
-            path,
-            argv: argv.map(CStr::as_ptr).chain(end).collect(),
-            envp: envp.map(CStr::as_ptr).chain(end).collect(),
-        }
-    }
-
-    /// Comes back only with a failure.
-    pub(crate) fn run(&self) -> Error {
-        // SAFETY: NUL-terminated strings, alive as long as `self`, in lists that end with a null pointer.
-        unsafe { execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
-        Error::last_os_error()
-    }
-}
-
 pub(crate) fn change_dir(path: &CStr) -> Result<()> {
     // SAFETY: a NUL-terminated string.
     check(unsafe { chdir(path.as_ptr()) }).map(drop)
@@ -159,23 +129,23 @@ impl Group {
 }
 
 /// What a child has to tell; seen but not reaped, so that its pid and its group stay taken.
-pub(crate) enum Told {
+pub(crate) enum ChildChange {
     Ended,
     Stopped { signal: c_int },
     Continued,
 }
 
 /// Asks a child what it has to tell; `None` if nothing.
-pub(crate) fn ask_child(pid: c_int) -> Option<Told> {
+pub(crate) fn ask_child(pid: c_int) -> Option<ChildChange> {
     if ask(pid, WEXITED | WNOWAIT).is_some() {
-        return Some(Told::Ended);
+        return Some(ChildChange::Ended);
     }
     // Without WEXITED it never reaps, even if the child has ended meanwhile.
     let info = ask(pid, WSTOPPED | WCONTINUED)?;
     let word = |at: usize| i32::from_ne_bytes(info.0[at..at + 4].try_into().unwrap_or_default());
     match word(SI_CODE_AT) {
-        CLD_STOPPED => Some(Told::Stopped { signal: word(SI_STATUS_AT) }),
-        CLD_CONTINUED => Some(Told::Continued),
+        CLD_STOPPED => Some(ChildChange::Stopped { signal: word(SI_STATUS_AT) }),
+        CLD_CONTINUED => Some(ChildChange::Continued),
         _ => None,
     }
 }
@@ -189,7 +159,7 @@ fn ask(pid: c_int, options: c_int) -> Option<SignalInfo> {
 }
 
 /// Reaps a child that has ended, or waits until it has.
-pub(crate) fn reap(pid: c_int) -> End {
+pub(crate) fn reap(pid: c_int) -> WorkerEnd {
     let mut status = 0;
     let mut usage = Usage::default();
     loop {
@@ -197,10 +167,10 @@ pub(crate) fn reap(pid: c_int) -> End {
         match check(unsafe { wait4(pid, &raw mut status, 0, &raw mut usage) }) {
             Ok(_) => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return End::LOST,
+            Err(_) => return WorkerEnd::LOST,
         }
     }
-    End {
+    WorkerEnd {
         status,
         max_rss_kib: usage.max_rss.cast_unsigned() * RSS_UNIT / 1024,
         user_us: usage.user.in_micros(),
@@ -218,19 +188,19 @@ pub(crate) fn restore_default(number: c_int) {
     unsafe { signal(number, 0) };
 }
 
-static BELL: AtomicI32 = AtomicI32::new(-1);
+static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
 
-extern "C" fn ring(_signal: c_int) {
+extern "C" fn on_sigchld(_signal: c_int) {
     // SAFETY: write is allowed in a handler, the byte is alive, and the descriptor is open for good. A full
     // bell rings as well as one with room: it does not block.
-    unsafe { write(BELL.load(Ordering::Relaxed), c"!".as_ptr().cast(), 1) };
+    unsafe { write(WAKE_FD.load(Ordering::Relaxed), c"!".as_ptr().cast(), 1) };
 }
 
-/// From now on every change of a child writes a byte to `bell`, which must not block and must stay open.
-pub(crate) fn ring_on_child(bell: RawFd) {
-    BELL.store(bell, Ordering::Relaxed);
+/// From now on every change of a child writes a byte to `wake_reader`, which must not block and must stay open.
+pub(crate) fn wake_on_child(wake_reader: RawFd) {
+    WAKE_FD.store(wake_reader, Ordering::Relaxed);
     // SAFETY: the handler does nothing but write.
-    unsafe { signal(SIGCHLD, ring as extern "C" fn(c_int) as usize) };
+    unsafe { signal(SIGCHLD, on_sigchld as extern "C" fn(c_int) as usize) };
 }
 
 /// Blocks exactly these signals: bit n-1 for signal n.
@@ -264,8 +234,8 @@ pub(crate) type Received = (usize, Option<Vec<OwnedFd>>);
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> Result<Received> {
     const ROOM: usize = CMSG_DATA_AT + MAX_FDS * size_of::<RawFd>() + CMSG_ALIGN;
     let mut control = [0u64; ROOM.div_ceil(8)];
-    let mut slice = Slice { at: bytes.as_mut_ptr().cast(), len: bytes.len() };
-    let mut message = Message {
+    let mut slice = IoSlice { at: bytes.as_mut_ptr().cast(), len: bytes.len() };
+    let mut message = MessageHeader {
         name: std::ptr::null_mut(),
         name_len: 0,
         slices: &raw mut slice,
@@ -332,18 +302,18 @@ pub(crate) fn close_inherited() {
 }
 
 /// How many descriptors may be open.
-pub(crate) fn open_files() -> Result<Limit> {
-    let mut limit = Limit::default();
+pub(crate) fn open_files() -> Result<ResourceLimit> {
+    let mut limit = ResourceLimit::default();
     // SAFETY: the result lives through the call.
     check(unsafe { getrlimit(RLIMIT_NOFILE, &raw mut limit) })?;
     Ok(limit)
 }
 
-pub(crate) fn set_open_files(limit: Limit) -> Result<()> {
+pub(crate) fn set_open_files(limit: ResourceLimit) -> Result<()> {
     set_limit(RLIMIT_NOFILE, limit)
 }
 
-pub(crate) fn set_limit(resource: c_int, limit: Limit) -> Result<()> {
+pub(crate) fn set_limit(resource: c_int, limit: ResourceLimit) -> Result<()> {
     // SAFETY: the limit lives through the call.
     check(unsafe { setrlimit(resource, &raw const limit) }).map(drop)
 }

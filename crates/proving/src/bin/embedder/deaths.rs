@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 
 use snakepit::{Snakepit, Value, args};
 
-use crate::{Options, hang, scripts, tell};
+use crate::{EmbedderOptions, hang, scripts, tell};
 
 static KEPT: OnceLock<Snakepit> = OnceLock::new();
 
-pub(crate) fn die(options: &Options) -> ExitCode {
+pub(crate) fn die(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     let pid: u32 = runtime.block_on(pit.call("pid", args! {}).into_future()).expect("a pid");

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use snakepit::{CallError, Snakepit, Value, args};
-use snakepit_proving::Process;
+use snakepit_proving::ObservedProcess;
 
-use crate::{Options, scripts, tell};
+use crate::{EmbedderOptions, scripts, tell};
 
-pub(crate) fn obey(options: &Options) -> ExitCode {
+pub(crate) fn obey(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     match options.get("how") {
         "cleanup" => cleanup(options, &runtime),
@@ -49,10 +49,10 @@ pub(crate) fn obey(options: &Options) -> ExitCode {
 }
 
 /// By hand, without a runtime, while a call is under way, twice.
-fn cleanup(options: &Options, runtime: &tokio::runtime::Runtime) {
+fn cleanup(options: &EmbedderOptions, runtime: &tokio::runtime::Runtime) {
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     let pid: u32 = runtime.block_on(pit.call("pid", args! {}).into_future()).expect("a pid");
-    let process = Process::of(pid.cast_signed());
+    let process = ObservedProcess::of(pid.cast_signed());
     let call = runtime.spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
     runtime.block_on(scripts::under_way(&pit));
     let reports = Snakepit::cleanup();
@@ -70,7 +70,7 @@ fn cleanup(options: &Options, runtime: &tokio::runtime::Runtime) {
     });
 }
 
-async fn cleanup_beside_a_stop(options: &Options) {
+async fn cleanup_beside_a_stop(options: &EmbedderOptions) {
     let pit = options.engine().start().await.expect("an engine");
     let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
     scripts::under_way(&pit).await;
@@ -86,7 +86,7 @@ async fn cleanup_beside_a_stop(options: &Options) {
 }
 
 /// Who waits for a stop gives up; the next process-wide engine does not wait for ever.
-async fn stop_given_up(options: &Options) {
+async fn stop_given_up(options: &EmbedderOptions) {
     let pit = options.engine().start_global().await.expect("an engine");
     let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.5 }).into_future());
     scripts::under_way(&pit).await;
@@ -97,7 +97,7 @@ async fn stop_given_up(options: &Options) {
     drop(pit);
 }
 
-async fn another_script(options: &Options) {
+async fn another_script(options: &EmbedderOptions) {
     let script =
         snakepit::script(options.engine()).run(async |pit| pit.call::<u32>("echo", args! { value: 7 }).await);
     let ended = tokio::time::timeout(Duration::from_secs(20), script).await;
@@ -109,7 +109,7 @@ async fn another_script(options: &Options) {
 }
 
 /// Nobody drives the runtime when the last handle is dropped, and it is not dropped either.
-fn drop_undriven(options: &Options, runtime: &tokio::runtime::Runtime) {
+fn drop_undriven(options: &EmbedderOptions, runtime: &tokio::runtime::Runtime) {
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     let pid: u32 = runtime.block_on(pit.call("pid", args! {}).into_future()).expect("a pid");
     let thread = std::thread::spawn(move || drop(pit));
@@ -118,7 +118,7 @@ fn drop_undriven(options: &Options, runtime: &tokio::runtime::Runtime) {
     tell("the worker is gone");
 }
 
-async fn two(options: &Options) {
+async fn two(options: &EmbedderOptions) {
     let (one, other) = tokio::join!(options.engine().start(), options.engine().start());
     let (one, other) = (one.expect("an engine"), other.expect("an engine"));
     one.stop().await;
@@ -133,7 +133,7 @@ async fn two(options: &Options) {
 
 /// Fails unless the process is gone soon.
 pub(crate) fn must_end(pid: u32) {
-    if let Some(process) = Process::open(pid.cast_signed()).expect("pidfd_open") {
+    if let Some(process) = ObservedProcess::open(pid.cast_signed()).expect("pidfd_open") {
         process.must_end("the worker");
     }
 }

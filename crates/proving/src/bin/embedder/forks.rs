@@ -1,13 +1,13 @@
-//! A host that is forked by a library that it links: the copy ends in its own way, and the engine is none of its business.
+//! A library forks the host: the copy exits in its own way, and leaves the engine alone.
 
 use std::process::ExitCode;
 
 use snakepit::{Snakepit, args};
-use snakepit_proving::{Deadline, Process};
+use snakepit_proving::{Deadline, ObservedProcess};
 
-use crate::{Options, tell};
+use crate::{EmbedderOptions, tell};
 
-pub(crate) fn fork(options: &Options) -> ExitCode {
+pub(crate) fn fork(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     let pit = runtime.block_on(options.engine().start()).expect("an engine");
     // SAFETY: the copy has one thread and uses nothing that another thread may have held at the time of the fork but what
@@ -17,7 +17,7 @@ pub(crate) fn fork(options: &Options) -> ExitCode {
     if copy == 0 {
         be_the_copy(options.get("how"), pit);
     }
-    let process = Process::of(copy);
+    let process = ObservedProcess::of(copy);
     if !process.ends_before(Deadline::patient()) {
         tell("the copy hangs");
         process.end();

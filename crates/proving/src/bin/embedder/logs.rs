@@ -1,4 +1,4 @@
-//! Subscribers of `tracing`: one that tells warnings, and those that misbehave.
+//! Subscribers of `tracing`: one that prints warnings, and some that misbehave.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,30 +14,30 @@ static SHUTTING_DOWN: AtomicBool = AtomicBool::new(false);
 
 /// What a subscriber does with an event.
 #[derive(Clone, Copy)]
-enum Manner {
-    /// Tells warnings and errors.
+enum SubscriberBehaviour {
+    /// Prints warnings and errors.
     Tells,
-    /// Panics at every event once the shutdown has begun, as one does whose standard error is closed.
+    /// Panics at every event once the shutdown has begun, as a subscriber does whose standard error is closed.
     Panics,
     /// Panics at every single event.
     AlwaysPanics,
 }
 
-struct Log(Manner);
+struct TestSubscriber(SubscriberBehaviour);
 
 /// Sets the subscriber of this name for the process.
 pub(crate) fn set(name: &str) {
-    let manner = match name {
+    let behaviour = match name {
         "" => return,
-        "tells" => Manner::Tells,
-        "panics" => Manner::Panics,
-        "always-panics" => Manner::AlwaysPanics,
+        "tells" => SubscriberBehaviour::Tells,
+        "panics" => SubscriberBehaviour::Panics,
+        "always-panics" => SubscriberBehaviour::AlwaysPanics,
         _ => panic!("no such log: {name}"),
     };
-    tracing::subscriber::set_global_default(Log(manner)).expect("the first subscriber");
+    tracing::subscriber::set_global_default(TestSubscriber(behaviour)).expect("the first subscriber");
 }
 
-impl Subscriber for Log {
+impl Subscriber for TestSubscriber {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -52,26 +52,30 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut words = Words::default();
+        let mut words = FieldText::default();
         event.record(&mut words);
         let words = words.0;
         if words.contains("shutdown.start") {
             SHUTTING_DOWN.store(true, Ordering::Relaxed);
         }
         match self.0 {
-            Manner::Tells if *event.metadata().level() <= Level::WARN => tell(&format!("log{words}")),
-            Manner::Panics if SHUTTING_DOWN.load(Ordering::Relaxed) => panic!("the log is full:{words}"),
-            Manner::AlwaysPanics => panic!("the log is full"),
-            Manner::Tells | Manner::Panics => {}
+            SubscriberBehaviour::Tells if *event.metadata().level() <= Level::WARN => {
+                tell(&format!("log{words}"));
+            }
+            SubscriberBehaviour::Panics if SHUTTING_DOWN.load(Ordering::Relaxed) => {
+                panic!("the log is full:{words}")
+            }
+            SubscriberBehaviour::AlwaysPanics => panic!("the log is full"),
+            SubscriberBehaviour::Tells | SubscriberBehaviour::Panics => {}
         }
     }
 }
 
 /// All fields of an event as text.
 #[derive(Default)]
-struct Words(String);
+struct FieldText(String);
 
-impl Visit for Words {
+impl Visit for FieldText {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let _ = write!(self.0, " {}={value:?}", field.name());
     }

@@ -1,4 +1,4 @@
-//! A host that embeds the engine and ends in every way that a host can, for the tests to signal and to watch.
+//! A host that embeds the engine and ends in every possible way, for the tests to signal and to observe.
 //!
 //! `proving-embedder WAY key=value …`: one way to live and to end. Everything that happens is a line on standard output,
 //! written past the buffer of std; a line that begins with `{` is an event of the lifecycle.
@@ -14,12 +14,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use snakepit::custody::Config;
-use snakepit::{Builder, Pool, Snakepit, telemetry};
+use snakepit::{Builder, Snakepit, telemetry};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let way = words.next().unwrap_or_default();
-    let options = Options::read(words);
+    let options = EmbedderOptions::read(words);
     write_events();
     match way.as_str() {
         "script" => scripts::one(&options),
@@ -36,9 +36,9 @@ fn main() -> ExitCode {
 }
 
 /// What the command line says.
-struct Options(BTreeMap<String, String>);
+struct EmbedderOptions(BTreeMap<String, String>);
 
-impl Options {
+impl EmbedderOptions {
     fn read(words: impl Iterator<Item = String>) -> Self {
         let pair = |word: String| match word.split_once('=') {
             Some((key, value)) => (key.to_owned(), value.to_owned()),
@@ -79,7 +79,7 @@ impl Options {
             "deaf" => DEAF,
             _ => HOSTILE,
         };
-        Snakepit::builder().pool(Pool::python(file).workers(1)).custody(config)
+        Snakepit::builder().pool(snakepit::python(file).workers(1)).custody(config)
     }
 }
 
@@ -91,7 +91,7 @@ const SLOW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/embedder/slow.p
 /// A worker that only KILL ends.
 const DEAF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/embedder/deaf.py");
 
-/// Writes a line in one piece, whoever else writes.
+/// Writes a line in one piece, even if other processes write too.
 fn tell(line: &str) {
     let line = format!("{line}\n");
     // A test that has stopped listening is about to kill us.

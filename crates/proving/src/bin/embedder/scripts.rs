@@ -10,25 +10,25 @@ use snakepit::lifecycle::{ScriptError, on_exit, set_exit_limit};
 use snakepit::{CallError, Script, Snakepit, StopMode, args, telemetry};
 use tokio::sync::Notify;
 
-use crate::{Options, hang, logs, tell};
+use crate::{EmbedderOptions, hang, logs, tell};
 
 /// Why a function fails.
-pub(crate) struct Failure(String);
+pub(crate) struct ScriptFailure(String);
 
-impl fmt::Display for Failure {
+impl fmt::Display for ScriptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<CallError> for Failure {
+impl From<CallError> for ScriptFailure {
     fn from(error: CallError) -> Self {
         Self(error.to_string())
     }
 }
 
 /// One script, as the options describe it.
-pub(crate) fn one(options: &Options) -> ExitCode {
+pub(crate) fn one(options: &EmbedderOptions) -> ExitCode {
     logs::set(options.get("log"));
     hook(options);
     let runtime = options.runtime();
@@ -46,14 +46,14 @@ pub(crate) fn one(options: &Options) -> ExitCode {
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn report(ended: &Result<(), ScriptError<Failure>>) {
+fn report(ended: &Result<(), ScriptError<ScriptFailure>>) {
     match ended {
         Ok(()) => tell("returned"),
         Err(error) => tell(&format!("failed: {error}")),
     }
 }
 
-fn hook(options: &Options) {
+fn hook(options: &EmbedderOptions) {
     let hangs = options.get("hook") == "hangs";
     if options.has("hook") {
         on_exit("a hook", move || {
@@ -68,8 +68,11 @@ fn hook(options: &Options) {
     }
 }
 
-fn describe(options: &Options) -> Script {
-    let mut script = snakepit::script(options.engine()).diagnostics(!options.has("silent"));
+fn describe(options: &EmbedderOptions) -> Script {
+    let mut script = snakepit::script(options.engine());
+    if options.has("silent") {
+        script = script.without_diagnostics();
+    }
     if options.has("exit") {
         script = script.exit_mode(options.get("exit"));
     }
@@ -90,10 +93,10 @@ fn describe(options: &Options) -> Script {
     script
 }
 
-async fn function(options: &Options, pit: Snakepit) -> Result<(), Failure> {
+async fn function(options: &EmbedderOptions, pit: Snakepit) -> Result<(), ScriptFailure> {
     match options.get("function") {
         "" => drop(pit.call::<u32>("echo", args! { value: 7 }).await?),
-        "fails" => return Err(Failure("told to".into())),
+        "fails" => return Err(ScriptFailure("told to".into())),
         "panics" => panic!("told to"),
         "sleeps" => {
             tell("ready");
@@ -104,7 +107,7 @@ async fn function(options: &Options, pit: Snakepit) -> Result<(), Failure> {
             let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: seconds }).into_future());
             under_way(&pit).await;
             tell("ready");
-            call.await.map_err(|error| Failure(error.to_string()))??;
+            call.await.map_err(|error| ScriptFailure(error.to_string()))??;
             tell("answered");
         }
         "heeds" => {
@@ -148,7 +151,7 @@ pub(crate) async fn under_way(pit: &Snakepit) {
 }
 
 /// Two scripts in one process.
-pub(crate) fn many(options: &Options) -> ExitCode {
+pub(crate) fn many(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     match options.get("how") {
         // The second begins while the first ends.
@@ -160,7 +163,7 @@ pub(crate) fn many(options: &Options) -> ExitCode {
                     told.notify_one();
                 }
             });
-            let first = snakepit::script(options.engine()).run(async |_| Ok::<_, Failure>(()));
+            let first = snakepit::script(options.engine()).run(async |_| Ok::<_, ScriptFailure>(()));
             let second = async {
                 ends.notified().await;
                 snakepit::script(options.engine()).run(async |pit| waiting(pit).await).await
@@ -181,11 +184,11 @@ pub(crate) fn many(options: &Options) -> ExitCode {
                 tell("ready");
                 let _ = call.await;
                 tell("answered");
-                Ok::<_, Failure>(())
+                Ok::<_, ScriptFailure>(())
             });
             let second = snakepit::script(options.engine()).run(async |_| {
                 let _ = READY.set(());
-                std::future::pending::<Result<(), Failure>>().await
+                std::future::pending::<Result<(), ScriptFailure>>().await
             });
             let (first, second) = tokio::join!(first, second);
             report(&first);
@@ -196,7 +199,7 @@ pub(crate) fn many(options: &Options) -> ExitCode {
             let first = snakepit::script(options.engine()).run(async |pit| {
                 let pid: u32 = pit.call("pid", args! {}).await?;
                 tell(&format!("worker {pid}"));
-                std::future::pending::<Result<(), Failure>>().await
+                std::future::pending::<Result<(), ScriptFailure>>().await
             });
             tell(match tokio::time::timeout(Duration::from_secs(3), first).await {
                 Ok(_) => "ended",
@@ -209,20 +212,20 @@ pub(crate) fn many(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn alone(pit: Snakepit) -> Result<(), Failure> {
+async fn alone(pit: Snakepit) -> Result<(), ScriptFailure> {
     pit.call::<u32>("echo", args! { value: 7 }).await?;
     tell(&format!("runs {}", runs()));
     Ok(())
 }
 
-async fn waiting(pit: Snakepit) -> Result<(), Failure> {
+async fn waiting(pit: Snakepit) -> Result<(), ScriptFailure> {
     pit.call::<u32>("echo", args! { value: 7 }).await?;
     tell("ready");
     std::future::pending().await
 }
 
 /// A script with pools of its own inside a host that has an engine.
-pub(crate) fn with_own_pools(options: &Options) -> ExitCode {
+pub(crate) fn with_own_pools(options: &EmbedderOptions) -> ExitCode {
     let runtime = options.runtime();
     runtime.block_on(async {
         let host = options.engine().start_global().await.expect("the host's engine");
@@ -232,7 +235,7 @@ pub(crate) fn with_own_pools(options: &Options) -> ExitCode {
             .run(async |pit| {
                 assert_ne!(pit.run().map(Run::id), host.run().map(Run::id));
                 tell(&format!("runs {}", runs()));
-                Ok::<_, Failure>(())
+                Ok::<_, ScriptFailure>(())
             })
             .await;
         report(&ended);

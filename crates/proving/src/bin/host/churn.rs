@@ -1,4 +1,4 @@
-//! Very many short lives, one after the other: what leaks a little shows here.
+//! Very many short-lived workers, one after another, which make small leaks visible.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use snakepit_custody::{ExitStatus, Run};
 use snakepit_proving::deadline::{let_pass, recheck};
 use snakepit_proving::{Deadline, census};
 
-use crate::orders::Refusal;
+use crate::orders::OrderRefusal;
 use crate::spawn;
 
 /// Lives before the first count, so that what is allocated once is there.
 const WARM_UP: usize = 20;
 
-pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, Refusal> {
+pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, OrderRefusal> {
     lives(run, WARM_UP, threads)?;
-    let before = Counts::take(run);
+    let before = ProcessCounts::take(run);
     lives(run, count, threads)?;
-    let after = Counts::take(run);
+    let after = ProcessCounts::take(run);
     Ok(format!(
         "host_before={} host_after={} keeper_before={} keeper_after={} shims_before={} shims_after={} zombies={}",
         before.host, after.host, before.keeper, after.keeper, before.children, after.children, after.zombies
@@ -25,14 +25,14 @@ pub(crate) fn run(run: &Run, count: usize, threads: usize) -> Result<String, Ref
 }
 
 #[derive(PartialEq, Eq)]
-struct Counts {
+struct ProcessCounts {
     host: usize,
     keeper: usize,
     children: usize,
     zombies: usize,
 }
 
-impl Counts {
+impl ProcessCounts {
     fn take(run: &Run) -> Self {
         let me = std::process::id().cast_signed();
         let keeper = run.keeper_pid().map_or(0, snakepit_custody::Pid::as_raw);
@@ -57,15 +57,15 @@ impl Counts {
     }
 }
 
-fn lives(run: &Run, count: usize, threads: usize) -> Result<(), Refusal> {
+fn lives(run: &Run, count: usize, threads: usize) -> Result<(), OrderRefusal> {
     let left = AtomicUsize::new(count);
     let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
     std::thread::scope(|scope| {
-        let one = || -> Result<(), Refusal> {
+        let one = || -> Result<(), OrderRefusal> {
             while take() {
                 let exit = run.spawn(spawn::quiet("/bin/true"))?.wait();
                 if exit.status != ExitStatus::Code(0) {
-                    return Err(Refusal::new(format!("/bin/true ended with {:?}", exit.status)));
+                    return Err(OrderRefusal::new(format!("/bin/true ended with {:?}", exit.status)));
                 }
             }
             Ok(())

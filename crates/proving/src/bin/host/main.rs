@@ -1,47 +1,47 @@
-//! A host as a user would write one, for the tests to break: it opens a run, spawns workers, and leaves by
-//! every door there is. `host HOSTILE TAG`, then orders in lines on standard input (see `orders`).
+//! A host as a user would write it, for the tests to break: it opens a run, spawns workers, and exits in every possible
+//! way. `host HOSTILE TAG`, then orders in lines on standard input (see `orders`).
 
 mod churn;
+mod exits;
 mod orders;
 mod race;
 mod spawn;
 mod storm;
-mod ways_out;
 
 use std::io::{BufRead, Write};
 
-use orders::{Answer, Next, Orders};
-use spawn::Kit;
+use orders::{AfterOrder, HostState, OrderAnswer};
+use spawn::HostileProgram;
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(hostile), Some(tag)) = (args.next(), args.next()) else { panic!("host HOSTILE TAG") };
-    serve(Orders::new(Kit { hostile, tag }));
+    serve(HostState::new(HostileProgram { hostile, tag }));
 }
 
-/// Takes orders until one says otherwise or nobody gives any more.
-fn serve(mut orders: Orders) {
+/// Carries out orders until one ends the host, or the input ends.
+fn serve(mut orders: HostState) {
     loop {
         let mut line = String::new();
         let heard = std::io::stdin().lock().read_line(&mut line);
         if !heard.is_ok_and(|count| count > 0) {
             return;
         }
-        let Answer { line, next } = orders.obey(line.trim_end());
+        let OrderAnswer { line, next } = orders.obey(line.trim_end());
         if let Some(line) = line {
             let mut out = std::io::stdout().lock();
             // A test that has stopped listening is about to kill us.
             let _ = writeln!(out, "{line}").and_then(|()| out.flush());
         }
         match next {
-            Next::Obey => {}
-            Next::Return => return,
-            Next::MoveToAThread => {
+            AfterOrder::Obey => {}
+            AfterOrder::Return => return,
+            AfterOrder::MoveToAThread => {
                 std::thread::spawn(move || {
                     serve(orders);
                     std::process::exit(0);
                 });
-                ways_out::end_this_thread();
+                exits::end_this_thread();
             }
         }
     }

@@ -1,23 +1,23 @@
-//! What the host can be told to do, one line each.
+//! The orders that the host takes, one line each.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use snakepit_custody::{
-    Config, Containment, Events, Exit, ExitStatus, OpenError, Run, Session, SpawnError, StopReport, Survivor,
-    Worker,
+    Config, Containment, CustodyEvents, Exit, ExitStatus, OpenError, Run, Session, SpawnError, StopReport,
+    Survivor, WorkerProcess,
 };
 
-use crate::spawn::Kit;
-use crate::{churn, race, spawn, storm, ways_out};
+use crate::spawn::HostileProgram;
+use crate::{churn, exits, race, spawn, storm};
 
 /// What to do after an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum AfterOrder {
     /// Take the next one.
     Obey,
-    /// Leave `main`, dropping the run on the way.
+    /// Return from `main`, which drops the run.
     Return,
     /// Let the main thread end and go on in another.
     MoveToAThread,
@@ -25,85 +25,90 @@ pub(crate) enum Next {
 
 /// An answer, and what comes after it.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct OrderAnswer {
     pub(crate) line: Option<String>,
-    pub(crate) next: Next,
+    pub(crate) next: AfterOrder,
 }
 
 /// Why an order was not carried out.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct OrderRefusal {
     status: u8,
     words: String,
 }
 
-impl Refusal {
+impl OrderRefusal {
     pub(crate) fn new(words: impl Into<String>) -> Self {
         Self { status: 125, words: words.into() }
     }
 }
 
-impl From<SpawnError> for Refusal {
+impl From<SpawnError> for OrderRefusal {
     fn from(error: SpawnError) -> Self {
         Self { status: error.shell_status(), words: chain(&error) }
     }
 }
 
-impl From<OpenError> for Refusal {
+impl From<OpenError> for OrderRefusal {
     fn from(error: OpenError) -> Self {
         Self::new(chain(&error))
     }
 }
 
-type Outcome = Result<String, Refusal>;
+type OrderResult = Result<String, OrderRefusal>;
 
 /// The host's state: a run, and what it knows of it.
 #[derive(Debug)]
-pub(crate) struct Orders {
-    kit: Kit,
+pub(crate) struct HostState {
+    hostile_program: HostileProgram,
     run: Option<Run>,
-    /// Runs that only stand beside.
+    /// Further runs, without workers.
     others: Vec<Run>,
-    events: Option<Events>,
-    workers: HashMap<String, Worker>,
+    events: Option<CustodyEvents>,
+    workers: HashMap<String, WorkerProcess>,
 }
 
-impl Orders {
-    pub(crate) fn new(kit: Kit) -> Self {
-        Self { kit, run: None, others: Vec::new(), events: None, workers: HashMap::new() }
+impl HostState {
+    pub(crate) fn new(hostile_program: HostileProgram) -> Self {
+        Self { hostile_program, run: None, others: Vec::new(), events: None, workers: HashMap::new() }
     }
 
-    pub(crate) fn obey(&mut self, line: &str) -> Answer {
+    pub(crate) fn obey(&mut self, line: &str) -> OrderAnswer {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let next = match words[..] {
-            ["return"] => return Answer { line: None, next: Next::Return },
-            ["main-thread-exits"] => Next::MoveToAThread,
-            _ => Next::Obey,
+            ["return"] => return OrderAnswer { line: None, next: AfterOrder::Return },
+            ["main-thread-exits"] => AfterOrder::MoveToAThread,
+            _ => AfterOrder::Obey,
         };
         let line = match self.carry_out(&words) {
             Ok(told) if told.is_empty() => "ok".to_owned(),
             Ok(told) => format!("ok {told}"),
-            Err(Refusal { status, words }) => format!("no {status} {}", words.replace('\n', " ")),
+            Err(OrderRefusal { status, words }) => format!("no {status} {}", words.replace('\n', " ")),
         };
-        Answer { line: Some(line), next }
+        OrderAnswer { line: Some(line), next }
     }
 
-    fn carry_out(&mut self, words: &[&str]) -> Outcome {
+    fn carry_out(&mut self, words: &[&str]) -> OrderResult {
         match *words {
-            ["open", ref rest @ ..] => self.open(&Settings::parse(rest)),
-            ["open-many", count, ref rest @ ..] => self.open_many(number(count), &Settings::parse(rest)),
+            ["open", ref rest @ ..] => self.open(&RunSettings::parse(rest)),
+            ["open-many", count, ref rest @ ..] => self.open_many(number(count), &RunSettings::parse(rest)),
             ["spawn", count, ref kind @ ..] => self.spawn(number(count), kind),
             ["spawn-in-thread", count, ref kind @ ..] => self.spawn_in_thread(number(count), kind),
             ["spawn-with-everything", ref kind @ ..] => self.spawn_with_everything(kind),
             ["spawn-with-one-at", target, ref kind @ ..] => {
-                let worker = spawn::with_descriptor_at(self.run()?, &self.kit, number(target) as i32, kind)?;
+                let worker = spawn::with_descriptor_at(
+                    self.run()?,
+                    &self.hostile_program,
+                    number(target) as i32,
+                    kind,
+                )?;
                 Ok(self.keep(vec![worker]))
             }
             ["exec", program, ref args @ ..] => self.exec(program, args),
             ["wait", id] => Ok(exit_words(self.worker(id)?.wait())),
             ["signal", id, signal] => self.signal(id, number(signal) as i32),
             ["kill", id] => {
-                self.worker(id)?.kill().map_err(|error| Refusal::new(chain(&error)))?;
+                self.worker(id)?.kill().map_err(|error| OrderRefusal::new(chain(&error)))?;
                 Ok(String::new())
             }
             ["stop-one", id, millis] => {
@@ -124,27 +129,27 @@ impl Orders {
             ["await-event", name] => self.await_event(name),
             ["keeper"] => Ok(format!("keeper={}", self.keeper()?)),
             ["storm", threads, state, log] => {
-                storm::start(self.run()?, &self.kit, number(threads), state, log);
+                storm::start(self.run()?, &self.hostile_program, number(threads), state, log);
                 Ok(String::new())
             }
             ["churn", count, threads] => churn::run(self.run()?, number(count), number(threads)),
-            ["race", rounds] => race::run(self.run()?, &self.kit, number(rounds)),
+            ["race", rounds] => race::run(self.run()?, &self.hostile_program, number(rounds)),
             ["main-thread-exits"] => Ok(String::new()),
             ["process-exit"] => std::process::exit(7),
             ["panic"] => panic!("ordered to panic"),
-            ["panic-abort"] => ways_out::panic_without_unwinding(),
-            ["eat-memory"] => ways_out::eat_memory(),
-            ["fork-copy"] => Ok(format!("copy={}", ways_out::fork_a_sleeping_copy())),
+            ["panic-abort"] => exits::panic_without_unwinding(),
+            ["eat-memory"] => exits::eat_memory(),
+            ["fork-copy"] => Ok(format!("copy={}", exits::fork_a_sleeping_copy())),
             ["fork-and-drop"] => {
                 let run = self.run()?.clone();
-                let done = ways_out::fork_a_copy_that(move || drop(run.stop()));
+                let done = exits::fork_a_copy_that(move || drop(run.stop()));
                 Ok(format!("status={done}"))
             }
-            _ => Err(Refusal::new(format!("no such order: {words:?}"))),
+            _ => Err(OrderRefusal::new(format!("no such order: {words:?}"))),
         }
     }
 
-    fn open(&mut self, settings: &Settings) -> Outcome {
+    fn open(&mut self, settings: &RunSettings) -> OrderResult {
         let config = settings.config.clone();
         let run = if settings.in_a_thread {
             std::thread::spawn(move || Run::open(config)).join().expect("the opening thread")?
@@ -152,7 +157,7 @@ impl Orders {
             Run::open(config)?
         };
         self.events = run.events();
-        let keeper = run.keeper_pid().ok_or_else(|| Refusal::new("the run has no keeper"))?;
+        let keeper = run.keeper_pid().ok_or_else(|| OrderRefusal::new("the run has no keeper"))?;
         let cgroup = run.cgroup().map(|path| format!(" cgroup={}", path.display())).unwrap_or_default();
         let told = format!(
             "run={} tier={} keeper={keeper} host={}{cgroup}",
@@ -164,8 +169,8 @@ impl Orders {
         Ok(told)
     }
 
-    /// Runs without workers, to stand beside.
-    fn open_many(&mut self, count: usize, settings: &Settings) -> Outcome {
+    /// Opens further runs without workers.
+    fn open_many(&mut self, count: usize, settings: &RunSettings) -> OrderResult {
         for _ in 0..count {
             self.others.push(Run::open(settings.config.clone())?);
         }
@@ -173,73 +178,81 @@ impl Orders {
         Ok(format!("runs={}", ids.join(",")))
     }
 
-    pub(crate) fn run(&self) -> Result<&Run, Refusal> {
-        self.run.as_ref().ok_or_else(|| Refusal::new("no run is open"))
+    pub(crate) fn run(&self) -> Result<&Run, OrderRefusal> {
+        self.run.as_ref().ok_or_else(|| OrderRefusal::new("no run is open"))
     }
 
-    fn keeper(&self) -> Result<i32, Refusal> {
-        self.run()?.keeper_pid().map(snakepit_custody::Pid::as_raw).ok_or_else(|| Refusal::new("no keeper"))
+    fn keeper(&self) -> Result<i32, OrderRefusal> {
+        self.run()?
+            .keeper_pid()
+            .map(snakepit_custody::Pid::as_raw)
+            .ok_or_else(|| OrderRefusal::new("no keeper"))
     }
 
-    fn worker(&self, id: &str) -> Result<&Worker, Refusal> {
-        self.workers.get(id).ok_or_else(|| Refusal::new(format!("no worker {id}")))
+    fn worker(&self, id: &str) -> Result<&WorkerProcess, OrderRefusal> {
+        self.workers.get(id).ok_or_else(|| OrderRefusal::new(format!("no worker {id}")))
     }
 
-    fn keep(&mut self, workers: Vec<Worker>) -> String {
+    fn keep(&mut self, workers: Vec<WorkerProcess>) -> String {
         let listed: Vec<String> = workers.iter().map(worker_words).collect();
         self.workers.extend(workers.into_iter().map(|worker| (worker.id().to_string(), worker)));
         format!("workers={}", listed.join(","))
     }
 
-    fn spawn(&mut self, count: usize, kind: &[&str]) -> Outcome {
-        let workers = spawn::ready_workers(self.run()?, &self.kit, count, kind)?;
+    fn spawn(&mut self, count: usize, kind: &[&str]) -> OrderResult {
+        let workers = spawn::ready_workers(self.run()?, &self.hostile_program, count, kind)?;
         Ok(self.keep(workers))
     }
 
-    fn spawn_in_thread(&mut self, count: usize, kind: &[&str]) -> Outcome {
-        let (run, kit) = (self.run()?, &self.kit);
+    fn spawn_in_thread(&mut self, count: usize, kind: &[&str]) -> OrderResult {
+        let (run, hostile_program) = (self.run()?, &self.hostile_program);
         let spawned = std::thread::scope(|scope| {
-            scope.spawn(|| spawn::ready_workers(run, kit, count, kind)).join().expect("the spawning thread")
+            scope
+                .spawn(|| spawn::ready_workers(run, hostile_program, count, kind))
+                .join()
+                .expect("the spawning thread")
         })?;
         Ok(self.keep(spawned))
     }
 
-    fn spawn_with_everything(&mut self, kind: &[&str]) -> Outcome {
-        let (worker, handed) = spawn::with_every_descriptor(self.run()?, &self.kit, kind)?;
+    fn spawn_with_everything(&mut self, kind: &[&str]) -> OrderResult {
+        let (worker, handed) = spawn::with_every_descriptor(self.run()?, &self.hostile_program, kind)?;
         Ok(format!("handed={handed} {}", self.keep(vec![worker])))
     }
 
-    fn exec(&mut self, program: &str, args: &[&str]) -> Outcome {
+    fn exec(&mut self, program: &str, args: &[&str]) -> OrderResult {
         let worker = self.run()?.spawn(spawn::quiet(program).args(args))?;
         Ok(self.keep(vec![worker]))
     }
 
-    fn signal(&self, id: &str, signal: i32) -> Outcome {
-        self.worker(id)?.signal(signal).map_err(|error| Refusal::new(chain(&error)))?;
+    fn signal(&self, id: &str, signal: i32) -> OrderResult {
+        self.worker(id)?.signal(signal).map_err(|error| OrderRefusal::new(chain(&error)))?;
         Ok(String::new())
     }
 
-    fn await_event(&self, name: &str) -> Outcome {
-        let events = self.events.as_ref().ok_or_else(|| Refusal::new("no events"))?;
+    fn await_event(&self, name: &str) -> OrderResult {
+        let events = self.events.as_ref().ok_or_else(|| OrderRefusal::new("no events"))?;
         loop {
             match events.next_within(Duration::from_secs(15)) {
-                Ok(event) if event.name() == name => {
-                    return Ok(format!("event={}", format!("{event:?}").replace(' ', "_")));
+                Ok(event) => {
+                    let shown = format!("{event:?}");
+                    if shown.split(' ').next() == Some(name) {
+                        return Ok(format!("event={}", shown.replace(' ', "_")));
+                    }
                 }
-                Ok(_) => {}
-                Err(error) => return Err(Refusal::new(format!("{name} never came: {error}"))),
+                Err(error) => return Err(OrderRefusal::new(format!("{name} never came: {error}"))),
             }
         }
     }
 }
 
 #[derive(Debug)]
-struct Settings {
+struct RunSettings {
     config: Config,
     in_a_thread: bool,
 }
 
-impl Settings {
+impl RunSettings {
     fn parse(words: &[&str]) -> Self {
         // Nothing but the tests' own starts may reap.
         let mut config = Config { reap_interval: Duration::ZERO, ..Config::default() };
@@ -270,7 +283,7 @@ fn state_of(word: &str) -> PathBuf {
     PathBuf::from(word.strip_prefix("state=").expect("state=DIR"))
 }
 
-fn worker_words(worker: &Worker) -> String {
+fn worker_words(worker: &WorkerProcess) -> String {
     format!("{}|{}|{}|{}", worker.id(), worker.pid(), worker.pgid(), worker.shim_pid())
 }
 
@@ -294,7 +307,7 @@ fn survivor_words(survivors: &[Survivor]) -> String {
     listed.join(",")
 }
 
-fn reap(state: &Path) -> Outcome {
+fn reap(state: &Path) -> OrderResult {
     let report = snakepit_custody::cleanup(state)?;
     let killed: Vec<String> =
         report.runs.iter().flat_map(|run| &run.killed).map(|killed| killed.pid.to_string()).collect();
@@ -317,7 +330,7 @@ fn reap(state: &Path) -> Outcome {
     ))
 }
 
-fn list(state: &Path) -> Outcome {
+fn list(state: &Path) -> OrderResult {
     let runs = snakepit_custody::ledger(state)?;
     let listed: Vec<String> = runs
         .iter()

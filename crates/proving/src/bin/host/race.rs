@@ -1,4 +1,4 @@
-//! A stop against a natural end, over and over: whoever wins, there is one status.
+//! Races a stop against a worker's own exit: whichever wins, there is one status.
 
 use std::time::Duration;
 
@@ -6,19 +6,23 @@ use snakepit_custody::{ExitStatus, Run};
 use snakepit_proving::deadline::let_pass;
 use snakepit_proving::random;
 
-use crate::orders::Refusal;
-use crate::spawn::{self, Kit};
+use crate::orders::OrderRefusal;
+use crate::spawn::{self, HostileProgram};
 
 /// How far apart the two may be.
 const SPREAD_MICROS: u64 = 1500;
 
-pub(crate) fn run(run: &Run, kit: &Kit, rounds: usize) -> Result<String, Refusal> {
+pub(crate) fn run(
+    run: &Run,
+    hostile_program: &HostileProgram,
+    rounds: usize,
+) -> Result<String, OrderRefusal> {
     let (mut natural, mut stopped, mut wrong) = (0, 0, Vec::new());
     for round in 0..rounds {
         let after = random::below(SPREAD_MICROS).to_string();
-        let (command, hear) = spawn::hostile(kit, &["exit", "7", &after]);
+        let (command, hear) = spawn::hostile(hostile_program, &["exit", "7", &after]);
         let worker = run.spawn(command)?;
-        spawn::await_ready(&hear).map_err(Refusal::new)?;
+        spawn::await_ready(&hear).map_err(OrderRefusal::new)?;
         let pause = Duration::from_micros(random::below(SPREAD_MICROS));
         let (early, late, report) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| worker.wait());

@@ -1,23 +1,23 @@
-//! How the host spawns: hostile workers that say when they are ready.
+//! Spawns hostile workers, which report when they are ready.
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::PollFd;
-use snakepit_custody::{Command, MAX_HANDED_FDS, Run, Stdio, Worker};
+use snakepit_custody::{Command, MAX_HANDED_FDS, Run, Stdio, WorkerProcess};
 use snakepit_proving::Deadline;
 use snakepit_proving::deadline::READABLE;
 
-use crate::orders::Refusal;
+use crate::orders::OrderRefusal;
 
-/// Where a worker finds the descriptor on which it tells that it is ready.
+/// The descriptor on which a worker reports that it is ready.
 const READY: RawFd = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What hostile workers are made from: their program and the tag that they wear.
+/// The program of the hostile workers, and the tag that they carry.
 #[derive(Clone, Debug)]
-pub(crate) struct Kit {
+pub(crate) struct HostileProgram {
     pub(crate) hostile: String,
     pub(crate) tag: String,
 }
@@ -28,27 +28,28 @@ pub(crate) fn quiet(program: &str) -> Command {
 }
 
 /// A worker of a hostile kind, and the end on which it tells.
-pub(crate) fn hostile(kit: &Kit, kind: &[&str]) -> (Command, OwnedFd) {
+pub(crate) fn hostile(hostile_program: &HostileProgram, kind: &[&str]) -> (Command, OwnedFd) {
     let (hear, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     let (kind, args) = kind.split_first().expect("a kind");
-    let command = quiet(&kit.hostile).arg(kind).arg(&kit.tag).arg(READY.to_string()).args(args);
+    let command =
+        quiet(&hostile_program.hostile).arg(kind).arg(&hostile_program.tag).arg(READY.to_string()).args(args);
     (command.fd(tell, READY), hear)
 }
 
 /// Spawns them one after the other, then waits until all are ready.
 pub(crate) fn ready_workers(
     run: &Run,
-    kit: &Kit,
+    hostile_program: &HostileProgram,
     count: usize,
     kind: &[&str],
-) -> Result<Vec<Worker>, Refusal> {
+) -> Result<Vec<WorkerProcess>, OrderRefusal> {
     let mut spawned = Vec::new();
     for _ in 0..count {
-        let (command, hear) = hostile(kit, kind);
+        let (command, hear) = hostile(hostile_program, kind);
         spawned.push((run.spawn(command)?, hear));
     }
     for (worker, hear) in &spawned {
-        await_ready(hear).map_err(|words| Refusal::new(format!("{}: {words}", worker.id())))?;
+        await_ready(hear).map_err(|words| OrderRefusal::new(format!("{}: {words}", worker.id())))?;
     }
     Ok(spawned.into_iter().map(|(worker, _)| worker).collect())
 }
@@ -73,20 +74,24 @@ pub(crate) fn await_ready(hear: &OwnedFd) -> Result<(), String> {
 /// Hands one descriptor over, at one number.
 pub(crate) fn with_descriptor_at(
     run: &Run,
-    kit: &Kit,
+    hostile_program: &HostileProgram,
     target: RawFd,
     kind: &[&str],
-) -> Result<Worker, Refusal> {
-    let (command, hear) = hostile(kit, kind);
+) -> Result<WorkerProcess, OrderRefusal> {
+    let (command, hear) = hostile(hostile_program, kind);
     let null = fs::File::open("/dev/null").expect("/dev/null");
     let worker = run.spawn(command.fd(null, target))?;
-    await_ready(&hear).map_err(Refusal::new)?;
+    await_ready(&hear).map_err(OrderRefusal::new)?;
     Ok(worker)
 }
 
 /// Hands a copy of every descriptor of this process to the worker, its ways to the keeper included.
-pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Result<(Worker, usize), Refusal> {
-    let (mut command, hear) = hostile(kit, kind);
+pub(crate) fn with_every_descriptor(
+    run: &Run,
+    hostile_program: &HostileProgram,
+    kind: &[&str],
+) -> Result<(WorkerProcess, usize), OrderRefusal> {
+    let (mut command, hear) = hostile(hostile_program, kind);
     let mut handed = 0;
     let link = |number: RawFd| fs::read_link(format!("/proc/self/fd/{number}")).ok();
     let telling = link(hear.as_raw_fd());
@@ -106,6 +111,6 @@ pub(crate) fn with_every_descriptor(run: &Run, kit: &Kit, kind: &[&str]) -> Resu
         }
     }
     let worker = run.spawn(command)?;
-    await_ready(&hear).map_err(Refusal::new)?;
+    await_ready(&hear).map_err(OrderRefusal::new)?;
     Ok((worker, handed))
 }

@@ -4,12 +4,12 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 /// Replaces this process by a fresh image without environment, which then goes on as `kind`.
-pub(crate) fn depart(worn: &Worn, ready: &Ready, kind: &str) -> ! {
+pub(crate) fn depart(worn: &TagMapping, ready: &ReadyDescriptor, kind: &str) -> ! {
     for fd in [Some(worn.fd()), ready.fd()].into_iter().flatten() {
         // SAFETY: both descriptors are open until the exec.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -28,8 +28,8 @@ pub(crate) fn depart(worn: &Worn, ready: &Ready, kind: &str) -> ! {
 /// The fresh image: the tag on again, every descriptor closed, nothing left that names the run.
 pub(crate) fn arrive(tag: &str, ready: &str, kind: &str) {
     let fd: RawFd = tag.parse().expect("the tag's descriptor");
-    let _worn = Worn::put_on_again(fd).expect("put the tag on again");
-    Ready::parse(ready).tell();
+    let _worn = TagMapping::put_on_again(fd).expect("put the tag on again");
+    ReadyDescriptor::parse(ready).tell();
     // SAFETY: nothing in this process uses a descriptor after this.
     unsafe { libc::close_range(0, u32::MAX, 0) };
     match kind {

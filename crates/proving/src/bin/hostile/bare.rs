@@ -1,13 +1,13 @@
 //! A child in the worker's own group without environment and descriptors: the group alone says whose it is.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
 use crate::again;
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
-    process::fork(|| again::depart(worn, &Ready::inherited(fd), "rest"));
+    process::fork(|| again::depart(worn, &ReadyDescriptor::inherited(fd), "rest"));
     ready.tell();
     process::rest(worn);
 }

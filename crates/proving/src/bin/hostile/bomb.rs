@@ -1,21 +1,21 @@
 //! A fork bomb with a bound: every process forks, and so do its children, to a depth that makes 255. `bomb leave` exits
 //! with 5 while they live.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 const DEPTH: u32 = 7;
 
-pub(crate) fn run(worn: &Worn, ready: &Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: &ReadyDescriptor, args: &[&str]) {
     let mut at_rest = [0; 2];
     // SAFETY: pipe writes two descriptors into the array.
     assert_eq!(unsafe { libc::pipe(at_rest.as_mut_ptr()) }, 0, "pipe");
     let fds = [ready.fd(), Some(at_rest[1])];
     fork_twice(worn, fds, DEPTH);
     if args == ["leave"] {
-        Ready::inherited(ready.fd()).tell();
-        Ready::inherited(fds[1]).leave();
+        ReadyDescriptor::inherited(ready.fd()).tell();
+        ReadyDescriptor::inherited(fds[1]).leave();
         let mut told = [0_u8; 256];
         // Each of them tells once, and the pipe ends with the last.
         // SAFETY: as many bytes as the buffer has, from our own pipe.
@@ -25,7 +25,7 @@ pub(crate) fn run(worn: &Worn, ready: &Ready, args: &[&str]) {
     rest(worn, fds);
 }
 
-fn fork_twice(worn: &Worn, fds: [Option<i32>; 2], depth: u32) {
+fn fork_twice(worn: &TagMapping, fds: [Option<i32>; 2], depth: u32) {
     if depth > 0 {
         for _ in 0..2 {
             process::try_fork(|| {
@@ -40,9 +40,9 @@ fn fork_twice(worn: &Worn, fds: [Option<i32>; 2], depth: u32) {
     }
 }
 
-fn rest(worn: &Worn, fds: [Option<i32>; 2]) {
+fn rest(worn: &TagMapping, fds: [Option<i32>; 2]) {
     for fd in fds {
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
     }
     process::rest(worn);
 }

@@ -1,23 +1,23 @@
 //! A fork bomb without a bound of its own: every process forks for ever, and every child leaves the session.
-//! Whatever is killed makes room for another, so that whoever kills one by one never comes to an end. Only for a
-//! place with a limit on processes. `breed stay` or `breed leave`.
+//! Each killed process makes room for another, so killing them one by one never ends. Use it only with a limit on
+//! processes. `breed stay` or `breed leave`.
 
 use std::time::{Duration, Instant};
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 const LIFETIME: Duration = Duration::from_mins(1);
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     // SAFETY: with SIGCHLD ignored the kernel reaps our children; no handler is installed.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let end = Instant::now() + LIFETIME;
     let fd = ready.fd();
     // The first refusal says that the limit is reached, and with it the bomb's full size.
     while process::try_fork(|| {
-        Ready::inherited(fd).leave();
+        ReadyDescriptor::inherited(fd).leave();
         breed(worn, end);
     }) {}
     ready.tell();
@@ -28,7 +28,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
     }
 }
 
-fn breed(worn: &Worn, end: Instant) {
+fn breed(worn: &TagMapping, end: Instant) {
     // Fails for the worker itself, which leads its group.
     let _ = rustix::process::setsid();
     while !worn.halted() && Instant::now() < end {

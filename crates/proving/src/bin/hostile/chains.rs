@@ -1,25 +1,25 @@
-//! Sixteen chains, each a process that forks, leaves its session and dies, as fast as the machine can:
-//! whoever lists processes and then kills them is always late.
+//! Sixteen chains, each a process that forks, leaves its session and dies, as fast as the machine can.
+//! A killer that lists processes first is always late.
 
 use std::time::{Duration, Instant};
 
 use snakepit_proving::deadline::let_pass;
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 const CHAINS: usize = 16;
 const LIFETIME: Duration = Duration::from_mins(1);
 const SLOW: Duration = Duration::from_millis(20);
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     // SAFETY: with SIGCHLD ignored the kernel reaps our children; no handler is installed.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let end = Instant::now() + LIFETIME;
     let fd = ready.fd();
     for _ in 0..CHAINS {
         process::fork(|| {
-            Ready::inherited(fd).leave();
+            ReadyDescriptor::inherited(fd).leave();
             run_chain(worn, end);
         });
     }
@@ -29,9 +29,9 @@ pub(crate) fn run(worn: &Worn, ready: Ready) {
 
 /// One link after the other; each child is the next link, each parent ends at once.
 ///
-/// A chain that has escaped to the machine's init goes slowly from then on: some inits reap at leisure,
-/// and a process table full of dead links would harm everybody on the machine.
-fn run_chain(worn: &Worn, end: Instant) {
+/// A chain that has escaped to the machine's init goes slowly from then on: some inits reap slowly,
+/// and a process table full of dead links would harm the whole machine.
+fn run_chain(worn: &TagMapping, end: Instant) {
     let mut escaped = false;
     while !worn.halted() && Instant::now() < end {
         escaped = escaped || rustix::process::getppid().is_some_and(rustix::process::Pid::is_init);

@@ -1,16 +1,16 @@
 //! Double fork and setsid, the textbook escape; the worker itself stays.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     for _ in 0..3 {
         process::fork(|| {
             process::setsid();
             process::fork(|| {
-                Ready::inherited(fd).tell();
+                ReadyDescriptor::inherited(fd).tell();
                 process::rest(worn);
             });
         });

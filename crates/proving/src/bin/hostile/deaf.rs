@@ -1,10 +1,10 @@
-//! Ignores every signal that asks.
+//! Ignores every signal that can be ignored.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

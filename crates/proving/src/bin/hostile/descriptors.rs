@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     let [file] = args else { panic!("descriptors FILE") };
     let entries = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
     let mut links = Vec::new();

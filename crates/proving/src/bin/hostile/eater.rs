@@ -1,12 +1,12 @@
 //! Allocates until the cgroup's limit; a bound keeps it from the machine's.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 const BOUND_MIB: usize = 1024;
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     ready.tell();
     // A moment for the host to note that we are ready comes from the pages themselves: they take longer.
     let mut eaten = Vec::new();

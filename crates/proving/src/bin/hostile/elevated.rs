@@ -6,11 +6,11 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     let (program, grouped) = match args {
         [program] => (program, false),
         [program, "grouped"] => (program, true),
@@ -27,7 +27,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
         // SAFETY: open until the exec.
         let tag = unsafe { BorrowedFd::borrow_raw(worn.fd()) };
         rustix::io::fcntl_setfd(tag, rustix::io::FdFlags::empty()).expect("keep the tag across exec");
-        Ready::inherited(fd).leave();
+        ReadyDescriptor::inherited(fd).leave();
         let error =
             Command::new(program).args(["become-root", &worn.fd().to_string(), &told[1].to_string()]).exec();
         panic!("exec: {error}");
@@ -40,7 +40,8 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
 
 /// The setuid program: root in all three of its ids.
 pub(crate) fn become_root(tag: &str, tell: &str) {
-    let worn = Worn::put_on_again(tag.parse().expect("the tag's descriptor")).expect("put the tag on again");
+    let worn =
+        TagMapping::put_on_again(tag.parse().expect("the tag's descriptor")).expect("put the tag on again");
     // SAFETY: a system call on numbers.
     assert_eq!(unsafe { libc::setresuid(0, 0, 0) }, 0, "become root: {}", std::io::Error::last_os_error());
     let tell: RawFd = tell.parse().expect("a descriptor");

@@ -3,24 +3,24 @@
 
 use std::io;
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
 const NAMESPACES: i32 = libc::CLONE_NEWUSER | libc::CLONE_NEWPID;
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     let (here, there) = std::io::pipe().expect("a pipe");
     process::fork(move || {
         // SAFETY: a plain system call on numbers; this process has one thread.
         check(unsafe { libc::unshare(NAMESPACES) });
         let init = process::fork(|| {
-            Ready::inherited(fd).tell();
+            ReadyDescriptor::inherited(fd).tell();
             process::rest(worn);
         });
         io::Write::write_all(&mut &there, &init.to_ne_bytes()).expect("tell who the init is");
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         process::rest(worn);
     });
     let mut init = [0; 4];
@@ -34,7 +34,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready) {
         process::fork(|| {
             process::setsid();
             process::fork(|| {
-                Ready::inherited(fd).tell();
+                ReadyDescriptor::inherited(fd).tell();
                 process::rest(worn);
             });
         });

@@ -1,19 +1,19 @@
-//! The ordinary mischief of a grown program: a child in its group, and a daemon that left it.
+//! A child in the worker's group, and a daemon that left it.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     process::fork(|| {
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         process::rest(worn);
     });
     process::fork(|| {
         process::setsid();
         process::fork(|| {
-            Ready::inherited(fd).tell();
+            ReadyDescriptor::inherited(fd).tell();
             process::rest(worn);
         });
     });

@@ -1,10 +1,10 @@
 //! A worker that undoes what ties it to its parent's death but keeps the marker.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     // SAFETY: a plain system call on numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
     ready.tell();

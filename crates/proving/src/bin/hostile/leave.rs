@@ -1,10 +1,10 @@
 //! Starts children, in its group and outside, and exits with 5 while they live.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     for outside in [false, true] {
         let (mut heard, mut told) = ([0; 1], [0; 2]);
@@ -14,7 +14,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready) {
             if outside {
                 process::setsid();
             }
-            Ready::inherited(fd).tell();
+            ReadyDescriptor::inherited(fd).tell();
             // SAFETY: one byte from a valid buffer to our own pipe.
             unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
             process::rest(worn);

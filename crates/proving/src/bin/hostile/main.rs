@@ -1,4 +1,4 @@
-//! Hostile workers: one program, one way of making trouble per module.
+//! Hostile workers: one program, with one hostile behaviour per module.
 //!
 //! `hostile KIND TAG READY [ARGS…]` puts the tag on, makes its trouble, and says that it is ready: every
 //! process that it starts inherits the descriptor READY, writes a byte to it once it is set up, and closes
@@ -33,8 +33,8 @@ mod undumpable;
 
 use std::path::Path;
 
-use process::Ready;
-use snakepit_proving::tag::Worn;
+use process::ReadyDescriptor;
+use snakepit_proving::tag::TagMapping;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,14 +44,14 @@ fn main() {
         ["again", tag, ready, kind] => again::arrive(tag, ready, kind),
         ["become-root", tag, ready] => elevated::become_root(tag, ready),
         [kind, tag, ready, ref rest @ ..] => {
-            let worn = Worn::put_on(Path::new(tag)).expect("put the tag on");
-            start(kind, &worn, Ready::parse(ready), rest);
+            let worn = TagMapping::put_on(Path::new(tag)).expect("put the tag on");
+            start(kind, &worn, ReadyDescriptor::parse(ready), rest);
         }
         _ => panic!("hostile KIND TAG READY [ARGS…]"),
     }
 }
 
-fn start(kind: &str, worn: &Worn, ready: Ready, args: &[&str]) {
+fn start(kind: &str, worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     match kind {
         "stand" => stand::run(worn, ready),
         "deaf" => deaf::run(worn, ready),

@@ -1,12 +1,12 @@
 //! A worker that undoes what ties it to its parent's death and sheds the marker: once keeper and shims are
 //! dead, only its record in the ledger finds it.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
 use crate::again;
-use crate::process::Ready;
+use crate::process::ReadyDescriptor;
 
-pub(crate) fn run(worn: &Worn, ready: &Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: &ReadyDescriptor) {
     // SAFETY: a plain system call on numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
     again::depart(worn, ready, "rest");

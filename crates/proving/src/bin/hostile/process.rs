@@ -1,20 +1,20 @@
-//! What every kind of trouble is made of: forks, readiness and rest.
+//! What all hostile behaviours share: forks, readiness and waiting.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use snakepit_proving::deadline::let_pass;
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
 /// No hostile process lives longer, whatever custody and the test do.
 const LIFETIME: Duration = Duration::from_mins(5);
 
-/// The descriptor on which readiness is told.
+/// The descriptor that reports readiness.
 #[derive(Debug)]
-pub(crate) struct Ready(Option<RawFd>);
+pub(crate) struct ReadyDescriptor(Option<RawFd>);
 
-impl Ready {
+impl ReadyDescriptor {
     pub(crate) fn parse(text: &str) -> Self {
         Self(text.parse().ok())
     }
@@ -80,8 +80,8 @@ pub(crate) fn setsid() {
     rustix::process::setsid().expect("setsid");
 }
 
-/// Waits for one's own death.
-pub(crate) fn rest(worn: &Worn) {
+/// Waits until something kills this process.
+pub(crate) fn rest(worn: &TagMapping) {
     worn.close();
     rest_untagged();
 }

@@ -1,11 +1,11 @@
 //! A daemon that seizes its shim (in a namespace: PID 1) with ptrace and never lets it go on, and a child in the worker's
 //! group. `seize stay` or `seize leave`: the worker's main process stays, or exits with 5.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     let shim = rustix::process::getppid().expect("a shim").as_raw_nonzero().get();
     let fd = ready.fd();
     let (mut heard, mut told) = ([0; 1], [0; 2]);
@@ -14,13 +14,13 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
     process::fork(|| {
         process::setsid();
         seize(shim);
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         // SAFETY: one byte from a valid buffer to our own pipe.
         unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
         process::rest(worn);
     });
     process::fork(|| {
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         process::rest(worn);
     });
     // SAFETY: one byte into a valid buffer from our own pipe.

@@ -1,14 +1,14 @@
 //! Sends every signal that can be blocked to its shim and to the shim's parent, then stays. In a namespace it sees only the
 //! shim.
 
-use snakepit_proving::Found;
-use snakepit_proving::tag::Worn;
+use snakepit_proving::CensusEntry;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let shim = rustix::process::getppid().expect("a shim").as_raw_nonzero().get();
-    let keeper = Found::read(shim).map_or(0, |found| found.parent);
+    let keeper = CensusEntry::read(shim).map_or(0, |found| found.parent);
     for pid in [shim, keeper].into_iter().filter(|pid| *pid > 0) {
         for signal in (1..=libc::SIGRTMAX()).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
         {

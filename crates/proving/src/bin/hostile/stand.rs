@@ -1,10 +1,10 @@
-//! No trouble at all: stands there until it is told to go.
+//! Does nothing until it is told to exit.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     ready.tell();
     process::rest(worn);
 }

@@ -1,13 +1,13 @@
 //! Stops itself and its child: TERM stays pending for ever.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     process::fork(|| {
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         stop();
         process::rest(worn);
     });

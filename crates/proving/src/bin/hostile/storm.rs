@@ -1,14 +1,14 @@
-//! A worker of the storm: its first deed is to look itself up in the ledger. `storm STATE_DIR LOG`.
+//! A worker that first looks for itself in the ledger. `storm STATE_DIR LOG`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
     let [state, log] = args else { panic!("storm STATE_DIR LOG") };
     let verdict = if is_recorded(Path::new(state)) { "recorded" } else { "unrecorded" };
     let mut log = OpenOptions::new().append(true).open(log).expect("the storm's log");

@@ -1,13 +1,13 @@
 //! Makes a cgroup below its own, and one below that with a child in it. `subgroup stay` or `subgroup leave`: the worker's
 //! main process stays, or exits with 5.
 
-use snakepit_proving::cgroup::Cgroup;
-use snakepit_proving::tag::Worn;
+use snakepit_proving::cgroup::TestCgroup;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
-    let group = Cgroup::below_ours("").expect("a cgroup below our own");
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor, args: &[&str]) {
+    let group = TestCgroup::below_ours("").expect("a cgroup below our own");
     let inner = group.dir().join("inner");
     std::fs::create_dir(&inner).expect("a cgroup below that");
     // Left to custody.
@@ -19,7 +19,7 @@ pub(crate) fn run(worn: &Worn, ready: Ready, args: &[&str]) {
     process::fork(|| {
         process::setsid();
         std::fs::write(inner.join("cgroup.procs"), "0").expect("join it");
-        Ready::inherited(fd).tell();
+        ReadyDescriptor::inherited(fd).tell();
         // SAFETY: one byte from a valid buffer to our own pipe.
         unsafe { libc::write(told[1], heard.as_ptr().cast(), 1) };
         process::rest(worn);

@@ -1,17 +1,17 @@
 //! A daemon that nobody of its own user may look into: its marker is there, but cannot be read.
 
-use snakepit_proving::tag::Worn;
+use snakepit_proving::tag::TagMapping;
 
-use crate::process::{self, Ready};
+use crate::process::{self, ReadyDescriptor};
 
-pub(crate) fn run(worn: &Worn, ready: Ready) {
+pub(crate) fn run(worn: &TagMapping, ready: ReadyDescriptor) {
     let fd = ready.fd();
     process::fork(|| {
         process::setsid();
         process::fork(|| {
             // SAFETY: a plain system call on numbers.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
-            Ready::inherited(fd).tell();
+            ReadyDescriptor::inherited(fd).tell();
             process::rest(worn);
         });
     });

@@ -1,4 +1,4 @@
-//! Orders about runs: what is left of them after each way out.
+//! Orders about runs: what is left of them after each kind of exit.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use snakepit::custody::{Command, Config, Run, end_all};
 use crate::{number, tell};
 
 #[derive(Default)]
-pub(crate) struct Custody {
+pub(crate) struct LeaverRuns {
     runs: Vec<Run>,
 }
 
-impl Custody {
+impl LeaverRuns {
     pub(crate) fn obey(&mut self, words: &[&str]) -> bool {
         match words {
             ["run", state] => {

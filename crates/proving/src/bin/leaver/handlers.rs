@@ -1,4 +1,4 @@
-//! What the process does with signals, seen from below; and copies of it that nobody told the library of.
+//! Orders about the process's signal handlers, and about forks that the library does not know of.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

@@ -1,35 +1,35 @@
-//! A host whose only concern is how it ends, for the tests to signal and to send out: orders in lines on standard
-//! input, answers and everything that happens in lines on standard output.
+//! A host for tests of signals and exits: it takes orders in lines on standard input, and prints answers and events in lines
+//! on standard output.
 //!
 //! An order that does nothing worth telling is answered by `ok`. What is written goes past the buffer of std, since
 //! that buffer is part of what is tested.
 
 mod custody;
-mod doors;
+mod exit_hooks;
 mod handlers;
-mod notes;
+mod signal_notes;
 mod stages;
 
 use std::io::BufRead;
 
 fn main() {
-    let mut stages = stages::Stages::default();
-    let mut doors = doors::Doors::default();
-    let mut notes = notes::Notes::default();
-    let mut custody = custody::Custody::default();
+    let mut stages = stages::ShutdownStages::default();
+    let mut exit_hooks = exit_hooks::ExitHooks::default();
+    let mut signal_notes = signal_notes::ReceivedSignals::default();
+    let mut custody = custody::LeaverRuns::default();
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let known = stages.obey(&words)
-            || doors.obey(&words)
-            || notes.obey(&words)
+            || exit_hooks.obey(&words)
+            || signal_notes.obey(&words)
             || custody.obey(&words)
             || handlers::obey(&words);
         assert!(known, "no such order: {line:?}");
     }
 }
 
-/// Writes a line in one piece, whoever else writes.
+/// Writes a line in one piece, even if other processes write too.
 fn tell(line: &str) {
     let line = format!("{line}\n");
     // A test that has stopped listening is about to kill us.

@@ -8,13 +8,13 @@ use snakepit::lifecycle::{CallbackId, ShutdownCoordinator, Stage};
 use crate::{hang, signal, tell, this_thread};
 
 #[derive(Default)]
-pub(crate) struct Stages {
+pub(crate) struct ShutdownStages {
     /// The one that was installed last, also after its reset.
     coordinator: Option<Arc<ShutdownCoordinator>>,
     callbacks: BTreeMap<String, CallbackId>,
 }
 
-impl Stages {
+impl ShutdownStages {
     pub(crate) fn obey(&mut self, words: &[&str]) -> bool {
         match words {
             ["install", signals @ ..] => self.install(signals),

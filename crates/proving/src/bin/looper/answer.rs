@@ -1,13 +1,14 @@
-//! A service that answers until a signal ends it, with messages in hand that it has not begun. It says each that it has begun.
+//! A service that answers until a signal ends it, while it holds messages that it has not started. It prints each message that
+//! it starts.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit::lifecycle::ShutdownCoordinator;
-use snakepit::loops::{Failure, LoopGroup, MainLoop, RunOptions};
+use snakepit::loops::{HandlerFailure, LoopGroup, MainLoop, RunOptions};
 use snakepit::mailbox::{Mailbox, SqliteMailbox, TypedMessage};
-use snakepit_proving::mailbox::telling::tell;
+use snakepit_proving::mailbox_faults::traced_mailbox::tell;
 
 /// How long a message takes: others wait in hand meanwhile.
 const TAKES: Duration = Duration::from_millis(2);
@@ -18,7 +19,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
     let main = MainLoop::new("main", mailbox, |request: TypedMessage<u64>| async move {
         tell("begun");
         tokio::time::sleep(TAKES).await;
-        Ok::<_, Failure>(request.value)
+        Ok::<_, HandlerFailure>(request.value)
     });
     let group = LoopGroup::new("service").with(Arc::new(main.concurrency(2).prefetch(8)));
     // Whoever hears that it serves may end it.

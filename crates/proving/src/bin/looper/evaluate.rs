@@ -1,16 +1,16 @@
-//! An evaluation that goes on where it was, and tells its report when it is done.
+//! An evaluation that resumes from its checkpoint, and prints its report at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use snakepit::Snakepit;
 use snakepit::evals::{
-    Correspondence, Dataset, EvalLoop, Evaluation, Evaluator, Experiment, Journal, Plan, Report,
+    Dataset, EvalJournal, EvalLoop, EvalPlan, EvalReport, Evaluation, Evaluator, Experiment, RemoteEvaluation,
 };
-use snakepit::loops::{RunOptions, Scope};
+use snakepit::loops::{LoopScope, RunOptions};
 use snakepit::mailbox::{Mailbox, SqliteMailbox};
-use snakepit::{Pool, Snakepit};
-use snakepit_proving::mailbox::telling::tell;
+use snakepit_proving::mailbox_faults::traced_mailbox::tell;
 
 use super::at_once;
 
@@ -24,7 +24,7 @@ fn evaluator() -> Evaluator {
 }
 
 /// Right answers and wrong ones, an exception, and the death of a worker.
-fn plan() -> Plan {
+fn plan() -> EvalPlan {
     let sample = |n: i64| {
         let input = match n {
             2 => json!("raise"),
@@ -36,19 +36,19 @@ fn plan() -> Plan {
     let samples: Vec<String> = (0..SAMPLES).map(sample).collect();
     let dataset = Dataset::parse(&samples.join("\n")).expect("a data set");
     let experiments = vec![Experiment::new("double", "double"), Experiment::new("worse", "worse")];
-    Plan::new(dataset, evaluator(), experiments).expect("a plan")
+    EvalPlan::new(dataset, evaluator(), experiments).expect("a plan")
 }
 
 async fn pit(worker: &str) -> Snakepit {
-    let pool = Pool::python(worker).workers(2).restarts(at_once());
+    let pool = snakepit::python(worker).workers(2).restarts(at_once());
     Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn journal(checkpoint: &str) -> Journal {
-    Journal::resume(checkpoint, &plan()).unwrap_or_else(|error| panic!("{error}"))
+fn journal(checkpoint: &str) -> EvalJournal {
+    EvalJournal::resume(checkpoint, &plan()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn tell_report(report: &Report) {
+fn tell_report(report: &EvalReport) {
     let report: Json = serde_json::to_value(report).expect("JSON");
     tell(&report.to_string());
 }
@@ -72,8 +72,8 @@ pub(super) async fn by_letters(file: &str, checkpoint: &str, worker: &str) {
     let mut journal = journal(checkpoint);
     let pit = pit(worker).await;
     let evals = EvalLoop::new("evals", Arc::clone(&samples), &pit, evaluator()).concurrency(2);
-    let scope = Scope::start(Arc::new(evals), RunOptions::new().visibility_timeout(LEASE));
-    let correspondence = Correspondence::new(plan(), samples, results).patience(PATIENCE);
+    let scope = LoopScope::start(Arc::new(evals), RunOptions::new().visibility_timeout(LEASE));
+    let correspondence = RemoteEvaluation::new(plan(), samples, results).patience(PATIENCE);
     let report = correspondence.run(&mut journal, |_| {}).await.unwrap_or_else(|error| panic!("{error}"));
     tell_report(&report);
     assert!(scope.end(PATIENCE).await, "the loop has not ended");

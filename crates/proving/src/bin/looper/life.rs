@@ -1,16 +1,16 @@
-//! One life of a host that has a loop over a mailbox in a file. Many of them, one after the other, share the file.
+//! One run of a host with a loop over a mailbox in a file. Many such runs, one after another, share the file.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use snakepit::loops::{Failure, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable, Scope};
+use snakepit::Snakepit;
+use snakepit::loops::{HandlerFailure, LoopScope, MainLoop, PoolLoop, PoolLoopOptions, RunOptions, Runnable};
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{Backoff, DeadLetterPolicy, Mailbox, Send, TypedMessage};
-use snakepit::{Pool, Snakepit};
-use snakepit_proving::mailbox::Telling;
-use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::mailbox::telling::tell;
+use snakepit::mailbox::{Backoff, DeadLetterPolicy, Mailbox, SendOptions, TypedMessage};
+use snakepit_proving::mailbox_faults::TracedMailbox;
+use snakepit_proving::mailbox_faults::traced_mailbox::tell;
+use snakepit_proving::random::SeededRandom;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::at_once;
@@ -24,7 +24,7 @@ const ENOUGH: usize = 9;
 /// How long nothing that is left may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What is sent in one life, each with or without somebody who waits for a reply.
+/// The messages that one life sends, with or without a request for a reply.
 const SENT: [(&str, bool); 9] = [
     ("fine", true),
     ("fine", false),
@@ -50,13 +50,13 @@ fn open(file: &str) -> Arc<dyn Mailbox> {
         |queue: &str| SqliteOptions::new().queue(queue).open(file).unwrap_or_else(|error| panic!("{error}"));
     // Replies go to a queue that exists.
     drop(open("replies"));
-    Arc::new(Telling::over(Arc::new(open("requests"))))
+    Arc::new(TracedMailbox::over(Arc::new(open("requests"))))
 }
 
-async fn handle(request: TypedMessage<Map<String, Value>>) -> Result<Value, Failure> {
+async fn handle(request: TypedMessage<Map<String, Value>>) -> Result<Value, HandlerFailure> {
     match request.value["kind"].as_str().unwrap_or_default() {
-        "fail" => return Err(Failure::new("Odd", "it failed")),
-        "hopeless" => return Err(Failure::new("Hopeless", "it is hopeless")),
+        "fail" => return Err(HandlerFailure::new("Odd", "it failed")),
+        "hopeless" => return Err(HandlerFailure::new("Hopeless", "it is hopeless")),
         // Without a word on standard error.
         "panic" => std::panic::resume_unwind(Box::new("on purpose")),
         // Longer than its lease.
@@ -76,12 +76,12 @@ fn end() {
 }
 
 /// A loop, and what has to live as long as it.
-struct Host {
-    scope: Scope<dyn Runnable>,
+struct LoopHost {
+    scope: LoopScope<dyn Runnable>,
     pit: Option<Snakepit>,
 }
 
-impl Host {
+impl LoopHost {
     async fn start(mailbox: &Arc<dyn Mailbox>, worker: Option<&str>, concurrency: usize) -> Self {
         let mailbox = Arc::clone(mailbox);
         let (runnable, pit): (Arc<dyn Runnable>, _) = match worker {
@@ -90,7 +90,7 @@ impl Host {
                 (Arc::new(main.policy(policy())), None)
             }
             Some(worker) => {
-                let pool = Pool::python(worker).workers(1).restarts(at_once());
+                let pool = snakepit::python(worker).workers(1).restarts(at_once());
                 let pit =
                     Snakepit::builder().pool(pool).start().await.unwrap_or_else(|error| panic!("{error}"));
                 let options = PoolLoopOptions::new("answer").concurrency(concurrency).prefetch(3);
@@ -99,7 +99,7 @@ impl Host {
             }
         };
         let options = RunOptions::new().visibility_timeout(LEASE).wait(Duration::from_millis(100));
-        Self { scope: Scope::start(runnable, options), pit }
+        Self { scope: LoopScope::start(runnable, options), pit }
     }
 
     async fn end(self) {
@@ -115,17 +115,17 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     let mailbox = open(file);
     for (at, (kind, asks)) in (0..).zip(SENT) {
         let number = seed * 100 + at;
-        let options = if asks { Send::new().reply_to("replies") } else { Send::new() };
+        let options = if asks { SendOptions::new().reply_to("replies") } else { SendOptions::new() };
         let body = match kind {
             "undecodable" => format!("no JSON, number {number}"),
             kind => json!({ "kind": kind, "number": number }).to_string(),
         };
         mailbox.send(body.into_bytes(), options).await.expect("sent");
     }
-    let host = Host::start(&mailbox, worker, 2).await;
+    let host = LoopHost::start(&mailbox, worker, 2).await;
     let control = host.scope.runnable().control().clone();
-    let mut dice = Dice::new(seed);
-    let enough = ENOUGH / 2 + dice.below(ENOUGH as u64) as usize;
+    let mut random = SeededRandom::new(seed);
+    let enough = ENOUGH / 2 + random.below(ENOUGH as u64) as usize;
     // It is the number that matters, and nobody tells of it.
     let handled = async {
         while (control.handled() as usize) < enough {
@@ -134,7 +134,7 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
     };
     // If there is not so much to do, that is enough.
     let _ = timeout(LIFE, handled).await;
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         host.scope.runnable().stop_now();
         control.until_running(false).await;
         return;
@@ -145,7 +145,7 @@ pub(super) async fn work(file: &str, seed: u64, worker: Option<&str>) {
 /// Handles until nothing is left.
 pub(super) async fn rest(file: &str, worker: Option<&str>) {
     let mailbox = open(file);
-    let host = Host::start(&mailbox, worker, 10).await;
+    let host = LoopHost::start(&mailbox, worker, 10).await;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let count = mailbox.count().await.expect("a count");

@@ -1,4 +1,4 @@
-//! A host with loops that is killed: it tells what it does to its mailbox, line by line, so that whoever kills it knows what was
+//! A host with loops, for a test to kill: it prints what it does to its mailbox line by line, so that the test knows what was
 //! under way.
 //!
 //! `looper work FILE SEED` (sends, and handles until it has had enough), `looper rest FILE` (handles until nothing is left), the

@@ -1,25 +1,25 @@
-//! A service that a signal ends. It says in which phase it is, and is led from one to the next by lines on its input: `go` begins,
-//! `let` lets a handler through, `leave` ends the process.
+//! A service that a signal ends. It prints its phase, and lines on its input move it to the next: `go` starts it, `let` lets a
+//! handler finish, and `leave` ends the process.
 
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use snakepit::lifecycle::{ShutdownCoordinator, Stage};
-use snakepit::loops::{Failure, LoopGroup, MainLoop, RunOptions, Runnable};
+use snakepit::loops::{HandlerFailure, LoopGroup, MainLoop, RunOptions, Runnable};
 use snakepit::mailbox::{Mailbox, SqliteMailbox, TypedMessage};
-use snakepit_proving::mailbox::telling::tell;
+use snakepit_proving::mailbox_faults::traced_mailbox::tell;
 use tokio::sync::Semaphore;
 
-/// What the one who leads has allowed.
+/// The steps that the test has allowed.
 #[derive(Debug)]
-struct Allowed {
+struct StepPermits {
     go: Semaphore,
     through: Semaphore,
     leave: Semaphore,
 }
 
-impl Allowed {
+impl StepPermits {
     fn listen() -> Arc<Self> {
         let none = || Semaphore::new(0);
         let allowed = Arc::new(Self { go: none(), through: none(), leave: none() });
@@ -63,7 +63,7 @@ async fn tell_stages() {
 }
 
 pub(super) async fn run(file: &str) -> ExitCode {
-    let allowed = Allowed::listen();
+    let allowed = StepPermits::listen();
     ShutdownCoordinator::install().expect("signals can be answered");
     tokio::spawn(tell_stages());
     tell("starting");
@@ -82,7 +82,7 @@ pub(super) async fn run(file: &str) -> ExitCode {
                 }
             }
             pass(&gate.through).await;
-            Ok::<_, Failure>(())
+            Ok::<_, HandlerFailure>(())
         }
     });
     let control = main.control().clone();

@@ -1,6 +1,6 @@
-//! Another process that uses a mailbox in a file: it works until it is told to end, or until a fault ends it.
+//! A process that uses a mailbox in a file until it has finished, or until a fault ends it.
 //!
-//! `mailer send FILE BODY`, `mailer receive FILE COUNT` (tells how long each message took), `mailer work FILE SEED COUNT` (does
+//! `mailer send FILE BODY`, `mailer send-many FILE COUNT`, `mailer receive FILE COUNT` (tells how long each message took), `mailer work FILE SEED COUNT` (does
 //! what chance says, and tells before and after each operation).
 
 mod work;
@@ -8,8 +8,8 @@ mod work;
 use std::time::Duration;
 
 use snakepit::mailbox::sqlite::{BootClock, Clock};
-use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
-use snakepit_proving::mailbox::telling::tell;
+use snakepit::mailbox::{Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit_proving::mailbox_faults::traced_mailbox::tell;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +18,7 @@ fn main() {
     runtime.block_on(async {
         match words[..] {
             ["send", file, body] => send(file, body).await,
+            ["send-many", file, count] => send_many(file, count.parse().expect("a number")).await,
             ["receive", file, count] => receive(file, count.parse().expect("a number")).await,
             ["work", file, seed, count] => {
                 work::run(file, seed.parse().expect("a number"), count.parse().expect("a number")).await;
@@ -32,10 +33,19 @@ fn mailbox(file: &str) -> SqliteMailbox {
 }
 
 async fn send(file: &str, body: &str) {
-    match mailbox(file).send(body.into(), Send::new()).await {
+    match mailbox(file).send(body.into(), SendOptions::new()).await {
         Ok(id) => tell(&format!("sent {id}")),
         Err(error) => tell(&format!("failed: {error}")),
     }
+}
+
+/// Sends messages one after another.
+async fn send_many(file: &str, count: usize) {
+    let mailbox = mailbox(file);
+    for _ in 0..count {
+        mailbox.send(vec![b'x'; 100], SendOptions::new()).await.expect("a send");
+    }
+    tell("sent");
 }
 
 /// Bodies are the times at which they were sent, in nanoseconds since the boot.
@@ -44,7 +54,7 @@ async fn receive(file: &str, count: usize) {
     tell("ready");
     for _ in 0..count {
         let messages =
-            mailbox.receive(Receive::new().wait(Duration::from_secs(20))).await.expect("a receive");
+            mailbox.receive(ReceiveOptions::new().wait(Duration::from_secs(20))).await.expect("a receive");
         let now = BootClock.since_boot();
         let message = messages.first().expect("a message in time");
         let sent: u64 = String::from_utf8_lossy(&message.body).parse().expect("a time");

@@ -1,4 +1,4 @@
-//! One cell: a fault in a tier in a place, and what came of it.
+//! One cell: a fault in a tier in a place, and its outcome.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -7,20 +7,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use snakepit_proving::bench::Unit;
-use snakepit_proving::{Case, GridTier, Programs, Reply};
+use snakepit_proving::unit::Unit;
+use snakepit_proving::{Case, GridTier, HostReply, Programs};
 
 use crate::expected;
-use crate::fault::Fault;
-use crate::place::{Place, Scene};
-use crate::remains;
+use crate::fault::MatrixFault;
+use crate::leftovers;
+use crate::place::{HostPlace, PlaceSetup};
 
 /// What was seen after a fault.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    /// Those who should not be alive.
+pub(crate) struct CellObservation {
+    /// Processes that should not be alive.
     pub(crate) survivors: usize,
-    /// Those whom the tier does not hold.
+    /// Processes that the tier does not hold.
     pub(crate) left: usize,
     /// What was done to bystanders.
     pub(crate) harm: Vec<String>,
@@ -30,12 +30,15 @@ pub(crate) struct Seen {
     pub(crate) cgroup: bool,
 }
 
-impl Seen {
+impl CellObservation {
     /// Counts, right now.
     pub(crate) fn of(case: &Case, took: Duration, status: String) -> Self {
         // Whoever reads a process's maps while it ends holds the tag a little longer; the list does not show such.
-        let (survivors, all) =
-            if case.tag().is_free() { (0, 0) } else { (case.guilty().len(), case.wearers().len()) };
+        let (survivors, all) = if case.tag().is_free() {
+            (0, 0)
+        } else {
+            (case.unexpected_survivors().len(), case.tagged_processes().len())
+        };
         let cgroup = !case.cgroups().is_empty();
         Self { survivors, left: all.saturating_sub(survivors), harm: case.harm(), took, status, cgroup }
     }
@@ -47,30 +50,30 @@ impl Seen {
     }
 }
 
-/// What came of it.
+/// The outcome of a cell.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CellOutcome {
     /// The run opened.
-    Held(Seen),
-    /// It did not, with these words.
+    Held(CellObservation),
+    /// The run was refused, with this sentence.
     Refused(String),
     /// This machine cannot make the place.
     Unproven(String),
-    /// Something else than any of these, with the words of who noticed.
+    /// Anything else, with the message of the assertion that noticed it.
     Broken(String),
 }
 
-/// What came of a place and a tier, fault by fault.
-pub(crate) struct Row {
-    pub(crate) place: Place,
+/// The outcomes of a tier in a place, fault by fault.
+pub(crate) struct MatrixRow {
+    pub(crate) place: HostPlace,
     pub(crate) tier: GridTier,
-    pub(crate) cells: Vec<(Fault, Outcome)>,
+    pub(crate) cells: Vec<(MatrixFault, CellOutcome)>,
 }
 
-impl Row {
+impl MatrixRow {
     /// The cells that are not as promised, in words.
     pub(crate) fn differing(&self) -> Vec<String> {
-        let tell = |(fault, outcome): &(Fault, Outcome)| {
+        let tell = |(fault, outcome): &(MatrixFault, CellOutcome)| {
             let why = expected::differs(self.place, self.tier, *fault, outcome)?;
             let (place, tier, fault) = (self.place.name(), self.tier.name(), fault.name());
             Some(format!("{why}: matrix --place {place} --tier {tier} --fault {fault}"))
@@ -79,10 +82,10 @@ impl Row {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CellOutcome {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held(Seen { survivors, left, harm, took, status, cgroup }) => {
+            Self::Held(CellObservation { survivors, left, harm, took, status, cgroup }) => {
                 let time = Unit::Seconds.show(took.as_secs_f64());
                 write!(to, "survivors {survivors}, ")?;
                 if *left > 0 {
@@ -111,18 +114,18 @@ pub(crate) fn catch_quietly() {
 }
 
 /// Measures one.
-pub(crate) fn run(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> Outcome {
+pub(crate) fn run(programs: &Programs, place: HostPlace, tier: GridTier, fault: MatrixFault) -> CellOutcome {
     let attempt = || attempt(programs, place, tier, fault);
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
         let words = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        Outcome::Broken(words.split_whitespace().collect::<Vec<_>>().join(" "))
+        CellOutcome::Broken(words.split_whitespace().collect::<Vec<_>>().join(" "))
     })
 }
 
-fn attempt(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> Outcome {
-    let mut scene = match Scene::prepare(place, fault, &programs.hostile) {
+fn attempt(programs: &Programs, place: HostPlace, tier: GridTier, fault: MatrixFault) -> CellOutcome {
+    let mut scene = match PlaceSetup::prepare(place, fault, &programs.hostile) {
         Ok(scene) => scene,
-        Err(why) => return Outcome::Unproven(why),
+        Err(why) => return CellOutcome::Unproven(why),
     };
     let cell = expected::survivors(fault, tier);
     let mut case = Case::with(programs, tier, cell, scene.options.clone());
@@ -131,21 +134,21 @@ fn attempt(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> O
     scene.groups().iter().for_each(|group| note(&group.display().to_string()));
     let mut host = case.bare_host();
     let outcome = match case.try_open(&mut host) {
-        Reply::Ok(_) => {
+        HostReply::Ok(_) => {
             case.words().iter().for_each(|word| note(word));
             fault.strike(&mut case, host)
         }
-        Reply::No(_, words) => {
+        HostReply::No(_, words) => {
             host.say("return");
             host.wait();
             Err(words)
         }
     };
     let outcome = match outcome {
-        Ok(seen) => Outcome::Held(seen),
-        Err(words) => Outcome::Refused(words.replace(&case.state().display().to_string(), "STATE")),
+        Ok(seen) => CellOutcome::Held(seen),
+        Err(words) => CellOutcome::Refused(words.replace(&case.state().display().to_string(), "STATE")),
     };
-    if let Outcome::Held(Seen { survivors: 1.., .. }) = outcome {
+    if let CellOutcome::Held(CellObservation { survivors: 1.., .. }) = outcome {
         // Whatever custody has left is ended without it; what it was is in the cell.
         return outcome;
     }
@@ -155,7 +158,7 @@ fn attempt(programs: &Programs, place: Place, tier: GridTier, fault: Fault) -> O
 
 /// Notes a name by which something of this program is known, for the proof that nothing is left.
 fn note(word: &str) {
-    let list = std::env::var_os(remains::LIST).expect("the list of names");
+    let list = std::env::var_os(leftovers::LIST).expect("the list of names");
     let written = OpenOptions::new().append(true).create(true).open(list);
     written.and_then(|mut file| writeln!(file, "{word}")).expect("note a name");
 }

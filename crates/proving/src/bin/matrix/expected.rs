@@ -1,15 +1,15 @@
-//! What is promised, stated beforehand: where a tier can be had, and who may survive a fault in it. README.md and
-//! docs/containers.md tell the same to people; tests/faults/expected.rs is the longer table for one place.
+//! What is promised, stated in advance: where a tier is available, and which processes may survive a fault in it. docs/custody.md
+//! and docs/containers.md say the same to users; tests/custody/faults/expected.rs is the longer table for one place.
 
-use snakepit_proving::{Cell, GridTier};
+use snakepit_proving::{GridCell, GridTier};
 
-use crate::cell::{Outcome, Seen};
-use crate::fault::Fault;
-use crate::place::Place;
+use crate::cell::{CellObservation, CellOutcome};
+use crate::fault::MatrixFault;
+use crate::place::HostPlace;
 
 /// What becomes of a tier in a place.
 #[derive(Clone, Copy)]
-enum Promise {
+enum ExpectedTier {
     /// It can be had, and holds.
     Holds,
     /// The same, and a cgroup stands behind it.
@@ -18,68 +18,73 @@ enum Promise {
     Refused(&'static [&'static str]),
 }
 
-const YES: Promise = Promise::Holds;
-const CGRP: Promise = Promise::HoldsWithCgroup;
-const NO_NS: Promise =
-    Promise::Refused(&["the tier namespace", "making the namespaces", "Operation not permitted"]);
-const NO_PROC: Promise =
-    Promise::Refused(&["the tier namespace", "mounting /proc", "Operation not permitted"]);
-const NO_FDS: Promise = Promise::Refused(&["this kernel has no pidfds", "Linux 5.3 or newer"]);
-const NUMBERS: Promise = Promise::Refused(&["/proc", "another PID namespace", "--mount-proc"]);
+const YES: ExpectedTier = ExpectedTier::Holds;
+const CGRP: ExpectedTier = ExpectedTier::HoldsWithCgroup;
+const NO_NS: ExpectedTier =
+    ExpectedTier::Refused(&["the tier namespace", "making the namespaces", "Operation not permitted"]);
+const NO_PROC: ExpectedTier =
+    ExpectedTier::Refused(&["the tier namespace", "mounting /proc", "Operation not permitted"]);
+const NO_FDS: ExpectedTier = ExpectedTier::Refused(&["this kernel has no pidfds", "Linux 5.3 or newer"]);
+const NUMBERS: ExpectedTier = ExpectedTier::Refused(&["/proc", "another PID namespace", "--mount-proc"]);
 
 #[rustfmt::skip]
-const PLACES: [(Place, [Promise; 4]); 13] = [
+const PLACES: [(HostPlace, [ExpectedTier; 4]); 13] = [
     //                              namespace  auto     shim     group
-    (Place::Root,                  [YES,       CGRP,    YES,     YES]),
-    (Place::Unprivileged,          [YES,       YES,     YES,     YES]),
-    (Place::UserNamespace,         [YES,       YES,     YES,     YES]),
-    (Place::Docker,                [NO_NS,     YES,     YES,     YES]),
-    (Place::Podman,                [NO_PROC,   YES,     YES,     YES]),
-    (Place::Gvisor,                [YES,       YES,     YES,     YES]),
-    (Place::OldKernel,             [NO_FDS,    NO_FDS,  NO_FDS,  NO_FDS]),
-    (Place::PidNamespace,          [YES,       CGRP,    YES,     YES]),
-    (Place::PidNamespaceOuterProc, [NUMBERS,   NUMBERS, NUMBERS, NUMBERS]),
-    (Place::TimeNamespace,         [YES,       CGRP,    YES,     YES]),
-    (Place::NoCgroup,              [YES,       YES,     YES,     YES]),
-    (Place::DelegatedCgroup,       [YES,       CGRP,    YES,     YES]),
-    (Place::ThreadedCgroup,        [YES,       YES,     YES,     YES]),
+    (HostPlace::Root,                  [YES,       CGRP,    YES,     YES]),
+    (HostPlace::Unprivileged,          [YES,       YES,     YES,     YES]),
+    (HostPlace::UserNamespace,         [YES,       YES,     YES,     YES]),
+    (HostPlace::Docker,                [NO_NS,     YES,     YES,     YES]),
+    (HostPlace::Podman,                [NO_PROC,   YES,     YES,     YES]),
+    (HostPlace::Gvisor,                [YES,       YES,     YES,     YES]),
+    (HostPlace::OldKernel,             [NO_FDS,    NO_FDS,  NO_FDS,  NO_FDS]),
+    (HostPlace::PidNamespace,          [YES,       CGRP,    YES,     YES]),
+    (HostPlace::PidNamespaceOuterProc, [NUMBERS,   NUMBERS, NUMBERS, NUMBERS]),
+    (HostPlace::TimeNamespace,         [YES,       CGRP,    YES,     YES]),
+    (HostPlace::NoCgroup,              [YES,       YES,     YES,     YES]),
+    (HostPlace::DelegatedCgroup,       [YES,       CGRP,    YES,     YES]),
+    (HostPlace::ThreadedCgroup,        [YES,       YES,     YES,     YES]),
 ];
 
 /// Who may survive a fault in a tier, in every place where it can be had.
-pub(crate) fn survivors(fault: Fault, tier: GridTier) -> Cell {
+pub(crate) fn survivors(fault: MatrixFault, tier: GridTier) -> GridCell {
     match (fault, tier) {
-        (_, GridTier::Namespace | GridTier::Auto | GridTier::Shim) => Cell::ZERO,
+        (_, GridTier::Namespace | GridTier::Auto | GridTier::Shim) => GridCell::ZERO,
         // Whoever has left the group.
-        (_, GridTier::Group) => Cell::LEFT,
+        (_, GridTier::Group) => GridCell::LEFT,
     }
 }
 
-fn promise(place: Place, tier: GridTier) -> Promise {
+fn promise(place: HostPlace, tier: GridTier) -> ExpectedTier {
     let row = PLACES.iter().find(|(it, _)| *it == place).expect("a row for every place");
     row.1[tier.column()]
 }
 
 /// How an outcome differs from what is promised; `None` if it does not.
-pub(crate) fn differs(place: Place, tier: GridTier, _fault: Fault, outcome: &Outcome) -> Option<String> {
+pub(crate) fn differs(
+    place: HostPlace,
+    tier: GridTier,
+    _fault: MatrixFault,
+    outcome: &CellOutcome,
+) -> Option<String> {
     match (promise(place, tier), outcome) {
-        (_, Outcome::Unproven(_)) => None,
-        (_, Outcome::Broken(words)) => Some(words.clone()),
-        (Promise::Refused(words), Outcome::Refused(said)) => {
+        (_, CellOutcome::Unproven(_)) => None,
+        (_, CellOutcome::Broken(words)) => Some(words.clone()),
+        (ExpectedTier::Refused(words), CellOutcome::Refused(said)) => {
             let missing = words.iter().find(|word| !said.contains(**word))?;
             Some(format!("refused without the words {missing:?}: {said}"))
         }
-        (Promise::Refused(_), Outcome::Held(_)) => Some("should have been refused".to_owned()),
-        (_, Outcome::Refused(said)) => Some(format!("refused: {said}")),
-        (promise, Outcome::Held(seen)) => differs_in_what_was_seen(promise, tier, seen),
+        (ExpectedTier::Refused(_), CellOutcome::Held(_)) => Some("should have been refused".to_owned()),
+        (_, CellOutcome::Refused(said)) => Some(format!("refused: {said}")),
+        (promise, CellOutcome::Held(seen)) => differs_in_what_was_seen(promise, tier, seen),
     }
 }
 
-fn differs_in_what_was_seen(promise: Promise, tier: GridTier, seen: &Seen) -> Option<String> {
-    let expected = matches!(promise, Promise::HoldsWithCgroup);
+fn differs_in_what_was_seen(promise: ExpectedTier, tier: GridTier, seen: &CellObservation) -> Option<String> {
+    let expected = matches!(promise, ExpectedTier::HoldsWithCgroup);
     match seen {
-        Seen { survivors: 1.., .. } => Some(format!("{} survive", seen.survivors)),
-        Seen { harm, .. } if !harm.is_empty() => Some(harm.join("; ")),
-        Seen { cgroup, .. } if tier == GridTier::Auto && *cgroup != expected => {
+        CellObservation { survivors: 1.., .. } => Some(format!("{} survive", seen.survivors)),
+        CellObservation { harm, .. } if !harm.is_empty() => Some(harm.join("; ")),
+        CellObservation { cgroup, .. } if tier == GridTier::Auto && *cgroup != expected => {
             Some(format!("a cgroup behind the tier: {cgroup}, expected: {expected}"))
         }
         _ => None,

@@ -1,16 +1,16 @@
-//! The faults, and what is seen after each.
+//! The faults, and what is observed after each.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit_proving::pidfd::hold_still;
-use snakepit_proving::{Allowed, Case, Deadline, GridTier, HostProcess};
+use snakepit_proving::{AllowedSurvivors, Case, Deadline, GridTier, HostProcess};
 
-use crate::cell::Seen;
+use crate::cell::CellObservation;
 
 /// What happens to a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum MatrixFault {
     KillHost,
     KillKeeper,
     KillBoth,
@@ -27,7 +27,7 @@ const IN_TIME: Duration = Duration::from_secs(15);
 const WORKERS: usize = 3;
 const FAMILY: usize = 3;
 
-impl Fault {
+impl MatrixFault {
     pub(crate) const ALL: [Self; 7] = [
         Self::KillHost,
         Self::KillKeeper,
@@ -84,11 +84,11 @@ impl Fault {
     }
 
     /// Lets it happen to an open run. `Err`: a worker was refused, with these words.
-    pub(crate) fn strike(self, case: &mut Case, mut host: HostProcess) -> Result<Seen, String> {
+    pub(crate) fn strike(self, case: &mut Case, mut host: HostProcess) -> Result<CellObservation, String> {
         let (count, kind) = self.workers(case.tier);
         let told = match host.ask(&format!("spawn {count} {kind}")) {
-            snakepit_proving::Reply::Ok(told) => told,
-            snakepit_proving::Reply::No(_, words) => return Err(words),
+            snakepit_proving::HostReply::Ok(told) => told,
+            snakepit_proving::HostReply::No(_, words) => return Err(words),
         };
         host.announced(&told);
         case.note(&host);
@@ -123,7 +123,7 @@ impl Fault {
                 (began.elapsed(), format!("stopped {}, killed {}", told["stopped"], told["killed"]))
             }
         };
-        let mut seen = Seen::of(case, took, status);
+        let mut seen = CellObservation::of(case, took, status);
         if matches!(self, Self::WorkerEnd | Self::BombWorkerEnd | Self::KillKeeper) {
             host.ask("stop").expect("stop");
         }
@@ -138,15 +138,15 @@ impl Fault {
     }
 }
 
-/// The workers die with the keeper; the host is told, has another keeper, and goes on.
+/// The workers die with the keeper. The host gets an event and another keeper, and continues.
 fn kill_keeper(case: &mut Case, host: &mut HostProcess) -> (Duration, String) {
     // The host's own sweep follows the marker, so that those who left a group may end, too.
     case.who_left_may_end();
     let began = Instant::now();
     host.keeper_process().end();
     let took = settle(case, began);
-    host.ask("await-event snakepit.keeper.lost").expect("the host is told");
-    host.ask("await-event snakepit.keeper.regained").expect("the host gets another keeper");
+    host.ask("await-event KeeperLost").expect("the host is told");
+    host.ask("await-event KeeperRegained").expect("the host gets another keeper");
     let told = host.ask("spawn 1 stand").expect("a worker below the new keeper");
     let next = host.announced(&told).remove(0);
     let told = host.ask(&format!("stop-one {} 1000", next.id)).expect("its end");
@@ -154,15 +154,15 @@ fn kill_keeper(case: &mut Case, host: &mut HostProcess) -> (Duration, String) {
     (took, "host has another keeper".to_owned())
 }
 
-/// Waits until nobody is left whom the table does not forgive, or the time is over.
+/// Waits until only allowed survivors are left, or the time is over.
 fn settle(case: &Case, began: Instant) -> Duration {
     let deadline = Deadline::after(IN_TIME);
-    if case.cell.allowed == Allowed::Nobody {
+    if case.cell.allowed == AllowedSurvivors::Nobody {
         case.tag().is_free_before(deadline);
         return began.elapsed();
     }
     debug_assert_eq!(case.tier, GridTier::Group);
-    while deadline.left().is_some() && !case.guilty().is_empty() {
+    while deadline.left().is_some() && !case.unexpected_survivors().is_empty() {
         snakepit_proving::deadline::let_pass(Duration::from_millis(1));
     }
     began.elapsed()

@@ -5,22 +5,22 @@
 //! Needs root.
 //!
 //! Two processes do this: one measures, below a directory of its own; the other waits for its end and proves that nothing
-//! is left of it ([`remains`]). `matrix enter PLACE COMMAND…` becomes a process of a place and runs the command.
+//! is left of it ([`leftovers`]). `matrix enter PLACE COMMAND…` becomes a process of a place and runs the command.
 
 mod cell;
 mod enter;
 mod expected;
 mod fault;
+mod leftovers;
 mod page;
 mod place;
-mod remains;
 mod selection;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cell::{Outcome, Row};
-use selection::Selection;
+use cell::{CellOutcome, MatrixRow};
+use selection::MatrixSelection;
 use snakepit_proving::Programs;
 
 fn main() -> ExitCode {
@@ -32,9 +32,9 @@ fn main() -> ExitCode {
             snakepit_proving::unproven("the matrix of custody: only root makes all of its places");
             return ExitCode::SUCCESS;
         }
-        _ => return remains::run(&args),
+        _ => return leftovers::run(&args),
     }
-    match Selection::parse(&args[1..]) {
+    match MatrixSelection::parse(&args[1..]) {
         Ok(selection) => measure(&selection),
         Err(words) => {
             eprintln!("matrix: {words}\n{}", selection::USAGE);
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(selection: &Selection) -> ExitCode {
+fn measure(selection: &MatrixSelection) -> ExitCode {
     cell::catch_quietly();
     let programs = Programs { host: beside_us("proving-host"), hostile: beside_us("proving-hostile") };
     let mut rows = Vec::new();
@@ -56,15 +56,15 @@ fn measure(selection: &Selection) -> ExitCode {
                 println!("{:24} {:9} {:18} {outcome}{mark}", place.name(), tier.name(), fault.name());
                 (fault, outcome)
             });
-            rows.push(Row { place, tier, cells: cells.collect() });
+            rows.push(MatrixRow { place, tier, cells: cells.collect() });
         }
     }
     if selection.write {
         page::write(&rows);
     }
-    let differing: Vec<String> = rows.iter().flat_map(Row::differing).collect();
+    let differing: Vec<String> = rows.iter().flat_map(MatrixRow::differing).collect();
     let unproven =
-        rows.iter().flat_map(|row| &row.cells).filter(|(_, it)| matches!(it, Outcome::Unproven(_)));
+        rows.iter().flat_map(|row| &row.cells).filter(|(_, it)| matches!(it, CellOutcome::Unproven(_)));
     println!(
         "{} cells, {} of them not proven here, {} differ from what is promised",
         rows.iter().map(|row| row.cells.len()).sum::<usize>(),

@@ -1,14 +1,15 @@
-//! `docs/custody-matrix.md`: the table for people.
+//! Writes `docs/custody-matrix.md`, the table for users.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use snakepit_proving::bench::{Unit, machine};
+use snakepit_proving::machine;
+use snakepit_proving::unit::Unit;
 
-use crate::cell::{Outcome, Row, Seen};
+use crate::cell::{CellObservation, CellOutcome, MatrixRow};
 use crate::expected;
-use crate::fault::Fault;
+use crate::fault::MatrixFault;
 
 const OPENING: &str = "\
 # What custody holds, measured
@@ -18,7 +19,7 @@ const OPENING: &str = "\
 Each cell is a real run with real workers: a place, a tier, a fault. It says how many of the processes survived that had to
 end, and how long the last of them took. No bystander was harmed in any of them: an unrelated process, one with the marker of another
 run, one of the same user where the host is an ordinary user's, and two more inside a PID namespace. A tier that cannot be had must be refused
-with a sentence. A cell that differs from what [README.md](../README.md) promises fails the program, and `./test --full`, which runs all of
+with a sentence. A cell that differs from what [custody.md](custody.md) promises fails the program, and `./test --full`, which runs all of
 this; `./test` runs the column of the default tier for a killed host and for a stop. Processes, control groups, mounts and files are counted at
 the end: nothing is left.
 ";
@@ -44,15 +45,15 @@ everything.
 ";
 
 /// Writes it.
-pub(crate) fn write(rows: &[Row]) {
+pub(crate) fn write(rows: &[MatrixRow]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custody-matrix.md");
     fs::write(&path, text(rows)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[MatrixRow]) -> String {
     let mut refusals: Vec<String> = Vec::new();
     let mut text = format!("{OPENING}\nMachine: {}. {}\n\n", machine::describe(), controllers());
-    let head: Vec<&str> = Fault::ALL.iter().map(|fault| fault.words()).collect();
+    let head: Vec<&str> = MatrixFault::ALL.iter().map(|fault| fault.words()).collect();
     let _ = writeln!(text, "| place | tier | {} |\n|---|---|{}", head.join(" | "), "---|".repeat(head.len()));
     let mut before = None;
     for row in rows {
@@ -60,7 +61,11 @@ fn text(rows: &[Row]) -> String {
         before = Some(row.place);
         let cells: Vec<String> =
             row.cells.iter().map(|(fault, outcome)| show(row, *fault, outcome, &mut refusals)).collect();
-        let mark = if row.cells.iter().any(|(_, it)| matches!(it, Outcome::Held(Seen { cgroup: true, .. }))) {
+        let mark = if row
+            .cells
+            .iter()
+            .any(|(_, it)| matches!(it, CellOutcome::Held(CellObservation { cgroup: true, .. })))
+        {
             " †"
         } else {
             ""
@@ -75,16 +80,16 @@ fn text(rows: &[Row]) -> String {
     text
 }
 
-fn show(row: &Row, fault: Fault, outcome: &Outcome, refusals: &mut Vec<String>) -> String {
+fn show(row: &MatrixRow, fault: MatrixFault, outcome: &CellOutcome, refusals: &mut Vec<String>) -> String {
     if expected::differs(row.place, row.tier, fault, outcome).is_some() {
         return "**DIFFERS**".to_owned();
     }
     match outcome {
-        Outcome::Held(Seen { survivors, left, took, .. }) => {
+        CellOutcome::Held(CellObservation { survivors, left, took, .. }) => {
             let left = if *left > 0 { format!(" +{left}") } else { String::new() };
             format!("{survivors}{left} · {}", Unit::Seconds.show(took.as_secs_f64()))
         }
-        Outcome::Refused(words) => {
+        CellOutcome::Refused(words) => {
             let words = without_numbers(words);
             let known = refusals.iter().position(|it| *it == words).unwrap_or_else(|| {
                 refusals.push(words);
@@ -92,8 +97,8 @@ fn show(row: &Row, fault: Fault, outcome: &Outcome, refusals: &mut Vec<String>) 
             });
             format!("refused ({})", known + 1)
         }
-        Outcome::Unproven(_) => "not proven".to_owned(),
-        Outcome::Broken(_) => "**DIFFERS**".to_owned(),
+        CellOutcome::Unproven(_) => "not proven".to_owned(),
+        CellOutcome::Broken(_) => "**DIFFERS**".to_owned(),
     }
 }
 

@@ -7,15 +7,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use snakepit_proving::bystander::Bystander;
-use snakepit_proving::cgroup::Cgroup;
+use snakepit_proving::cgroup::TestCgroup;
 use snakepit_proving::deadline::recheck;
 use snakepit_proving::{Case, Deadline, OpenAs, census};
 
-use crate::fault::Fault;
+use crate::fault::MatrixFault;
 
 /// Where a host runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum HostPlace {
     Root,
     Unprivileged,
     UserNamespace,
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     ThreadedCgroup,
 }
 
-impl Place {
+impl HostPlace {
     pub(crate) const ALL: [Self; 13] = [
         Self::Root,
         Self::Unprivileged,
@@ -96,35 +96,35 @@ impl Place {
 const LIMIT: u64 = 200;
 
 /// A place that is ready for one fault.
-pub(crate) struct Scene {
+pub(crate) struct PlaceSetup {
     pub(crate) options: OpenAs,
-    groups: Vec<Cgroup>,
+    groups: Vec<TestCgroup>,
     beside: Vec<Bystander>,
 }
 
-impl Scene {
+impl PlaceSetup {
     /// Makes the place. The error says why that cannot be done on this machine.
-    pub(crate) fn prepare(place: Place, fault: Fault, hostile: &Path) -> Result<Self, String> {
+    pub(crate) fn prepare(place: HostPlace, fault: MatrixFault, hostile: &Path) -> Result<Self, String> {
         let us = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
         let options = OpenAs { user: place.is_ordinary().then(own_user), ..OpenAs::default() };
         let mut scene = Self { options, groups: Vec::new(), beside: Vec::new() };
         match place {
-            Place::Root | Place::Unprivileged => {}
-            Place::UserNamespace => scene.go_through(&["unshare", "--user", "--map-root-user"]),
-            Place::NoCgroup | Place::TimeNamespace => scene.go_through(&[&us, "enter", place.name()]),
+            HostPlace::Root | HostPlace::Unprivileged => {}
+            HostPlace::UserNamespace => scene.go_through(&["unshare", "--user", "--map-root-user"]),
+            HostPlace::NoCgroup | HostPlace::TimeNamespace => scene.go_through(&[&us, "enter", place.name()]),
             // As in a container, the processes of others are not to be seen.
-            Place::Docker | Place::Podman | Place::Gvisor | Place::OldKernel => {
+            HostPlace::Docker | HostPlace::Podman | HostPlace::Gvisor | HostPlace::OldKernel => {
                 scene.enter_pid_namespace(hostile, &["--pid", "--mount"]);
                 scene.go_through(&[&us, "enter", place.name()]);
             }
-            Place::PidNamespace => scene.enter_pid_namespace(hostile, &["--pid", "--mount"]),
-            Place::PidNamespaceOuterProc => scene.enter_pid_namespace(hostile, &["--pid"]),
-            Place::DelegatedCgroup => {
+            HostPlace::PidNamespace => scene.enter_pid_namespace(hostile, &["--pid", "--mount"]),
+            HostPlace::PidNamespaceOuterProc => scene.enter_pid_namespace(hostile, &["--pid"]),
+            HostPlace::DelegatedCgroup => {
                 let group = version_2()?;
                 group.delegate_to(scene.options.user.expect("an ordinary user"));
                 scene.join(group, "cgroup.procs");
             }
-            Place::ThreadedCgroup => {
+            HostPlace::ThreadedCgroup => {
                 let group = version_2()?;
                 let threads = group.dir().join("threads");
                 fs::create_dir(&threads).map_err(|error| error.to_string())?;
@@ -158,12 +158,12 @@ impl Scene {
         self.options.through.extend(words.iter().map(|&word| word.to_owned()));
     }
 
-    fn join(&mut self, group: Cgroup, file: &str) {
+    fn join(&mut self, group: TestCgroup, file: &str) {
         self.options.join.push(group.dir().join(file));
         self.groups.push(group);
     }
 
-    /// A namespace whose first process is none of ours and stays: the end of the host must not be the end of all.
+    /// A namespace whose first process is foreign and stays alive: the end of the host must not end the namespace.
     fn enter_pid_namespace(&mut self, hostile: &Path, which: &[&str]) {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -171,10 +171,10 @@ impl Scene {
         command.args(["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(hostile).arg("innocent");
         let outside = Bystander::of_a_command(&mut command);
         // Before it runs this program, `unshare` has not mounted `/proc` yet.
-        let innocent = format!("{} innocent", hostile.display());
+        let reused_pid = format!("{} innocent", hostile.display());
         let first = recheck(Deadline::patient(), "the first process of a PID namespace", || {
             let children = census::children(outside.process().pid());
-            children.into_iter().find(|child| child.cmdline == innocent).map(|child| child.pid)
+            children.into_iter().find(|child| child.cmdline == reused_pid).map(|child| child.pid)
         });
         let target = first.to_string();
         let mut through = vec!["nsenter", "--target", &target];
@@ -192,19 +192,20 @@ impl Scene {
             self.options.processes = Some(LIMIT);
             return Ok(());
         }
-        let group = Cgroup::below_ours("pids").ok_or("no cgroup with the controller pids to hold a bomb")?;
+        let group =
+            TestCgroup::below_ours("pids").ok_or("no cgroup with the controller pids to hold a bomb")?;
         group.write("pids.max", &LIMIT.to_string());
         self.join(group, "cgroup.procs");
         Ok(())
     }
 }
 
-fn version_2() -> Result<Cgroup, String> {
-    Cgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
+fn version_2() -> Result<TestCgroup, String> {
+    TestCgroup::below_ours("").ok_or_else(|| "no cgroup v2 that we may make".to_owned())
 }
 
-/// A user whom nobody else is, another one for each cell: a limit on processes counts all of a user's, also the dead of
-/// the cell before that nobody has reaped yet.
+/// An unused user, a different one for each cell. A limit on processes counts all processes of a user, including dead ones of
+/// the previous cell that are not reaped yet.
 fn own_user() -> u32 {
     static CELLS: AtomicU32 = AtomicU32::new(0);
     // More than any pid is.

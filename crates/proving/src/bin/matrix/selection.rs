@@ -1,24 +1,25 @@
-//! What is asked for on the command line.
+//! The command line.
 
 use snakepit_proving::GridTier;
 
-use crate::fault::Fault;
-use crate::place::Place;
+use crate::fault::MatrixFault;
+use crate::place::HostPlace;
 
 pub(crate) const USAGE: &str =
     "usage: matrix [--write] [--place NAME,…] [--tier NAME,…] [--fault NAME,…]; needs root";
 
 /// The cells to measure, and whether the page is written.
-pub(crate) struct Selection {
-    pub(crate) places: Vec<Place>,
+pub(crate) struct MatrixSelection {
+    pub(crate) places: Vec<HostPlace>,
     pub(crate) tiers: Vec<GridTier>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<MatrixFault>,
     pub(crate) write: bool,
 }
 
-impl Selection {
+impl MatrixSelection {
     pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
-        let (places, tiers, faults) = (Place::ALL.to_vec(), GridTier::ALL.to_vec(), Fault::ALL.to_vec());
+        let (places, tiers, faults) =
+            (HostPlace::ALL.to_vec(), GridTier::ALL.to_vec(), MatrixFault::ALL.to_vec());
         let mut all = Self { places, tiers, faults, write: false };
         let mut words = args.iter();
         while let Some(word) = words.next() {
@@ -28,9 +29,9 @@ impl Selection {
             }
             let names = words.next().ok_or_else(|| format!("{word} needs names"))?;
             match word.as_str() {
-                "--place" => all.places = pick(&all.places, names, Place::name)?,
+                "--place" => all.places = pick(&all.places, names, HostPlace::name)?,
                 "--tier" => all.tiers = pick(&all.tiers, names, GridTier::name)?,
-                "--fault" => all.faults = pick(&all.faults, names, Fault::name)?,
+                "--fault" => all.faults = pick(&all.faults, names, MatrixFault::name)?,
                 _ => return Err(format!("unknown option {word}")),
             }
         }

@@ -6,18 +6,18 @@
 use libc::{ENOSYS, EPERM, SYS_clone, SYS_clone3};
 
 use super::{
-    Argument, CgroupView, FOURTEEN, NAMESPACES, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile,
-    Refusal,
+    CgroupView, FOURTEEN, NAMESPACES, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile,
+    SyscallArgument, SyscallRefusal,
 };
 
 pub(super) const PROFILE: Profile = Profile {
     name: "containerd",
     refusals: &[
-        Refusal::Calls(EPERM, REFUSED),
-        Refusal::Calls(EPERM, OLD_CALLS),
-        Refusal::AnyBit(EPERM, SYS_clone, Argument(0, NAMESPACES)),
-        Refusal::Calls(ENOSYS, &[SYS_clone3]),
-        Refusal::Above(ENOSYS, NEWEST),
+        SyscallRefusal::Calls(EPERM, REFUSED),
+        SyscallRefusal::Calls(EPERM, OLD_CALLS),
+        SyscallRefusal::AnyBit(EPERM, SYS_clone, SyscallArgument(0, NAMESPACES)),
+        SyscallRefusal::Calls(ENOSYS, &[SYS_clone3]),
+        SyscallRefusal::Above(ENOSYS, NEWEST),
         PERSONALITIES,
     ],
     capabilities: FOURTEEN,

@@ -6,20 +6,20 @@
 use libc::{AF_ALG, AF_VSOCK, ENOSYS, EPERM, SYS_clone, SYS_clone3, SYS_socket};
 
 use super::{
-    Argument, CgroupView, FOURTEEN, NAMESPACES, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile,
-    Refusal,
+    CgroupView, FOURTEEN, NAMESPACES, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile,
+    SyscallArgument, SyscallRefusal,
 };
 
 pub(super) const PROFILE: Profile = Profile {
     name: "docker",
     refusals: &[
-        Refusal::Calls(EPERM, REFUSED),
-        Refusal::Calls(EPERM, OLD_CALLS),
-        Refusal::AnyBit(EPERM, SYS_clone, Argument(0, NAMESPACES)),
+        SyscallRefusal::Calls(EPERM, REFUSED),
+        SyscallRefusal::Calls(EPERM, OLD_CALLS),
+        SyscallRefusal::AnyBit(EPERM, SYS_clone, SyscallArgument(0, NAMESPACES)),
         // A C library takes this for an old kernel and falls back to clone, whose flags the filter can see.
-        Refusal::Calls(ENOSYS, &[SYS_clone3]),
-        Refusal::Above(ENOSYS, NEWEST),
-        Refusal::OneOf(EPERM, SYS_socket, 0, &[AF_ALG as u64, AF_VSOCK as u64]),
+        SyscallRefusal::Calls(ENOSYS, &[SYS_clone3]),
+        SyscallRefusal::Above(ENOSYS, NEWEST),
+        SyscallRefusal::OneOf(EPERM, SYS_socket, 0, &[AF_ALG as u64, AF_VSOCK as u64]),
         PERSONALITIES,
     ],
     capabilities: FOURTEEN,

@@ -6,16 +6,16 @@
 
 use libc::{ENOSYS, ENOTTY, EOPNOTSUPP, SYS_ioctl, SYS_name_to_handle_at, SYS_open_by_handle_at};
 
-use super::{Argument, CgroupView, FOURTEEN, Privileges, ProcView, Profile, Refusal};
+use super::{CgroupView, FOURTEEN, Privileges, ProcView, Profile, SyscallArgument, SyscallRefusal};
 
 pub(super) const PROFILE: Profile = Profile {
     name: "gvisor",
     refusals: &[
-        Refusal::Calls(ENOSYS, MISSING),
-        Refusal::Above(ENOSYS, NEWEST),
-        Refusal::Calls(EOPNOTSUPP, &[SYS_name_to_handle_at, SYS_open_by_handle_at]),
+        SyscallRefusal::Calls(ENOSYS, MISSING),
+        SyscallRefusal::Above(ENOSYS, NEWEST),
+        SyscallRefusal::Calls(EOPNOTSUPP, &[SYS_name_to_handle_at, SYS_open_by_handle_at]),
         // Requests of the family 0xFF are those of pidfds.
-        Refusal::AllBits(ENOTTY, SYS_ioctl, Argument(1, 0xFF00)),
+        SyscallRefusal::AllBits(ENOTTY, SYS_ioctl, SyscallArgument(1, 0xFF00)),
     ],
     capabilities: FOURTEEN,
     privileges: Privileges::CanGrow,

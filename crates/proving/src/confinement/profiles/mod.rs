@@ -12,9 +12,9 @@ use libc::{
     EPERM, SYS_personality,
 };
 
-use super::capabilities::{Capabilities, number};
-use super::filter::Argument;
-use super::{CgroupView, Privileges, ProcView, Profile, Refusal};
+use super::capabilities::{CapabilitySet, number};
+use super::filter::SyscallArgument;
+use super::{CgroupView, Privileges, ProcView, Profile, SyscallRefusal};
 
 /// All of them.
 pub const ALL: [&Profile; 7] = [
@@ -38,7 +38,7 @@ const NAMESPACES: u64 = (CLONE_NEWNS
 
 /// Docker and containerd leave root these fourteen (moby/moby daemon/pkg/oci/caps/defaults.go, containerd
 /// pkg/oci/spec.go).
-const FOURTEEN: Capabilities = Capabilities::of(&[
+const FOURTEEN: CapabilitySet = CapabilitySet::of(&[
     number::AUDIT_WRITE,
     number::CHOWN,
     number::DAC_OVERRIDE,
@@ -56,8 +56,8 @@ const FOURTEEN: Capabilities = Capabilities::of(&[
 ]);
 
 /// The personalities that all OCI profiles allow: those that randomize addresses, with either `uname`, and the question.
-const PERSONALITIES: Refusal =
-    Refusal::Unless(EPERM, SYS_personality, 0, &[0, 8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF]);
+const PERSONALITIES: SyscallRefusal =
+    SyscallRefusal::Unless(EPERM, SYS_personality, 0, &[0, 8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF]);
 
 /// Calls of one architecture that are allowed in no profile, and that its kernels still answer.
 #[cfg(target_arch = "x86_64")]

@@ -5,15 +5,15 @@
 
 use libc::{CLONE_PIDFD, EINVAL, ENOSYS, SYS_clone};
 
-use super::{Argument, Capabilities, CgroupView, Privileges, ProcView, Profile, Refusal};
+use super::{CapabilitySet, CgroupView, Privileges, ProcView, Profile, SyscallArgument, SyscallRefusal};
 
 pub(super) const PROFILE: Profile = Profile {
     name: "old-kernel",
     refusals: &[
-        Refusal::Above(ENOSYS, NEWEST),
-        Refusal::AllBits(EINVAL, SYS_clone, Argument(0, CLONE_PIDFD as u64)),
+        SyscallRefusal::Above(ENOSYS, NEWEST),
+        SyscallRefusal::AllBits(EINVAL, SYS_clone, SyscallArgument(0, CLONE_PIDFD as u64)),
     ],
-    capabilities: Capabilities::ALL,
+    capabilities: CapabilitySet::ALL,
     privileges: Privileges::CanGrow,
     proc: ProcView::Whole,
     cgroups: CgroupView::Absent,

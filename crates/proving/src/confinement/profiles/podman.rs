@@ -8,19 +8,20 @@
 use libc::{ENOSYS, EPERM};
 
 use super::{
-    Capabilities, CgroupView, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile, Refusal, number,
+    CapabilitySet, CgroupView, OLD_CALLS, PERSONALITIES, Privileges, ProcView, Profile, SyscallRefusal,
+    number,
 };
 
 pub(super) const PROFILE: Profile = Profile {
     name: "podman",
     refusals: &[
-        Refusal::Calls(EPERM, REFUSED),
-        Refusal::Calls(EPERM, OLD_CALLS),
-        Refusal::Calls(ENOSYS, UNKNOWN),
-        Refusal::Above(ENOSYS, NEWEST),
+        SyscallRefusal::Calls(EPERM, REFUSED),
+        SyscallRefusal::Calls(EPERM, OLD_CALLS),
+        SyscallRefusal::Calls(ENOSYS, UNKNOWN),
+        SyscallRefusal::Above(ENOSYS, NEWEST),
         PERSONALITIES,
     ],
-    capabilities: Capabilities::of(&[
+    capabilities: CapabilitySet::of(&[
         number::CHOWN,
         number::DAC_OVERRIDE,
         number::FOWNER,

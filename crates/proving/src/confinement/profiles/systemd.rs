@@ -13,13 +13,14 @@ use libc::{
 };
 
 use super::{
-    Argument, Capabilities, CgroupView, NAMESPACES, OLD_CALLS, Privileges, ProcView, Profile, Refusal,
+    CapabilitySet, CgroupView, NAMESPACES, OLD_CALLS, Privileges, ProcView, Profile, SyscallArgument,
+    SyscallRefusal,
 };
 
 pub(super) const PROFILE: Profile = Profile {
     name: "systemd",
     refusals: REFUSALS,
-    capabilities: Capabilities::NONE,
+    capabilities: CapabilitySet::NONE,
     privileges: Privileges::CannotGrow,
     proc: ProcView::Invisible,
     cgroups: CgroupView::ReadOnly,
@@ -28,32 +29,32 @@ pub(super) const PROFILE: Profile = Profile {
 pub(super) const PROCESSES_ONLY: Profile =
     Profile { name: "systemd-pid-subset", proc: ProcView::ProcessesOnly, ..PROFILE };
 
-const REFUSALS: &[Refusal] = &[
-    Refusal::Calls(EPERM, REFUSED),
-    Refusal::Calls(EPERM, OLD_CALLS),
-    Refusal::Calls(EPERM, OF_OTHER_NUMBERS),
-    Refusal::Above(ENOSYS, NEWEST),
+const REFUSALS: &[SyscallRefusal] = &[
+    SyscallRefusal::Calls(EPERM, REFUSED),
+    SyscallRefusal::Calls(EPERM, OLD_CALLS),
+    SyscallRefusal::Calls(EPERM, OF_OTHER_NUMBERS),
+    SyscallRefusal::Above(ENOSYS, NEWEST),
     // RestrictNamespaces
-    Refusal::Calls(ENOSYS, &[SYS_clone3]),
-    Refusal::Calls(EPERM, &[SYS_setns]),
-    Refusal::AnyBit(EPERM, SYS_clone, Argument(0, NAMESPACES)),
-    Refusal::AnyBit(EPERM, SYS_unshare, Argument(0, NAMESPACES)),
+    SyscallRefusal::Calls(ENOSYS, &[SYS_clone3]),
+    SyscallRefusal::Calls(EPERM, &[SYS_setns]),
+    SyscallRefusal::AnyBit(EPERM, SYS_clone, SyscallArgument(0, NAMESPACES)),
+    SyscallRefusal::AnyBit(EPERM, SYS_unshare, SyscallArgument(0, NAMESPACES)),
     // RestrictSUIDSGID
-    Refusal::AnyBit(EPERM, SYS_fchmod, Argument(1, SUID_SGID)),
-    Refusal::AnyBit(EPERM, SYS_fchmodat, Argument(2, SUID_SGID)),
+    SyscallRefusal::AnyBit(EPERM, SYS_fchmod, SyscallArgument(1, SUID_SGID)),
+    SyscallRefusal::AnyBit(EPERM, SYS_fchmodat, SyscallArgument(2, SUID_SGID)),
     // RestrictAddressFamilies
-    Refusal::Unless(
+    SyscallRefusal::Unless(
         EAFNOSUPPORT,
         SYS_socket,
         0,
         &[AF_UNIX as u64, AF_INET as u64, AF_INET6 as u64, AF_NETLINK as u64],
     ),
     // LockPersonality
-    Refusal::Unless(EPERM, SYS_personality, 0, &[0, 0xFFFF_FFFF]),
+    SyscallRefusal::Unless(EPERM, SYS_personality, 0, &[0, 0xFFFF_FFFF]),
     // MemoryDenyWriteExecute
-    Refusal::AllBits(EPERM, SYS_mmap, Argument(2, (PROT_WRITE | PROT_EXEC) as u64)),
-    Refusal::AllBits(EPERM, SYS_mprotect, Argument(2, PROT_EXEC as u64)),
-    Refusal::AllBits(EPERM, SYS_shmat, Argument(2, SHM_EXEC as u64)),
+    SyscallRefusal::AllBits(EPERM, SYS_mmap, SyscallArgument(2, (PROT_WRITE | PROT_EXEC) as u64)),
+    SyscallRefusal::AllBits(EPERM, SYS_mprotect, SyscallArgument(2, PROT_EXEC as u64)),
+    SyscallRefusal::AllBits(EPERM, SYS_shmat, SyscallArgument(2, SHM_EXEC as u64)),
 ];
 
 const SUID_SGID: u64 = (S_ISUID | S_ISGID) as u64;

@@ -1,8 +1,10 @@
 //! What can be wrong with a backend.
 
+use snakepit::mailbox::DeadLetterPolicy;
+
 /// What is wrong with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum BackendFault {
     Nothing,
     LosesSends,
     LosesNacks,
@@ -49,4 +51,21 @@ pub(crate) enum Fault {
     LosesEarlyReplies,
     MixesUpResults,
     ForgetsResults,
+}
+
+impl BackendFault {
+    /// The policy that the mailbox follows instead of the one that it was given.
+    pub(super) fn change_limit(self, policy: DeadLetterPolicy) -> DeadLetterPolicy {
+        match (self, policy.max_deliveries) {
+            (Self::IgnoresTheLimit, Some(_)) => policy.max_deliveries(u32::MAX),
+            (Self::GivesUpEarly, Some(limit)) => policy.max_deliveries(limit.saturating_sub(1).max(1)),
+            _ => policy,
+        }
+    }
+}
+
+impl std::fmt::Debug for super::BrokenMailbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.fault.fmt(f)
+    }
 }

@@ -5,48 +5,45 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, PostOffice};
-use snakepit_proving::mailbox::Fixture;
+use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MemoryMailboxes, Pending};
+use snakepit::mailbox_conformance::Fixture;
 use tokio::runtime::Runtime;
 
-use super::{Broken, Fault};
-use crate::memory::Memory;
+use super::{BackendFault, BrokenMailbox};
+use crate::memory::MemoryFixture;
 
 /// Broken mailboxes for the suite.
-pub(crate) struct BrokenMemory {
-    office: PostOffice,
-    memory: Memory,
-    fault: Fault,
+pub(crate) struct BrokenFixture {
+    registry: MemoryMailboxes,
+    memory: MemoryFixture,
+    fault: BackendFault,
     opened: Arc<Mutex<HashSet<String>>>,
 }
 
-impl BrokenMemory {
-    pub(crate) fn new(fault: Fault) -> Self {
-        Self { office: PostOffice::new(), memory: Memory::default(), fault, opened: Arc::default() }
+impl BrokenFixture {
+    pub(crate) fn new(fault: BackendFault) -> Self {
+        Self {
+            registry: MemoryMailboxes::new(),
+            memory: MemoryFixture::default(),
+            fault,
+            opened: Arc::default(),
+        }
     }
 }
 
-impl Fixture for BrokenMemory {
+impl Fixture for BrokenFixture {
     fn runtime(&self) -> Runtime {
         self.memory.runtime()
     }
 
-    fn open<'a>(
-        &'a self,
-        name: &'a str,
-        policy: DeadLetterPolicy,
-    ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
+    fn open<'a>(&'a self, name: &'a str, policy: DeadLetterPolicy) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             let broken: Arc<dyn Mailbox> = {
                 let opened = Arc::clone(&self.opened);
-                Broken::new(&self.office, name, policy, self.fault, opened)?
+                BrokenMailbox::new(&self.registry, name, policy, self.fault, opened)?
             };
             Ok(broken)
         })
-    }
-
-    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
-        self.memory.reopen(mailbox)
     }
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {

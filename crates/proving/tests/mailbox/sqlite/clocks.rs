@@ -1,17 +1,17 @@
-//! No wall clock decides about a lease; another boot ends them all.
+//! The wall clock does not affect leases; another boot ends all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
-use snakepit_proving::mailbox::JumpClock;
+use snakepit::mailbox::{Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit_proving::mailbox_faults::SettableClock;
 
 use super::{block_on, dir};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn open(path: &std::path::Path, clock: &Arc<JumpClock>) -> SqliteMailbox {
+fn open(path: &std::path::Path, clock: &Arc<SettableClock>) -> SqliteMailbox {
     SqliteOptions::new().clock(Arc::clone(clock) as _).open(path).expect("a mailbox")
 }
 
@@ -22,19 +22,20 @@ fn count(mailbox: &SqliteMailbox) -> [u64; 4] {
 
 #[test]
 fn q10_a_jump_of_the_wall_clock_moves_no_lease_no_delay_and_no_end() {
-    type Jump = fn(&JumpClock);
+    type Jump = fn(&SettableClock);
     let jumps: [Jump; 2] = [|clock| clock.set_wall_forward(HOUR), |clock| clock.set_wall_back(HOUR)];
     for jump in jumps {
-        let (dir, clock) = (dir(), Arc::new(JumpClock::new()));
+        let (dir, clock) = (dir(), Arc::new(SettableClock::new()));
         let mailbox = open(&dir.path().join("mail"), &clock);
-        block_on(mailbox.send(b"leased".to_vec(), Send::new())).expect("it is sent");
+        block_on(mailbox.send(b"leased".to_vec(), SendOptions::new())).expect("it is sent");
         let minutes = Duration::from_mins;
-        let held =
-            block_on(mailbox.receive(Receive::new().visibility_timeout(minutes(10)))).expect("a receive");
-        block_on(mailbox.send(b"delayed".to_vec(), Send::new().delay(minutes(10)))).expect("it is sent");
-        block_on(mailbox.send(b"mortal".to_vec(), Send::new().time_to_live(minutes(10))))
+        let held = block_on(mailbox.receive(ReceiveOptions::new().visibility_timeout(minutes(10))))
+            .expect("a receive");
+        block_on(mailbox.send(b"delayed".to_vec(), SendOptions::new().delay(minutes(10))))
             .expect("it is sent");
-        let keyed = Send::new().dedup_key("k").delay(minutes(30));
+        block_on(mailbox.send(b"mortal".to_vec(), SendOptions::new().time_to_live(minutes(10))))
+            .expect("it is sent");
+        let keyed = SendOptions::new().dedup_key("k").delay(minutes(30));
         let first = block_on(mailbox.send(b"keyed".to_vec(), keyed.clone())).expect("it is sent");
         jump(&clock);
         assert_eq!(count(&mailbox), [1, 1, 2, 0]);
@@ -52,21 +53,22 @@ fn q10_a_jump_of_the_wall_clock_moves_no_lease_no_delay_and_no_end() {
 
 #[test]
 fn another_boot_ends_all_leases_and_moves_delays_by_the_wall_clock() {
-    let (dir, clock) = (dir(), Arc::new(JumpClock::new()));
+    let (dir, clock) = (dir(), Arc::new(SettableClock::new()));
     let path = dir.path().join("mail");
     let mailbox = open(&path, &clock);
     let minutes = Duration::from_mins;
-    block_on(mailbox.send(b"leased".to_vec(), Send::new())).expect("it is sent");
-    let held = block_on(mailbox.receive(Receive::new().visibility_timeout(HOUR))).expect("a receive");
+    block_on(mailbox.send(b"leased".to_vec(), SendOptions::new())).expect("it is sent");
+    let held = block_on(mailbox.receive(ReceiveOptions::new().visibility_timeout(HOUR))).expect("a receive");
     let receipt = held[0].receipt.clone().expect("a receipt");
     drop(held);
-    block_on(mailbox.send(b"delayed".to_vec(), Send::new().delay(minutes(30)))).expect("it is sent");
-    block_on(mailbox.send(b"mortal".to_vec(), Send::new().time_to_live(minutes(40)))).expect("it is sent");
+    block_on(mailbox.send(b"delayed".to_vec(), SendOptions::new().delay(minutes(30)))).expect("it is sent");
+    block_on(mailbox.send(b"mortal".to_vec(), SendOptions::new().time_to_live(minutes(40))))
+        .expect("it is sent");
     drop(mailbox);
     super::until_closed(&path);
 
     // The machine was off for twenty minutes, and its clock starts anew, or further: it does not matter.
-    let later = Arc::new(JumpClock::of_another_boot("another"));
+    let later = Arc::new(SettableClock::of_another_boot("another"));
     later.pass(minutes(5));
     later.set_wall_forward(minutes(15));
     let mailbox = open(&path, &later);
@@ -82,15 +84,15 @@ fn another_boot_ends_all_leases_and_moves_delays_by_the_wall_clock() {
 
 #[test]
 fn a_wall_clock_that_lost_its_years_makes_no_delay_longer_than_it_can_be() {
-    let (dir, clock) = (dir(), Arc::new(JumpClock::new()));
+    let (dir, clock) = (dir(), Arc::new(SettableClock::new()));
     let path = dir.path().join("mail");
     let mailbox = open(&path, &clock);
-    block_on(mailbox.send(b"delayed".to_vec(), Send::new().delay(HOUR))).expect("it is sent");
-    block_on(mailbox.send(b"mortal".to_vec(), Send::new().time_to_live(HOUR))).expect("it is sent");
+    block_on(mailbox.send(b"delayed".to_vec(), SendOptions::new().delay(HOUR))).expect("it is sent");
+    block_on(mailbox.send(b"mortal".to_vec(), SendOptions::new().time_to_live(HOUR))).expect("it is sent");
     drop(mailbox);
     super::until_closed(&path);
 
-    let later = Arc::new(JumpClock::of_another_boot("another"));
+    let later = Arc::new(SettableClock::of_another_boot("another"));
     later.set_wall_back(HOUR * 24 * 365 * 20);
     let mailbox = open(&path, &later);
     assert_eq!(count(&mailbox), [1, 0, 1, 0]);

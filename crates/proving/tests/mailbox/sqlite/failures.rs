@@ -1,19 +1,23 @@
-//! Disks that are full, files that are none, processes that do not let go: each is an error that names the file and the way
-//! out, nothing is half-done, and it goes on when the cause is gone.
+//! Full disks, files of other formats, and locks that are never released: each yields an error that names the file and the
+//! remedy, nothing is half done, and work continues once the cause is gone.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{Mailbox, MailboxError, Receive, Send, SqliteMailbox};
+use snakepit::mailbox::sqlite::{DiskSync, LogSync, SqliteOptions};
+use snakepit::mailbox::{Mailbox, MailboxError, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit_proving::deadline::{Deadline, recheck};
 use snakepit_proving::private_mount::{self, make_read_only, mount_tmpfs, remount, with_private_mounts};
 use snakepit_proving::unproven;
 use tempfile::TempDir;
 
-use super::child::Mailer;
+use super::mailer_process::MailerProcess;
 use super::{block_on, dir, until_closed};
 
 fn refusal(path: &Path) -> String {
@@ -25,7 +29,7 @@ fn refusal(path: &Path) -> String {
 fn with_one_message(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
-    block_on(mailbox.send(b"a".to_vec(), Send::new())).expect("it is sent");
+    block_on(mailbox.send(b"a".to_vec(), SendOptions::new())).expect("it is sent");
     drop(mailbox);
     until_closed(&path);
     path
@@ -74,7 +78,7 @@ fn a_file_whose_start_is_overwritten_is_refused() {
     let path = with_one_message(&dir);
     let file = OpenOptions::new().write(true).open(&path).expect("the file");
     file.write_all_at(&[0xa5; 64], 0).expect("a blow");
-    assert!(refusal(&path).contains("put a copy back"));
+    assert!(refusal(&path).contains("restore a backup"));
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn a_damaged_page_is_an_error_and_works_again_when_a_copy_is_put_back() {
     fs::write(&path, damaged).expect("a blow");
     let error = match SqliteMailbox::open(&path) {
         Err(error) => error,
-        Ok(mailbox) => block_on(mailbox.receive(Receive::new())).expect_err("a page is damaged"),
+        Ok(mailbox) => block_on(mailbox.receive(ReceiveOptions::new())).expect_err("a page is damaged"),
     };
     let text = error.to_string();
     assert!(text.contains("is damaged") && text.contains(".recover"), "{text}");
@@ -96,7 +100,7 @@ fn a_damaged_page_is_an_error_and_works_again_when_a_copy_is_put_back() {
     }
     fs::write(&path, copy).expect("the copy");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox again");
-    assert_eq!(block_on(mailbox.receive(Receive::new())).expect("a receive").len(), 1);
+    assert_eq!(block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive").len(), 1);
 }
 
 #[test]
@@ -125,19 +129,19 @@ fn a_full_disk_fails_the_send_and_the_mailbox_goes_on_when_there_is_room() {
         let mailbox = SqliteMailbox::open(dir.path().join("mail")).expect("a mailbox");
         let mut sent = 0;
         let error = loop {
-            match block_on(mailbox.send(vec![7; 100_000], Send::new())) {
+            match block_on(mailbox.send(vec![7; 100_000], SendOptions::new())) {
                 Ok(_) => sent += 1,
                 Err(error) => break error.to_string(),
             }
             assert!(sent < 100, "the disk is never full");
         };
         assert!(error.contains("no space is left") && error.contains("make room"), "{error}");
-        // More room, as somebody would make it.
+        // An administrator frees space.
         remount(dir.path(), "size=16m");
         assert_eq!(block_on(mailbox.count()).expect("a count").visible, sent);
-        block_on(mailbox.send(vec![7; 100_000], Send::new())).expect("there is room");
+        block_on(mailbox.send(vec![7; 100_000], SendOptions::new())).expect("there is room");
         for _ in 0..=sent {
-            let messages = block_on(mailbox.receive(Receive::new())).expect("a receive");
+            let messages = block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive");
             assert_eq!(messages[0].body, vec![7; 100_000]);
             block_on(messages[0].ack()).expect("an ack");
         }
@@ -151,13 +155,13 @@ fn a_process_that_is_stopped_inside_a_transaction_is_named_and_nothing_is_lost_w
     let path = dir.path().join("mail");
     let mailbox =
         SqliteOptions::new().busy_timeout(Duration::from_millis(300)).open(&path).expect("a mailbox");
-    let mut other = Mailer::start(&path, "send", &["theirs"], Some("order:stop"));
+    let mut other = MailerProcess::start(&path, "send", &["theirs"], Some("operation:stop"));
     other.stopped();
     let pid = other.child.id().to_string();
     for outcome in [
-        block_on(mailbox.send(b"ours".to_vec(), Send::new())).map(drop),
+        block_on(mailbox.send(b"ours".to_vec(), SendOptions::new())).map(drop),
         block_on(mailbox.health()),
-        block_on(mailbox.receive(Receive::new())).map(drop),
+        block_on(mailbox.receive(ReceiveOptions::new())).map(drop),
     ] {
         let error = outcome.expect_err("the file is locked");
         assert!(matches!(error, MailboxError::Busy(_)), "{error:?}");
@@ -167,8 +171,8 @@ fn a_process_that_is_stopped_inside_a_transaction_is_named_and_nothing_is_lost_w
     other.go_on();
     assert!(other.line().expect("an answer").starts_with("sent"));
     block_on(mailbox.health()).expect("it is free");
-    block_on(mailbox.send(b"ours".to_vec(), Send::new())).expect("it is sent");
-    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    block_on(mailbox.send(b"ours".to_vec(), SendOptions::new())).expect("it is sent");
+    let messages = block_on(mailbox.receive(ReceiveOptions::new().max_messages(10))).expect("a receive");
     assert_eq!(
         messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(),
         [b"theirs", &b"ours"[..]]
@@ -182,9 +186,60 @@ fn a_file_that_is_removed_while_it_is_open_is_an_error_and_not_a_loss() {
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     fs::rename(&path, dir.path().join("elsewhere")).expect("it is moved");
     let error =
-        block_on(mailbox.send(b"b".to_vec(), Send::new())).expect_err("the file has gone").to_string();
+        block_on(mailbox.send(b"b".to_vec(), SendOptions::new())).expect_err("the file has gone").to_string();
     assert!(error.contains("moved or removed"), "{error}");
-    block_on(mailbox.send(b"c".to_vec(), Send::new())).expect("it is made anew");
-    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    block_on(mailbox.send(b"c".to_vec(), SendOptions::new())).expect("it is made anew");
+    let messages = block_on(mailbox.receive(ReceiveOptions::new().max_messages(10))).expect("a receive");
     assert_eq!(messages.len(), 1, "{messages:?}");
+}
+
+/// Counts syncs, and fails them on demand.
+#[derive(Debug, Default)]
+struct CountedSync {
+    done: AtomicUsize,
+    fails: AtomicBool,
+}
+
+impl LogSync for CountedSync {
+    fn sync(&self, log: &File, path: &Path) -> io::Result<()> {
+        self.done.fetch_add(1, Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the disk is broken"));
+        }
+        DiskSync.sync(log, path)
+    }
+}
+
+impl CountedSync {
+    fn done(&self) -> usize {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    fn one_more_than(&self, before: usize) {
+        recheck(Deadline::patient(), "one more sync", || (self.done() > before).then_some(()));
+    }
+}
+
+#[test]
+fn a_lease_follows_onto_the_disk_by_itself_and_a_failure_of_that_is_no_error_of_the_receive() {
+    let dir = dir();
+    let sync = Arc::new(CountedSync::default());
+    let options = SqliteOptions::new().log_sync(Arc::clone(&sync) as _);
+    let mailbox = options.open(dir.path().join("mail")).expect("a mailbox");
+    let send = || block_on(mailbox.send(b"a".to_vec(), SendOptions::new())).expect("it is sent");
+    let receive = || block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive").remove(0);
+    send();
+    let before = sync.done();
+    let message = receive();
+    sync.one_more_than(before);
+    block_on(message.ack()).expect("an ack");
+    send();
+    let before = sync.done();
+    sync.fails.store(true, Ordering::SeqCst);
+    let message = receive();
+    sync.one_more_than(before);
+    sync.fails.store(false, Ordering::SeqCst);
+    // The file is opened anew, and the lease is still good.
+    block_on(message.ack()).expect("an ack");
+    assert_eq!(block_on(mailbox.count()).expect("a count").visible, 0);
 }

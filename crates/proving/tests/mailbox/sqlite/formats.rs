@@ -1,4 +1,4 @@
-//! Files of older versions are read, for ever.
+//! Files of older versions can always be read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, Receive, Send, SqliteMailbox};
+use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
 
-use snakepit_proving::mailbox::JumpClock;
+use snakepit_proving::mailbox_faults::SettableClock;
 
 use super::{block_on, dir, until_closed};
 
@@ -22,11 +22,11 @@ fn a_file_of_version_1_is_read_with_all_that_is_in_it() {
     let dir = dir();
     let path = dir.path().join("mail");
     fs::copy(sample(), &path).expect("a copy");
-    let clock = Arc::new(JumpClock::of_another_boot("of another machine"));
+    let clock = Arc::new(SettableClock::of_another_boot("of another machine"));
     let mailbox = SqliteOptions::new().queue("orders").clock(clock).open(&path).expect("an old mailbox");
     let count = block_on(mailbox.count()).expect("a count");
     assert_eq!((count.visible, count.in_flight, count.delayed, count.dead), (4, 0, 0, 1));
-    let messages = block_on(mailbox.receive(Receive::new().max_messages(10))).expect("a receive");
+    let messages = block_on(mailbox.receive(ReceiveOptions::new().max_messages(10))).expect("a receive");
     let seen: Vec<(&[u8], i8, u32)> = messages
         .iter()
         .map(|it| (&it.body[..it.body.len().min(8)], it.priority, it.delivery_count))
@@ -35,7 +35,7 @@ fn a_file_of_version_1_is_read_with_all_that_is_in_it() {
         [(b"urgent", 7, 1), (b"leased", 0, 2), (b"delayed", 0, 1), (b"LLLLLLLL", 0, 1)];
     assert_eq!(seen, expected);
     assert_eq!(messages[3].body.len(), 5000);
-    // What version 2 has brought: whoever had it died with the boot, and the limit is the queue's.
+    // New in version 2: the lease ended with the boot, and the limit belongs to the queue.
     assert_eq!(messages[1].attempts.len(), 1);
     assert_eq!(block_on(mailbox.settings()).expect("settings").max_deliveries, 5);
     let urgent = &messages[0];
@@ -56,17 +56,22 @@ fn write_the_sample() {
     let policy = DeadLetterPolicy::new();
     let mailbox = SqliteOptions::new().queue("orders").policy(policy).open(&path).expect("a mailbox");
     SqliteMailbox::open_named(&path, "replies").expect("a mailbox");
-    let send =
-        |body: &[u8], options: Send| block_on(mailbox.send(body.to_vec(), options)).expect("it is sent");
-    send(b"dead", Send::new());
-    let dead = block_on(mailbox.receive(Receive::new())).expect("a receive");
+    let send = |body: &[u8], options: SendOptions| {
+        block_on(mailbox.send(body.to_vec(), options)).expect("it is sent")
+    };
+    send(b"dead", SendOptions::new());
+    let dead = block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive");
     block_on(dead[0].bury(DeadReason::Failed { error: "no use".into() })).expect("a bury");
-    send(b"leased", Send::new());
-    block_on(mailbox.receive(Receive::new().visibility_timeout(Duration::from_hours(12))))
+    send(b"leased", SendOptions::new());
+    block_on(mailbox.receive(ReceiveOptions::new().visibility_timeout(Duration::from_hours(12))))
         .expect("a receive");
-    send(b"delayed", Send::new().delay(Duration::from_millis(1)));
-    send(&[b'L'; 5000], Send::new().dedup_key("large").time_to_live(Duration::from_hours(24 * 365 * 100)));
-    let urgent = Send::new().priority(7).attribute("colour", "red").reply_to("replies").trace("00-1-2-01");
+    send(b"delayed", SendOptions::new().delay(Duration::from_millis(1)));
+    send(
+        &[b'L'; 5000],
+        SendOptions::new().dedup_key("large").time_to_live(Duration::from_hours(24 * 365 * 100)),
+    );
+    let urgent =
+        SendOptions::new().priority(7).attribute("colour", "red").reply_to("replies").trace("00-1-2-01");
     send(b"urgent", urgent);
     drop((mailbox, dead));
     until_closed(&path);

@@ -1,17 +1,18 @@
-//! Processes that are killed at every step of a transaction, while others go on: the checker finds nothing.
+//! Processes are killed at every step of a transaction while others continue, and the checker finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use snakepit::mailbox::{Mailbox, SqliteMailbox};
-use snakepit_proving::mailbox::history::{Dead, Way, What};
-use snakepit_proving::mailbox::load::Dice;
-use snakepit_proving::mailbox::telling::now;
-use snakepit_proving::mailbox::{Ending, History, Notes, Rule, Terms, check};
+use snakepit::mailbox_conformance::history::{ClientOperation, FoundDeadLetter, LeaseEnd};
+use snakepit::mailbox_conformance::{FinalState, History, Rule, Terms, check};
+use snakepit_proving::mailbox_faults::OperationTrace;
+use snakepit_proving::mailbox_faults::traced_mailbox::now;
+use snakepit_proving::random::SeededRandom;
 use snakepit_proving::{random, rounds};
 
-use super::child::Mailer;
+use super::mailer_process::MailerProcess;
 use super::{block_on, dir};
 
 /// All steps at which a process can be killed, and how often each is reached in one life, about.
@@ -19,11 +20,11 @@ const STEPS: [(&str, u64); 9] = [
     ("begin", 20),
     ("begun", 20),
     ("statement", 30),
-    ("order", 20),
+    ("operation", 20),
     ("commit", 20),
     ("committed", 20),
-    ("bell", 10),
-    ("rung", 10),
+    ("notify", 10),
+    ("notified", 10),
     ("answered", 20),
 ];
 
@@ -31,12 +32,12 @@ const STEPS: [(&str, u64); 9] = [
 const ROUNDS_OF_A_FILE: usize = 25;
 
 /// Two processes at a time, one of which is killed; whether it was.
-fn round(path: &Path, who: usize, dice: &mut Dice, notes: &mut Notes) -> bool {
+fn round(path: &Path, who: usize, random: &mut SeededRandom, notes: &mut OperationTrace) -> bool {
     let (step, times) = STEPS[who % STEPS.len()];
-    let fault = format!("{step}:kill:{}", 1 + dice.below(times));
+    let fault = format!("{step}:kill:{}", 1 + random.below(times));
     let seed = || (random::below(u64::MAX) >> 1).to_string();
-    let mut killed = Mailer::start(path, "work", &[&seed(), "25"], Some(&fault));
-    let mut other = Mailer::start(path, "work", &[&seed(), "15"], None);
+    let mut killed = MailerProcess::start(path, "work", &[&seed(), "25"], Some(&fault));
+    let mut other = MailerProcess::start(path, "work", &[&seed(), "15"], None);
     let (of_killed, of_other) = (killed.rest(), other.rest());
     notes.hear(2 * who, &of_killed);
     notes.hear(2 * who + 1, &of_other);
@@ -45,11 +46,11 @@ fn round(path: &Path, who: usize, dice: &mut Dice, notes: &mut Notes) -> bool {
     was_killed
 }
 
-fn check_file(path: &Path, mut notes: Notes) -> BTreeMap<Rule, u64> {
+fn check_file(path: &Path, mut notes: OperationTrace) -> BTreeMap<Rule, u64> {
     let mailbox = SqliteMailbox::open(path).expect("the mailbox");
     block_on(notes.drain(&mailbox));
     notes.put_in_order();
-    let mut ending = block_on(Ending::of(&History::new(), &mailbox)).expect("it can be looked at");
+    let mut ending = block_on(FinalState::of(&History::new(), &mailbox)).expect("it can be looked at");
     ending.at = now();
     let report = check(&notes.events, &ending, Terms { max_deliveries: 5, slack: Duration::ZERO });
     // Cuts of the power and jumps of the clock have tests of their own.
@@ -59,7 +60,7 @@ fn check_file(path: &Path, mut notes: Notes) -> BTreeMap<Rule, u64> {
 }
 
 /// A reply and the end of what it answers are one step: there is never one without the other, and never two.
-fn check_replies(path: &Path, notes: &Notes, ending: &Ending) {
+fn check_replies(path: &Path, notes: &OperationTrace, ending: &FinalState) {
     let replies = SqliteMailbox::open_named(path, "replies").expect("the mailbox");
     let bodies: Vec<String> = block_on(replies.peek(100_000))
         .expect("a peek")
@@ -69,14 +70,14 @@ fn check_replies(path: &Path, notes: &Notes, ending: &Ending) {
     let answered: BTreeSet<&String> = bodies.iter().collect();
     assert_eq!(answered.len(), bodies.len(), "something was answered twice");
     assert!(notes.replied.iter().all(|id| answered.contains(id)), "a reply is lost");
-    for Dead { id, .. } in &ending.dead {
+    for FoundDeadLetter { id, .. } in &ending.dead {
         assert!(!answered.contains(&id.to_string()), "{id} was answered, and is dead");
     }
     let acked: BTreeSet<&String> = notes
         .events
         .iter()
         .filter_map(|event| match &event.what {
-            What::End { receipt, way: Way::Ack, is_accepted: Some(true) } => {
+            ClientOperation::End { receipt, way: LeaseEnd::Ack, is_accepted: Some(true) } => {
                 notes.owners.get(&receipt.to_string())
             }
             _ => None,
@@ -89,16 +90,16 @@ fn check_replies(path: &Path, notes: &Notes, ending: &Ending) {
 fn a_process_that_is_killed_at_any_step_of_any_operation_breaks_no_rule() {
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
+    let mut random = SeededRandom::new(seed);
     let (mut kills, mut done) = (BTreeMap::new(), 0);
     let mut fired: BTreeMap<Rule, u64> = BTreeMap::new();
     let all = rounds(500, 18);
     while done < all {
         let dir = dir();
         let path = dir.path().join("mail");
-        let mut notes = Notes::default();
+        let mut notes = OperationTrace::default();
         for who in done..all.min(done + ROUNDS_OF_A_FILE) {
-            let was_killed = round(&path, who, &mut dice, &mut notes);
+            let was_killed = round(&path, who, &mut random, &mut notes);
             *kills.entry(STEPS[who % STEPS.len()].0).or_insert(0) += usize::from(was_killed);
         }
         done = all.min(done + ROUNDS_OF_A_FILE);

@@ -1,12 +1,12 @@
-//! Many at once, and many messages.
+//! Many concurrent clients, and many messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
-use snakepit_proving::mailbox::load::{self, Load};
-use snakepit_proving::mailbox::{Ending, History, Rule, Terms, check};
+use snakepit::mailbox::{Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
+use snakepit::mailbox_conformance::load::{self, ClientLoad};
+use snakepit::mailbox_conformance::{FinalState, History, Rule, Terms, check};
 use snakepit_proving::{random, rounds};
 
 use super::{block_on, dir, until_closed};
@@ -20,9 +20,10 @@ async fn four_producers_and_four_consumers_of_ten_thousand_messages_each_lose_no
     let seed = random::below(u64::MAX);
     println!("seed {seed}");
     let (lease, patience) = (Duration::from_millis(500), Duration::from_mins(5));
-    let load = Load { producers: 4, consumers: 4, messages: rounds(10_000, 300), lease, seed, patience };
+    let load =
+        ClientLoad { producers: 4, consumers: 4, messages: rounds(10_000, 300), lease, seed, patience };
     load::run(&history, &mailbox, load).await.expect("the mailbox works");
-    let ending = Ending::of(&history, mailbox.as_ref()).await.expect("it can be looked at");
+    let ending = FinalState::of(&history, mailbox.as_ref()).await.expect("it can be looked at");
     let events = history.events();
     let report = check(&events, &ending, Terms { max_deliveries: 5, slack: Duration::from_millis(5) });
     println!("{} events, {} dead letters, {:?}", events.len(), ending.dead.len(), report.fired);
@@ -30,7 +31,7 @@ async fn four_producers_and_four_consumers_of_ten_thousand_messages_each_lose_no
     report.assert_clean(&[Rule::Q9, Rule::Q10]);
 }
 
-/// Most are leased, delayed or dead, so that whoever searched for those who are not would have to pass them.
+/// Most messages are leased, delayed or dead, so a search for visible ones would have to pass them.
 fn fill(path: &std::path::Path, messages: usize) {
     let file = Connection::open(path).expect("the file");
     file.execute_batch(&format!(
@@ -52,13 +53,13 @@ fn with_a_million_messages_nothing_is_searched_for() {
     let path = dir.path().join("mail");
     let cycle = |mailbox: &SqliteMailbox| {
         let began = Instant::now();
-        block_on(mailbox.send(b"a".to_vec(), Send::new().priority(1))).expect("it is sent");
-        let messages = block_on(mailbox.receive(Receive::new())).expect("a receive");
+        block_on(mailbox.send(b"a".to_vec(), SendOptions::new().priority(1))).expect("it is sent");
+        let messages = block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive");
         block_on(messages[0].extend(Duration::from_mins(6))).expect("an extension");
         block_on(messages[0].nack(Duration::ZERO)).expect("a nack");
         block_on(mailbox.peek(1)).expect("a peek");
         block_on(mailbox.count()).expect("a count");
-        let messages = block_on(mailbox.receive(Receive::new())).expect("a receive");
+        let messages = block_on(mailbox.receive(ReceiveOptions::new())).expect("a receive");
         assert_eq!(&messages[0].body[..], b"a");
         block_on(messages[0].ack()).expect("an ack");
         began.elapsed()

@@ -1,14 +1,14 @@
-//! The SQLite backend as the suite wants it: a file of its own, with a clock that can jump. And what only it has to survive.
+//! The fixture of the SQLite backend, with a clock that can jump, and the tests that only this backend needs.
 
-mod child;
 mod clocks;
-mod cuts;
 mod failures;
 mod formats;
 mod kills;
 mod load;
+mod mailer_process;
 mod one_file;
-mod telling;
+mod power_cuts;
+mod telemetry;
 mod wakeups;
 
 use std::fs;
@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{DeadLetterPolicy, Mailbox, MailboxError, SqliteMailbox};
+use snakepit::mailbox::{DeadLetterPolicy, Mailbox, Pending, SqliteMailbox};
+use snakepit::mailbox_conformance::{Fixture, model};
 use snakepit_proving::deadline::{Deadline, recheck};
-use snakepit_proving::mailbox::{Fixture, JumpClock, model};
+use snakepit_proving::mailbox_faults::SettableClock;
 use snakepit_proving::{random, rounds};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 /// Runs something that waits for the mailbox.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -47,25 +48,25 @@ fn until_closed(path: &Path) {
 /// What takes longer than this is jumped over.
 const LONG: Duration = Duration::from_secs(10);
 
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteFixture {
     dir: TempDir,
-    clock: Arc<JumpClock>,
+    clock: Arc<SettableClock>,
     is_frozen: bool,
     /// Where they are now.
     file: Mutex<PathBuf>,
 }
 
-impl Sqlite {
+impl SqliteFixture {
     pub(crate) fn new() -> Self {
-        Self::with(JumpClock::new(), false)
+        Self::with(SettableClock::new(), false)
     }
 
-    /// With a clock that stands still until it is told to move on.
+    /// With a clock that moves only when the test moves it.
     pub(crate) fn frozen() -> Self {
-        Self::with(JumpClock::frozen(), true)
+        Self::with(SettableClock::frozen(), true)
     }
 
-    fn with(clock: JumpClock, is_frozen: bool) -> Self {
+    fn with(clock: SettableClock, is_frozen: bool) -> Self {
         let dir = dir();
         let file = Mutex::new(dir.path().join("mail"));
         Self { dir, clock: Arc::new(clock), is_frozen, file }
@@ -76,16 +77,20 @@ impl Sqlite {
     }
 }
 
-impl Fixture for Sqlite {
-    fn runtime(&self) -> Runtime {
-        Builder::new_current_thread().enable_all().build().expect("a runtime")
-    }
+/// The file and its log. Its writer lives on, and may move the log into the file meanwhile: then they are copied again.
+fn copy_at_one_moment(file: &Path, left: &Path) {
+    let main = loop {
+        let main = fs::read(file).expect("the file");
+        fs::copy(beside(file, "-wal"), beside(left, "-wal")).expect("a copy of the log");
+        if fs::read(file).expect("the file") == main {
+            break main;
+        }
+    };
+    fs::write(left, main).expect("a copy of the file");
+}
 
-    fn open<'a>(
-        &'a self,
-        name: &'a str,
-        policy: DeadLetterPolicy,
-    ) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailboxError>> {
+impl Fixture for SqliteFixture {
+    fn open<'a>(&'a self, name: &'a str, policy: DeadLetterPolicy) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             let options = self.options(name).policy(policy);
             let mailbox = options.open(self.file.lock().expect("nobody panics here").as_path())?;
@@ -93,20 +98,18 @@ impl Fixture for Sqlite {
         })
     }
 
-    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> BoxFuture<'a, Arc<dyn Mailbox>> {
+    fn reopen<'a>(&'a self, mailbox: &'a dyn Mailbox) -> Pending<'a, Arc<dyn Mailbox>> {
         Box::pin(async move {
             // Nobody closes it in good order, as nobody does after a kill: this is what is on the disk at this moment.
             let mut file = self.file.lock().expect("nobody panics here");
             let left = self.dir.path().join(format!("mail {}", random::word()));
-            for suffix in ["", "-wal"] {
-                fs::copy(beside(&file, suffix), beside(&left, suffix)).expect("a copy");
-            }
+            copy_at_one_moment(&file, &left);
             for suffix in ["", "-wal", "-shm", "-bell"] {
                 fs::remove_file(beside(&file, suffix)).expect("a file that nobody uses any more");
             }
             file.clone_from(&left);
-            let opened: SqliteMailbox = self.options(mailbox.name()).open(left).expect("the mailbox again");
-            Arc::new(opened) as Arc<dyn Mailbox>
+            let opened: SqliteMailbox = self.options(mailbox.name()).open(left)?;
+            Ok(Arc::new(opened) as Arc<dyn Mailbox>)
         })
     }
 
@@ -131,5 +134,5 @@ impl Fixture for Sqlite {
 
 #[test]
 fn sqlite_does_what_the_model_does() {
-    model::run(&Sqlite::frozen(), rounds(1000, 50) as u32);
+    model::run(&SqliteFixture::frozen(), rounds(1000, 50) as u32);
 }

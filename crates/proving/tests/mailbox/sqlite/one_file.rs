@@ -1,18 +1,18 @@
-//! One mailbox is one file: a copy of the main file has everything, or says that it has not.
+//! A mailbox is one file: a copy of the main file is complete, or reports that it is not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use snakepit::mailbox::sqlite::SqliteOptions;
-use snakepit::mailbox::{Mailbox, Send, SqliteMailbox};
+use snakepit::mailbox::{Mailbox, SendOptions, SqliteMailbox};
 use snakepit_proving::deadline::{Deadline, recheck};
 use tempfile::TempDir;
 
-use super::child::Mailer;
+use super::mailer_process::MailerProcess;
 use super::{beside, block_on, dir};
 
 fn send(mailbox: &SqliteMailbox, body: &str) {
-    block_on(mailbox.send(body.into(), Send::new())).expect("it is sent");
+    block_on(mailbox.send(body.into(), SendOptions::new())).expect("it is sent");
 }
 
 /// The main file alone, as `cp` copies it.
@@ -38,7 +38,7 @@ fn until_log_is_empty(path: &Path) {
 /// A mailbox with one message whose last user was killed.
 fn left_by_a_killed_process(dir: &TempDir) -> PathBuf {
     let path = dir.path().join("mail");
-    let mut other = Mailer::start(&path, "send", &["a"], Some("answered:kill"));
+    let mut other = MailerProcess::start(&path, "send", &["a"], Some("answered:kill"));
     other.rest();
     assert!(log_size(&path) > 0, "it had no time to move the log");
     path
@@ -66,6 +66,23 @@ fn a_copy_of_the_file_has_everything_when_the_service_is_idle() {
         until_log_is_empty(&path);
         assert_eq!(visible(&copy(&dir, &path)), round);
     }
+}
+
+/// SQLite starts the log anew when nobody reads it. Processes that all try for its lock at once would never let that happen.
+#[test]
+fn the_log_stays_short_while_many_processes_write() {
+    let dir = dir();
+    let path = dir.path().join("mail");
+    let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
+    let mut others: Vec<_> =
+        (0..4).map(|_| MailerProcess::start(&path, "send-many", &["4000"], None)).collect();
+    let mut longest = 0;
+    for other in &mut others {
+        assert_eq!(other.line().as_deref(), Some("sent"));
+        longest = log_size(&path).max(longest);
+    }
+    assert_eq!(block_on(mailbox.count()).expect("a count").visible, 16_000);
+    assert!(longest < 16 << 20, "{longest} bytes, of 256 MB that were written");
 }
 
 #[test]
@@ -122,7 +139,7 @@ fn a_process_that_ends_leaves_the_log_to_those_who_go_on() {
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     send(&mailbox, "a");
     for _ in 0..3 {
-        let mut other = Mailer::start(&path, "send", &["b"], None);
+        let mut other = MailerProcess::start(&path, "send", &["b"], None);
         assert!(other.rest().iter().any(|line| line.starts_with("sent")));
         send(&mailbox, "c");
     }
@@ -136,7 +153,7 @@ fn an_idle_file_gives_back_the_room_that_it_does_not_need() {
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     for _ in 0..40 {
-        block_on(mailbox.send(vec![7; 500_000], Send::new())).expect("it is sent");
+        block_on(mailbox.send(vec![7; 500_000], SendOptions::new())).expect("it is sent");
     }
     let full = block_on(mailbox.file_size()).expect("a size");
     assert!(full.bytes > 20_000_000, "{full:?}");

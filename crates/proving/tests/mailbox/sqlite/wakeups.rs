@@ -1,11 +1,11 @@
-//! Whoever waits is woken: in the same process, by another one, and also by one that dies before it rings the bell.
+//! A waiting receiver is woken by its own process, by another one, and even by one that dies before it notifies anyone.
 
 use std::time::{Duration, Instant};
 
 use snakepit::mailbox::sqlite::{BootClock, Clock};
-use snakepit::mailbox::{Mailbox, Receive, Send, SqliteMailbox};
+use snakepit::mailbox::{Mailbox, ReceiveOptions, SendOptions, SqliteMailbox};
 
-use super::child::Mailer;
+use super::mailer_process::MailerProcess;
 use super::{block_on, dir};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -25,11 +25,11 @@ fn a_receiver_in_another_process_is_woken_at_once() {
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     let rounds = 100;
-    let mut other = Mailer::start(&path, "receive", &[&rounds.to_string()], None);
+    let mut other = MailerProcess::start(&path, "receive", &[&rounds.to_string()], None);
     assert_eq!(other.line().as_deref(), Some("ready"));
     let mut times = Vec::new();
     for _ in 0..rounds {
-        block_on(mailbox.send(body_with_the_time(), Send::new())).expect("it is sent");
+        block_on(mailbox.send(body_with_the_time(), SendOptions::new())).expect("it is sent");
         let line = other.line().expect("it was received");
         let nanos = line.strip_prefix("took ").and_then(|nanos| nanos.parse().ok()).expect("a time");
         times.push(Duration::from_nanos(nanos));
@@ -49,12 +49,12 @@ fn a_receiver_in_the_same_process_is_woken_at_once() {
         for _ in 0..rounds {
             let receiver = mailbox.clone();
             let waiting = tokio::spawn(async move {
-                let messages = receiver.receive(Receive::new().wait(WAIT)).await.expect("a receive");
+                let messages = receiver.receive(ReceiveOptions::new().wait(WAIT)).await.expect("a receive");
                 (Instant::now(), messages)
             });
             tokio::task::yield_now().await;
             let began = Instant::now();
-            mailbox.send(b"a".to_vec(), Send::new()).await.expect("it is sent");
+            mailbox.send(b"a".to_vec(), SendOptions::new()).await.expect("it is sent");
             let (woken, messages) = waiting.await.expect("no panic");
             times.push(woken.saturating_duration_since(began));
             messages[0].ack().await.expect("an ack");
@@ -72,9 +72,9 @@ fn a_receiver_and_its_message_can_come_in_one_transaction() {
     let received = block_on(async {
         // The first send keeps the writer busy while the other two orders come, in this order.
         let (_, received, _) = tokio::join!(
-            mailbox.send(b"first".to_vec(), Send::new().delay(Duration::from_mins(5))),
-            mailbox.receive(Receive::new().wait(WAIT)),
-            mailbox.send(b"second".to_vec(), Send::new()),
+            mailbox.send(b"first".to_vec(), SendOptions::new().delay(Duration::from_mins(5))),
+            mailbox.receive(ReceiveOptions::new().wait(WAIT)),
+            mailbox.send(b"second".to_vec(), SendOptions::new()),
         );
         received.expect("a receive")
     });
@@ -89,11 +89,11 @@ fn a_sender_that_dies_between_commit_and_bell_is_noticed_by_the_next_look() {
     let began = Instant::now();
     let received = block_on(async {
         let receiver = mailbox.clone();
-        let waiting = tokio::spawn(async move { receiver.receive(Receive::new().wait(WAIT)).await });
-        // It has begun to wait when the writer answers somebody who came after it.
+        let waiting = tokio::spawn(async move { receiver.receive(ReceiveOptions::new().wait(WAIT)).await });
+        // The receiver waits once the writer answers a request that came after it.
         tokio::task::yield_now().await;
         mailbox.count().await.expect("a count");
-        let mut other = Mailer::start(&path, "send", &["a"], Some("bell:kill"));
+        let mut other = MailerProcess::start(&path, "send", &["a"], Some("notify:kill"));
         assert_eq!(other.line(), None, "it was killed before it could tell");
         waiting.await.expect("no panic").expect("a receive")
     });
@@ -112,22 +112,23 @@ fn an_idle_receiver_uses_no_processor_time_to_speak_of() {
         fields[11].parse::<u64>().expect("ticks") + fields[12].parse::<u64>().expect("ticks")
     };
     let before = used();
-    let received = block_on(mailbox.receive(Receive::new().wait(Duration::from_secs(4)))).expect("a receive");
+    let received =
+        block_on(mailbox.receive(ReceiveOptions::new().wait(Duration::from_secs(4)))).expect("a receive");
     assert!(received.is_empty());
     let ticks = used() - before;
     assert!(ticks <= 5, "{ticks} hundredths of a second in four");
 }
 
 #[test]
-fn a_bell_that_somebody_removed_is_made_anew() {
+fn a_removed_bell_is_created_again() {
     let dir = dir();
     let path = dir.path().join("mail");
     let mailbox = SqliteMailbox::open(&path).expect("a mailbox");
     std::fs::remove_file(dir.path().join("mail-bell")).expect("a bell");
     block_on(async {
         let receiver = mailbox.clone();
-        let waiting = tokio::spawn(async move { receiver.receive(Receive::new().wait(WAIT)).await });
-        let mut other = Mailer::start(&path, "send", &["a"], None);
+        let waiting = tokio::spawn(async move { receiver.receive(ReceiveOptions::new().wait(WAIT)).await });
+        let mut other = MailerProcess::start(&path, "send", &["a"], None);
         assert!(other.line().expect("an answer").starts_with("sent"));
         assert_eq!(waiting.await.expect("no panic").expect("a receive").len(), 1);
     });

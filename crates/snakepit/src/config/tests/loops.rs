@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 
-use crate::loops::{GiveUp, PoolLoopOptions, Replies, SHUTDOWN_TIMEOUT, Watchdog};
+use crate::loops::{GiveUpAction, PoolLoopOptions, Replies, SHUTDOWN_TIMEOUT, Watchdog};
 
 const POOL: &str = "[pool.example]\nworker = \"w.py\"\n";
 
@@ -90,7 +90,7 @@ fn what_a_loop_does_not_say_keeps_its_default() {
     assert_eq!(naps.options, PoolLoopOptions::new("nap").name("naps"));
     let said = "mailbox = \"sqlite:a.db\"\ncommand = \"nap\"\nreply = \"never\"\ngive_up = \"reply\"";
     let options = parse(&with(said)).expect("a loop").loops()[0].options.clone();
-    assert_eq!((options.reply, options.give_up), (Replies::Never, GiveUp::Reply));
+    assert_eq!((options.reply, options.give_up), (Replies::Never, GiveUpAction::Reply));
 }
 
 #[test]

@@ -1,0 +1,405 @@
+//! Workers that announce themselves: one line of JSON on standard output says that a worker is ready, and where it listens.
+//!
+//! ```json
+//! {"status": "ready", "port": 54321, "pid": 12345}
+//! ```
+//!
+//! | key | |
+//! |---|---|
+//! | `status` | `"ready"` |
+//! | `port` | a TCP port of the loopback that it listens on, or |
+//! | `socket` | the path of a Unix socket, in its place |
+//! | `pid` | who it is, by its own count (`getpid`); may be left out |
+//! | `commands` | the commands that it serves, a list of strings; may be left out |
+//! | `features` | what it declares of itself, a list of strings; may be left out |
+//!
+//! A worker whose numbers are all floats, as in JavaScript, declares `safe-integers`: the host refuses integers of 2^53 and more
+//! with their place, which the worker would take for others.
+//!
+//! Lines before it and after it are logs. A line that is almost it is an error that says what is wrong, for a worker that
+//! believes to be ready waits for calls, and its host for it. The pid must be that of somebody in the custody of the
+//! worker that was started: a wrapper script may `exec` or not. The process that counts stays the one that was started.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::lines::{Line, LineReader};
+use super::{Introduction, Spawner, StartError, pids};
+use crate::custody::{self, Command, Stdio};
+use crate::harmless;
+
+/// The longest ready line.
+const LONGEST: usize = 256 * 1024;
+/// How much of a line an error shows.
+const SHOWN: usize = 200;
+
+/// Where a worker can be reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A TCP port of the loopback.
+    Port(u16),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+/// What a worker must say about where it listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listens {
+    /// Its calls come another way: it names no address.
+    Nowhere,
+    /// On a port or on a socket.
+    Somewhere,
+    /// On a Unix socket, and not on a port.
+    OnSocket,
+}
+
+impl Listens {
+    /// What a worker has to print.
+    fn way_out(self) -> String {
+        let place = match self {
+            Self::Nowhere => "",
+            Self::Somewhere => r#", "port": 54321"#,
+            Self::OnSocket => r#", "socket": "/path""#,
+        };
+        format!(
+            "A worker says that it is ready with one line on its standard output, flushed: {{\"status\": \"ready\"{place}}}"
+        )
+    }
+}
+
+/// What a worker said when it got ready.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Announcement {
+    /// Where it can be reached; always there if it was asked for.
+    pub address: Option<Address>,
+    /// Who it is, by its own count.
+    pub pid: Option<u32>,
+    /// The commands that it serves, if it tells.
+    pub commands: Vec<String>,
+    /// What it declares of itself.
+    pub features: Vec<String>,
+    /// The whole line.
+    pub line: Map<String, Json>,
+}
+
+/// A worker that is ready.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Announced {
+    /// Its process: the one that was started, whoever announced it.
+    pub process: custody::WorkerProcess,
+    /// What it said.
+    pub announcement: Announcement,
+}
+
+/// Starts a worker and waits until it says that it is ready. What else it prints is captured, as always.
+pub async fn start(spawner: &Spawner, command: Command, listens: Listens) -> Result<Announced, StartError> {
+    start_or(spawner, command, listens, "").await
+}
+
+/// As [`start`], for an adapter that has another way for programs that print no ready line. An error names it.
+pub(super) async fn start_or(
+    spawner: &Spawner,
+    command: Command,
+    listens: Listens,
+    other_way: &str,
+) -> Result<Announced, StartError> {
+    let (process, stdout) = spawner.spawn_tapped(command, Stdio::Null).await?;
+    let limit = LONGEST.min(spawner.max_frame());
+    let mut lines = LineReader::new(stdout, spawner.output(), limit)
+        .map_err(|error| spawner.system("a pipe for its output", error))?;
+    let announcement = ready(spawner, &process, &mut lines, listens, other_way).await?;
+    lines.leave_to_output();
+    Ok(Announced { process, announcement })
+}
+
+/// Until a worker says that it is ready.
+pub(super) async fn ready(
+    spawner: &Spawner,
+    process: &custody::WorkerProcess,
+    lines: &mut LineReader,
+    listens: Listens,
+    other_way: &str,
+) -> Result<Announcement, StartError> {
+    spawner.awaits("no ready line came", format!("{}{other_way}", listens.way_out()));
+    let mut listening = ReadyListener { lines, is_over: false };
+    let announcement = loop {
+        let line = match listening.lines.next().await {
+            Ok(Line::Object(line)) => line,
+            Ok(Line::TooLong) => continue,
+            Ok(Line::End) => {
+                return Err(spawner.ended_early(process, "it closed its standard output").await);
+            }
+            Err(error) => return Err(spawner.system("a pipe for its output", error)),
+        };
+        match Announcement::read(&line, listens) {
+            StartupLine::Ready(announcement) => break announcement,
+            StartupLine::Log => listening.lines.log_line(&line),
+            StartupLine::Wrong(fault) => {
+                let shown: String = String::from_utf8_lossy(&line).trim().chars().take(SHOWN).collect();
+                let told = format!("its ready line is wrong: {fault}: {shown}");
+                return Err(spawner.fault(harmless(&told)));
+            }
+        }
+    };
+    listening.is_over = true;
+    spawner.awaits_no_more();
+    if let Some(number) = announcement.pid {
+        let worker = process.clone();
+        let looked = tokio::task::spawn_blocking(move || pids::is_in_custody(&worker, number)).await;
+        if !looked.map_err(|_| StartError::ShuttingDown)? {
+            return Err(stranger(spawner, process, number).await);
+        }
+    }
+    Ok(announcement)
+}
+
+/// Until the line has come. If that takes too long, this is dropped, and what has no end of line yet is shown with the error: a
+/// ready line that waits for its newline would be seen by nobody.
+struct ReadyListener<'a> {
+    lines: &'a mut LineReader,
+    is_over: bool,
+}
+
+impl Drop for ReadyListener<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.lines.break_off();
+        }
+    }
+}
+
+/// The announced pid is nobody's here: of a process that has ended already, or of a stranger.
+async fn stranger(spawner: &Spawner, process: &custody::WorkerProcess, number: u32) -> StartError {
+    let fault = format!(
+        "its ready line names the pid {number}, which is neither the process that was started ({}) nor one that \
+         it has started: it must be the server's own, by its own count (getpid)",
+        process.pid()
+    );
+    match process.try_wait() {
+        Some(_) => spawner.ended_early(process, &fault).await,
+        None => spawner.fault(fault),
+    }
+}
+
+/// What a line is.
+#[derive(Debug, PartialEq)]
+enum StartupLine {
+    Ready(Announcement),
+    /// It was meant to be the ready line.
+    Wrong(String),
+    Log,
+}
+
+impl Announcement {
+    fn read(line: &[u8], listens: Listens) -> StartupLine {
+        let parsed: Result<Map<String, Json>, _> = serde_json::from_slice(line);
+        let line = match parsed {
+            Ok(line) if is_meant(&line) => line,
+            Err(error) if is_alike(line) => {
+                let quotes = line.contains(&b'\'');
+                let hint = if quotes { ", which has double quotes (json.dumps prints it)" } else { "" };
+                return StartupLine::Wrong(format!("it is not JSON{hint}: {error}"));
+            }
+            Ok(_) | Err(_) => return StartupLine::Log,
+        };
+        Self::check(line, listens).map_or_else(StartupLine::Wrong, StartupLine::Ready)
+    }
+
+    fn check(line: Map<String, Json>, listens: Listens) -> Result<Self, String> {
+        match line.get("status") {
+            Some(Json::String(status)) if status == "ready" => {}
+            Some(status) => return Err(format!("its status is {status}, and must be \"ready\"")),
+            None => return Err("it has no `status`, which must be \"ready\"".into()),
+        }
+        let address = match (listens, line.get("port"), line.get("socket")) {
+            (_, Some(_), Some(_)) => return Err("it has both `port` and `socket`: keep one".into()),
+            (Listens::Nowhere, _, _) => None,
+            (Listens::Somewhere, None, None) => {
+                return Err("it does not say where it listens: add `port` or `socket`".into());
+            }
+            (Listens::OnSocket, _, None) => {
+                return Err(
+                    "it does not say where it listens: add `socket`, the path of a Unix socket".into()
+                );
+            }
+            (_, Some(port), None) => Some(Address::Port(read_port(port)?)),
+            (_, None, Some(socket)) => Some(Address::Socket(read_socket(socket)?)),
+        };
+        let pid = line.get("pid").map(read_pid).transpose()?;
+        let (commands, features) = (read_words(&line, "commands")?, read_words(&line, "features")?);
+        Ok(Self { address, pid, commands, features, line })
+    }
+
+    /// What the pool is to know about the worker.
+    pub fn introduction(&self) -> Introduction {
+        let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        Introduction {
+            commands: self.commands.clone(),
+            features: self.features.clone(),
+            language: text("language"),
+            sdk: text("sdk"),
+            ..Introduction::default()
+        }
+    }
+}
+
+/// What a worker may say of itself before it is ready.
+const ON_THE_WAY: [&str; 5] = ["starting", "loading", "initializing", "booting", "warming"];
+
+/// Whether an object can be nothing but the ready line, or an attempt at it. A log line may have a status, too.
+fn is_meant(line: &Map<String, Json>) -> bool {
+    let is_ready = |value: &Json| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("ready"));
+    let has_address = ["port", "socket", "pid"].iter().any(|key| line.contains_key(*key));
+    match line.get("status") {
+        Some(Json::String(status)) if ON_THE_WAY.contains(&status.to_ascii_lowercase().as_str()) => false,
+        Some(status) => is_ready(status) || status.is_string() && (has_address || line.len() == 1),
+        // Under another name: `state`, `Status`.
+        None => has_address && line.values().any(is_ready),
+    }
+}
+
+/// Whether what is no JSON begins like the ready line or says the same, if with the quotes of another language.
+fn is_alike(line: &[u8]) -> bool {
+    let text: String = String::from_utf8_lossy(line)
+        .chars()
+        .filter(|c| !c.is_whitespace() && !matches!(c, '"' | '\''))
+        .take(SHOWN)
+        .collect();
+    text.starts_with("{status:") || text.contains("status:ready")
+}
+
+fn read_words(line: &Map<String, Json>, key: &str) -> Result<Vec<String>, String> {
+    let words = line.get(key).map(Vec::deserialize).transpose();
+    Ok(words.map_err(|error| format!("its `{key}` is no list of strings: {error}"))?.unwrap_or_default())
+}
+
+fn read_port(port: &Json) -> Result<u16, String> {
+    match port.as_u64() {
+        Some(0) => Err("its port is 0: it must be the one that the system gave it".into()),
+        Some(number) => {
+            u16::try_from(number).map_err(|_| format!("its port is {number}, and the last is 65535"))
+        }
+        None => Err(format!("its port is {port}, and must be a number from 1 to 65535")),
+    }
+}
+
+fn read_socket(socket: &Json) -> Result<PathBuf, String> {
+    match socket.as_str().map(PathBuf::from) {
+        Some(path) if path.is_absolute() => Ok(path),
+        _ => Err(format!("its socket is {socket}, and must be an absolute path")),
+    }
+}
+
+fn read_pid(pid: &Json) -> Result<u32, String> {
+    let number = pid.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0);
+    number.ok_or_else(|| format!("its pid is {pid}, and must be the number of a process"))
+}
+
+#[cfg(any(fuzzing, test))]
+pub(super) mod fuzzing {
+    use super::{Announcement, Listens};
+
+    /// Reads a line as the one that says that a worker is ready.
+    pub(crate) fn ready_line(line: &[u8]) {
+        for listens in [Listens::Nowhere, Listens::Somewhere, Listens::OnSocket] {
+            let _ = Announcement::read(line, listens);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(line: &str) -> StartupLine {
+        Announcement::read(line.as_bytes(), Listens::Somewhere)
+    }
+
+    fn wrong(line: &str) -> String {
+        match heard(line) {
+            StartupLine::Wrong(fault) => fault,
+            other => panic!("{line} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_line_of_the_specification_is_read() {
+        let StartupLine::Ready(said) = heard(r#"{"status": "ready", "port": 54321, "pid": 12345}"#) else {
+            panic!("not ready")
+        };
+        assert_eq!((said.address, said.pid), (Some(Address::Port(54321)), Some(12345)));
+        let line =
+            r#"{"commands":["add"],"language":"Node 22","socket":"/run/x","status":"ready","more":[1]}"#;
+        let StartupLine::Ready(said) = heard(line) else { panic!("not ready") };
+        assert_eq!(said.address, Some(Address::Socket("/run/x".into())));
+        assert_eq!(
+            (said.introduction().commands, said.introduction().language),
+            (vec!["add".into()], "Node 22".into())
+        );
+        assert_eq!(said.line["more"], serde_json::json!([1]));
+    }
+
+    #[test]
+    fn one_that_listens_nowhere_needs_no_address() {
+        let said = Announcement::read(br#"{"status":"ready"}"#, Listens::Nowhere);
+        assert!(
+            matches!(said, StartupLine::Ready(Announcement { address: None, pid: None, .. })),
+            "{said:?}"
+        );
+        let said = Announcement::read(br#"{"status":"ready","port":1}"#, Listens::OnSocket);
+        assert!(matches!(&said, StartupLine::Wrong(fault) if fault.contains("add `socket`")), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_almost_it_is_told() {
+        for (line, said) in [
+            (r#"{"status": "ready", "port": 1"#, "not JSON: EOF"),
+            ("{'status': 'ready', 'port': 1}", "double quotes (json.dumps prints it)"),
+            ("{status: 'ready', port: 1}", "double quotes"),
+            (r#"{"port": 1, "status": "ready""#, "not JSON: EOF"),
+            ("{'port': 1, 'status': 'ready'}", "double quotes (json.dumps prints it)"),
+            (r#"{"port": 1, "status": "ready",}"#, "not JSON: trailing comma"),
+            (r#"{"pid": 1, "status": ready}"#, "not JSON"),
+            (r#"{"state":"ready","port":1}"#, "it has no `status`"),
+            (r#"{"Status":"READY","pid":1}"#, "it has no `status`"),
+            (r#"{"status":"started","port":1}"#, r#"its status is "started", and must be "ready""#),
+            (r#"{"status":"Ready","port":1}"#, r#"its status is "Ready""#),
+            (r#"{"status":"ready"}"#, "add `port` or `socket`"),
+            (r#"{"status":"ready","pid":1}"#, "add `port` or `socket`"),
+            (r#"{"status":"ready","port":"80"}"#, r#"its port is "80""#),
+            (r#"{"status":"ready","port":-1}"#, "its port is -1"),
+            (r#"{"status":"ready","port":1.5}"#, "its port is 1.5"),
+            (r#"{"status":"ready","port":0}"#, "its port is 0"),
+            (r#"{"status":"ready","port":65536}"#, "its port is 65536, and the last is 65535"),
+            (r#"{"status":"ready","port":1,"socket":"/x"}"#, "both `port` and `socket`"),
+            (r#"{"status":"ready","socket":"x"}"#, "must be an absolute path"),
+            (r#"{"status":"ready","port":1,"pid":0}"#, "its pid is 0"),
+            (r#"{"status":"ready","port":1,"pid":"me"}"#, r#"its pid is "me""#),
+            (r#"{"status":"ready","port":1,"commands":"add"}"#, "its `commands` is no list of strings"),
+            (r#"{"status":"ready","port":1,"commands":[1]}"#, "its `commands` is no list of strings"),
+        ] {
+            let fault = wrong(line);
+            assert!(fault.contains(said), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn logs_in_json_are_logs() {
+        for line in [
+            r#"{"level":"info","event":"loading"}"#,
+            r#"{"status":200,"path":"/"}"#,
+            r#"{"status":"ok","path":"/"}"#,
+            r#"{"status":"starting"}"#,
+            r#"{"status":"loading","pid":1}"#,
+            r#"{"port":1,"pid":2}"#,
+            r#"{"event":"ready","model":"small"}"#,
+            "{not json at all",
+        ] {
+            assert_eq!(heard(line), StartupLine::Log, "{line}");
+        }
+    }
+}

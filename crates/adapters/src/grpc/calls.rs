@@ -1,0 +1,234 @@
+//! The calls that a worker holds, from the RPC to the answer.
+//!
+//! A cancelled call loses its RPC at once, and with it the channel that would report its end. The call stays held until the worker
+//! reports its end through [`super::link`] or, without a link, shows that it can serve: a worker that still runs the call is not free.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+
+use super::messages::{CallReply, Value, call_reply, unreadable};
+use crate::adapter::{AtWork, Begun, CallStage, Credit, HeldCall, HeldCalls, Starts};
+use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
+use crate::json::Integers;
+use crate::telemetry;
+use crate::transport::read_span;
+use crate::value::Encoded;
+
+/// What is kept with a call.
+#[derive(Default)]
+struct RpcState {
+    /// None if it was never started: the connection was closed already.
+    task: Option<AbortHandle>,
+    /// How many messages of the call have come through the link, and how many must have before its answer.
+    heard: u32,
+    said: u32,
+    /// Its answer is there, and waits for those messages.
+    is_answered: bool,
+}
+
+/// See the module.
+pub(super) struct GrpcCalls {
+    held: Mutex<HeldCalls<RpcState>>,
+    integers: Integers,
+}
+
+impl GrpcCalls {
+    pub(super) fn new(concurrency: usize, integers: Integers) -> Self {
+        Self { held: Mutex::new(HeldCalls::new(concurrency)), integers }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HeldCalls<RpcState>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a call, and starts its RPC unless nobody wants it any more. No RPC is started for a worker that cannot be spoken to.
+    pub(super) fn begin(&self, call: Call, rpc: impl FnOnce(&Call) -> Option<AbortHandle>) {
+        let number = call.id().get();
+        let mut held = self.held();
+        match held.begin(call, RpcState::default()) {
+            Begun::ToSend(begun) if begun.call.is_abandoned() => {
+                // Its caller went away before it was here, and could not ask the worker.
+                let taken = held.take(number);
+                drop(held);
+                if let Some(taken) = taken {
+                    taken.finish(Err(cancelled()));
+                }
+            }
+            // Under the lock: the RPC's task finds the call here, however quick it is.
+            Begun::ToSend(begun) => match rpc(&begun.call) {
+                None => held.close(),
+                Some(task) => {
+                    begun.data.task = Some(task);
+                    held.all_sent();
+                }
+            },
+            Begun::Kept => {}
+            Begun::Refused(call) => {
+                // It was chosen for this worker before the worker's end was known.
+                drop(held);
+                call.give_back();
+            }
+        }
+    }
+
+    /// The answer to a call has come.
+    pub(super) fn answer(&self, id: u64, reply: CallReply) {
+        let CallReply { outcome, telemetry, said } = reply;
+        self.tell_telemetry(id, telemetry);
+        let outcome = match outcome {
+            Some(call_reply::Outcome::Value(value)) => {
+                value.read(self.integers).map_err(|error| unreadable(&error))
+            }
+            Some(call_reply::Outcome::Error(error)) => Err(error.into()),
+            None => Err(RemoteError::new(
+                RemoteErrorKind::BadPayload,
+                "the worker's reply has neither a value nor an error",
+            )),
+        };
+        self.expect(id, said);
+        self.finish(id, outcome);
+    }
+
+    /// One value of a stream has come. The error ends the stream.
+    pub(super) fn item(&self, id: u64, reply: CallReply) -> Result<(), RemoteError> {
+        let CallReply { outcome, telemetry, said } = reply;
+        self.tell_telemetry(id, telemetry);
+        self.expect(id, said);
+        let item = match outcome {
+            Some(call_reply::Outcome::Value(value)) => {
+                value.read(self.integers).map_err(|error| unreadable(&error))?
+            }
+            Some(call_reply::Outcome::Error(error)) => return Err(error.into()),
+            None => return Ok(()),
+        };
+        self.held().item(id, item);
+        Ok(())
+    }
+
+    fn expect(&self, id: u64, said: u32) {
+        if said > 0
+            && let Some(held) = self.held().get_mut(id)
+        {
+            held.data.said = said;
+        }
+    }
+
+    /// A call has its end, and its caller is told once all that was said before is heard.
+    pub(super) fn finish(&self, id: u64, outcome: Result<Encoded, RemoteError>) {
+        let mut held = self.held();
+        let Some(HeldCall { data: rpc, .. }) = held.get_mut(id) else { return };
+        if rpc.heard < rpc.said {
+            rpc.is_answered = true;
+            held.give_up(id, outcome);
+            return;
+        }
+        let Some(taken) = held.take(id) else { return };
+        let service = held.service_time(&taken);
+        drop(held);
+        match taken.call.stream_credit() {
+            None => taken.finish_after(service, outcome),
+            Some(_) => taken.finish(outcome),
+        }
+    }
+
+    /// A message of a call has come through the link.
+    pub(super) fn heard(&self, id: u64) {
+        let mut held = self.held();
+        let Some(HeldCall { data: rpc, .. }) = held.get_mut(id) else { return };
+        rpc.heard = rpc.heard.saturating_add(1);
+        if rpc.heard >= rpc.said && rpc.is_answered {
+            conclude(held, id);
+        }
+    }
+
+    /// The RPC of a call is over without an answer; the error is what its caller hears. Says whether the worker is to be asked
+    /// for its end.
+    pub(super) fn give_up_rpc(&self, id: u64, error: RemoteError) -> bool {
+        let mut held = self.held();
+        if held.get(id).is_some_and(|held| held.data.is_answered) {
+            conclude(held, id);
+            return false;
+        }
+        let is_given_up = held.give_up(id, Err(error));
+        if is_given_up && let Some(task) = held.get(id).and_then(|held| held.data.task.as_ref()) {
+            task.abort();
+        }
+        is_given_up
+    }
+
+    /// A call is over whose RPC was before.
+    pub(super) fn ended(&self, id: u64) {
+        let held = self.held();
+        if held.stage(id) == Some(CallStage::GivenUp) {
+            conclude(held, id);
+        }
+    }
+
+    pub(super) fn holds(&self, id: u64) -> bool {
+        self.held().holds(id)
+    }
+
+    /// How much of a stream may follow.
+    pub(super) fn credit(&self, id: u64) -> Option<Arc<Credit>> {
+        self.held().credit(id)
+    }
+
+    /// Lets a stream send so much more.
+    pub(super) fn grant(&self, call: CallId, more: Portion) {
+        self.held().grant(call.get(), more);
+    }
+
+    /// Does something with a call, if the worker holds it.
+    pub(super) fn with<T>(&self, id: u64, look: impl FnOnce(&Call) -> T) -> Option<T> {
+        self.held().get(id).map(|held| look(&held.call))
+    }
+
+    fn tell_telemetry(&self, id: u64, told: Vec<Value>) {
+        for value in told {
+            let Some(span) = value.read(self.integers).ok().and_then(|value| read_span(&value)) else {
+                continue;
+            };
+            // Told without the lock: whoever listens may do anything.
+            let event = self.held().get(id).and_then(|held| span.told_of(&held.call));
+            event.into_iter().for_each(telemetry::emit);
+        }
+    }
+
+    pub(super) fn at_work(&self) -> Vec<AtWork> {
+        self.held().at_work()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held().is_empty()
+    }
+
+    /// It takes no more calls.
+    pub(super) fn leave(&self) {
+        self.held().leave();
+    }
+
+    /// Gives up all calls: those that were not sent go back to the pool, the others are lost.
+    pub(super) fn give_up(&self) {
+        let ended = self.held().end(Starts::Unknown);
+        for (at_end, held) in ended {
+            held.data.task.iter().for_each(AbortHandle::abort);
+            held.settle(at_end);
+        }
+    }
+}
+
+/// Answers a call with the outcome that it was given up with.
+fn conclude(mut held: MutexGuard<'_, HeldCalls<RpcState>>, id: u64) {
+    let taken = held.take(id);
+    // Without the lock: whoever hears of the answer may call again.
+    drop(held);
+    if let Some(taken) = taken {
+        taken.conclude();
+    }
+}
+
+/// The error of a call that was cancelled.
+pub(super) fn cancelled() -> RemoteError {
+    RemoteError::new(RemoteErrorKind::Cancelled, "the caller has cancelled this call")
+}

@@ -1,0 +1,259 @@
+//! One connection of HTTP/2 to one worker.
+//!
+//! Not tonic's own channel, which connects again by itself: what answers at the same place after the connection broke is
+//! somebody else, and that it broke is to be known at once. RPCs are streams of the one connection.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use http::uri::{PathAndQuery, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::rt::Executor;
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tonic::body::Body;
+use tonic::client::{Grpc, GrpcService};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tracing::dispatcher::Dispatch;
+use tracing::instrument::WithSubscriber;
+
+use super::codec::{ReplyCodec, RpcReply};
+use crate::announce::Address;
+use crate::causes::with_causes;
+use crate::custody;
+use crate::listener::Listener;
+use crate::logging::quiet_subscriber;
+use crate::transport::Closed;
+
+/// How much of one stream may be on its way. A stream that nobody reads holds this much of the host's memory, and then holds
+/// its worker back.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Streams that nobody reads must not hold up the others, and calls are bounded elsewhere.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// What stands around a value in its message.
+const AROUND: usize = 1 << 20;
+
+/// What a worker on TCP is shown.
+const SECRET: &str = "snakepit-secret";
+
+#[derive(Clone)]
+pub(super) struct Channel {
+    requests: SendRequest<Body>,
+    tasks: Tasks,
+    secret: Option<MetadataValue<Ascii>>,
+    limit: usize,
+    closed: Arc<Closed>,
+}
+
+impl Channel {
+    /// Connects to a worker that listens, if it answers in HTTP/2. The secret is shown where others could listen, too.
+    pub(super) async fn connect(
+        address: &Address,
+        process: &custody::WorkerProcess,
+        secret: &str,
+        max_frame: usize,
+    ) -> Result<Self, String> {
+        let unreachable = |error| format!("it does not listen where it says: {error}");
+        match address {
+            Address::Socket(path) => {
+                let socket = UnixStream::connect(path).await.map_err(unreachable)?;
+                Self::greet(socket, None, max_frame).await
+            }
+            Address::Port(port) => {
+                let socket = Listener::new(process.clone(), *port).connect().await.map_err(unreachable)?;
+                let secret = MetadataValue::try_from(secret).map_err(|error| error.to_string())?;
+                Self::greet(socket, Some(secret), max_frame).await
+            }
+        }
+    }
+
+    async fn greet(
+        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        secret: Option<MetadataValue<Ascii>>,
+        max_frame: usize,
+    ) -> Result<Self, String> {
+        let tasks = Tasks { runtime: Handle::current(), subscriber: quiet_subscriber() };
+        let mut http = Builder::new(tasks.clone());
+        http.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+        let greeted = http.handshake(TokioIo::new(socket)).with_subscriber(tasks.subscriber.clone()).await;
+        let (requests, connection) = greeted.map_err(|error| format!("it does not speak HTTP/2: {error}"))?;
+        let closed = Arc::new(Closed::default());
+        let channel = Self { requests, tasks, secret, limit: max_frame + AROUND, closed };
+        let own = Arc::clone(&channel.closed);
+        channel.spawn(async move {
+            let reason = match connection.await {
+                Ok(()) => "it closed its connection".into(),
+                Err(error) => format!("its connection broke: {}", with_causes(&error)),
+            };
+            own.close(&reason);
+        });
+        Ok(channel)
+    }
+
+    /// Runs what belongs to this connection, whichever runtime the caller is in.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.tasks.spawn(work)
+    }
+
+    /// The same connection, for messages that are short.
+    pub(super) fn limited(&self, limit: usize) -> Self {
+        Self { limit: self.limit.min(limit), ..self.clone() }
+    }
+
+    fn grpc(&self) -> Grpc<Self> {
+        Grpc::with_origin(self.clone(), Uri::from_static("http://localhost"))
+            .max_decoding_message_size(self.limit)
+            .max_encoding_message_size(self.limit)
+    }
+
+    fn request<M>(&self, message: M, remaining: Option<Duration>) -> Request<M> {
+        let mut request = Request::new(message);
+        if let Some(remaining) = remaining {
+            request.set_timeout(remaining);
+        }
+        if let Some(secret) = &self.secret {
+            request.metadata_mut().insert(SECRET, secret.clone());
+        }
+        request
+    }
+
+    /// One message there, one back.
+    pub(super) async fn unary<M, R>(
+        &self,
+        path: &'static str,
+        message: M,
+        remaining: Option<Duration>,
+    ) -> Result<R, Status>
+    where
+        M: Message + 'static,
+        R: RpcReply,
+    {
+        let request = self.request(message, remaining);
+        let codec = ReplyCodec::<M, R>::default();
+        Ok(self.grpc().unary(request, PathAndQuery::from_static(path), codec).await?.into_inner())
+    }
+
+    /// One message there, many back.
+    pub(super) async fn stream<M, R>(
+        &self,
+        path: &'static str,
+        message: M,
+        remaining: Option<Duration>,
+    ) -> Result<Streaming<R>, Status>
+    where
+        M: Message + 'static,
+        R: RpcReply,
+    {
+        let request = self.request(message, remaining);
+        let codec = ReplyCodec::<M, R>::default();
+        let answered = self.grpc().server_streaming(request, PathAndQuery::from_static(path), codec).await;
+        answered.map(Response::into_inner)
+    }
+
+    /// Many messages both ways.
+    pub(super) async fn both_ways<M, R>(
+        &self,
+        path: &'static str,
+        messages: impl Stream<Item = M> + Send + 'static,
+    ) -> Result<Streaming<R>, Status>
+    where
+        M: Message + 'static,
+        R: RpcReply,
+    {
+        let request = self.request(messages, None);
+        let codec = ReplyCodec::<M, R>::default();
+        let answered = self.grpc().streaming(request, PathAndQuery::from_static(path), codec).await;
+        answered.map(Response::into_inner)
+    }
+
+    /// It can no longer be spoken to.
+    pub(super) fn close(&self, reason: &str) {
+        self.closed.close(reason);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_told()
+    }
+
+    /// Until it can no longer be spoken to; why.
+    pub(super) async fn closed(&self) -> Arc<str> {
+        self.closed.reason().await
+    }
+}
+
+/// Runs the tasks of a connection in the runtime of its pool: a caller's runtime may end before the call does.
+#[derive(Clone)]
+struct Tasks {
+    runtime: Handle,
+    /// What the libraries behind gRPC may log, made once: making one for each task is expensive.
+    subscriber: Dispatch,
+}
+
+impl Tasks {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        // In a block of its own: work that is done is dropped with this subscriber, too.
+        let work = async move {
+            work.await;
+        };
+        self.runtime.spawn(work.with_subscriber(self.subscriber.clone())).abort_handle()
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, work: F) {
+        self.spawn(work);
+    }
+}
+
+/// Who ended an RPC that has no reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RpcEnd {
+    /// The worker, with a status.
+    WithStatus,
+    /// The worker, or its deadline: the stream was cancelled.
+    Cancelled,
+    /// The end of its connection: then the end of the worker says why, and not the RPC.
+    WithConnection,
+}
+
+pub(super) fn ended(status: &Status) -> RpcEnd {
+    if matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded) {
+        return RpcEnd::Cancelled;
+    }
+    let mut source = std::error::Error::source(status);
+    let from_the_wire = source.is_some();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            return match (error.is_reset(), error.reason()) {
+                (true, Some(h2::Reason::CANCEL)) => RpcEnd::Cancelled,
+                (true, _) => RpcEnd::WithStatus,
+                (false, _) => RpcEnd::WithConnection,
+            };
+        }
+        source = error.source();
+    }
+    if from_the_wire { RpcEnd::WithConnection } else { RpcEnd::WithStatus }
+}
+
+impl GrpcService<Body> for Channel {
+    type ResponseBody = Incoming;
+    type Error = hyper::Error;
+    type Future = BoxFuture<'static, hyper::Result<http::Response<Incoming>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        self.requests.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        Box::pin(self.requests.send_request(request))
+    }
+}

@@ -1,0 +1,166 @@
+//! Decodes replies. Parts that grow when they are decoded are bounded while they are still bytes: an empty string takes two bytes on the
+//! wire and 24 in memory, so the length of a reply bounds nothing.
+
+use std::marker::PhantomData;
+
+use bytes::Buf;
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+use super::messages::{CallReply, FromWorker, HelloReply, health};
+
+/// How many reports of telemetry a reply may have.
+const MOST_TELEMETRY: usize = 10_000;
+/// The longest error.
+const LONGEST_ERROR: usize = 1 << 20;
+
+/// A message of a worker.
+pub(super) trait RpcReply: Message + Default + 'static {
+    /// Refuses bytes that would cost too much once they are decoded.
+    fn check(_bytes: &[u8]) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+impl RpcReply for CallReply {
+    fn check(bytes: &[u8]) -> Result<(), &'static str> {
+        let (mut telemetry, mut error) = (0, 0);
+        for (number, length) in Fields(bytes) {
+            match number {
+                2 => error += length,
+                3 => telemetry += 1,
+                _ => {}
+            }
+        }
+        match (error > LONGEST_ERROR, telemetry > MOST_TELEMETRY) {
+            (true, _) => Err("its error is longer than 1 MiB"),
+            (_, true) => Err("it has more than 10,000 reports of telemetry"),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+// No longer than a few times its bytes.
+impl RpcReply for FromWorker {}
+// Its length is limited.
+impl RpcReply for HelloReply {}
+impl RpcReply for health::Response {}
+
+/// The fields of a message, each with its number and the length of what it holds. Ends at what is none: the decoder tells.
+struct Fields<'a>(&'a [u8]);
+
+impl Iterator for Fields<'_> {
+    type Item = (u64, usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = varint(&mut self.0)?;
+        let length = match tag & 7 {
+            0 => {
+                varint(&mut self.0)?;
+                return Some((tag >> 3, 0));
+            }
+            1 => 8,
+            2 => usize::try_from(varint(&mut self.0)?).ok()?,
+            5 => 4,
+            _ => return None,
+        };
+        self.0 = self.0.get(length..)?;
+        Some((tag >> 3, length))
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    prost::encoding::decode_varint(bytes).ok()
+}
+
+/// See the module.
+pub(super) struct ReplyCodec<M, R>(PhantomData<(M, R)>);
+
+impl<M, R> Default for ReplyCodec<M, R> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M: Message + 'static, R: RpcReply> Codec for ReplyCodec<M, R> {
+    type Encode = M;
+    type Decode = R;
+    type Encoder = ProstEncoder<M>;
+    type Decoder = ReplyDecoder<R>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<M, R>::default().encoder()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ReplyDecoder(ProstCodec::<M, R>::default().decoder())
+    }
+}
+
+pub(super) struct ReplyDecoder<R>(ProstDecoder<R>);
+
+impl<R: RpcReply> Decoder for ReplyDecoder<R> {
+    type Item = R;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<R>, Status> {
+        // The whole message: tonic hands it over in one piece.
+        if buf.chunk().len() < buf.remaining() {
+            return Err(Status::internal("its reply came in pieces"));
+        }
+        R::check(buf.chunk())
+            .map_err(|fault| Status::resource_exhausted(format!("its reply is refused: {fault}")))?;
+        self.0.decode(buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::{Error, Value, call_reply};
+    use super::*;
+
+    fn checked(reply: &CallReply) -> Result<(), &'static str> {
+        CallReply::check(&reply.encode_to_vec())
+    }
+
+    #[test]
+    fn a_reply_that_would_be_large_once_decoded_is_refused() {
+        let telemetry =
+            |count| CallReply { telemetry: vec![Value::default(); count], said: 3, ..CallReply::default() };
+        assert_eq!(checked(&telemetry(MOST_TELEMETRY)), Ok(()));
+        assert!(checked(&telemetry(MOST_TELEMETRY + 1)).is_err());
+        let error = |notes| {
+            let outcome = Error { notes: vec![String::new(); notes], ..Error::default() };
+            CallReply { outcome: Some(call_reply::Outcome::Error(outcome)), ..CallReply::default() }
+        };
+        assert_eq!(checked(&error(1000)), Ok(()));
+        assert!(checked(&error(LONGEST_ERROR)).is_err());
+        // Said twice, its parts are put together.
+        let half = error(LONGEST_ERROR / 3).encode_to_vec();
+        assert_eq!(CallReply::check(&half), Ok(()));
+        assert!(CallReply::check(&[&half[..], &half[..]].concat()).is_err());
+    }
+
+    #[test]
+    fn a_value_may_be_as_long_as_a_message() {
+        let value = Value { data: vec![b'1'; 8 << 20].into(), encoding: 1 };
+        let reply = CallReply { outcome: Some(call_reply::Outcome::Value(value)), ..CallReply::default() };
+        assert_eq!(checked(&reply), Ok(()));
+    }
+
+    #[test]
+    fn what_is_no_message_is_left_to_the_decoder() {
+        for bytes in [
+            &b"\xff\xff\xff"[..],
+            b"\x1a",
+            b"\x1a\x05x",
+            b"\x07",
+            b"",
+            b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        ] {
+            assert_eq!(CallReply::check(bytes), Ok(()));
+        }
+    }
+}

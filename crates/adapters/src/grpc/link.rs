@@ -1,0 +1,226 @@
+//! Messages beside calls: tools, progress, logs, and the ends of cancelled calls.
+//!
+//! Tools have the limits of `spec/wire.md`. At most [`ROOM`] bytes of answers wait for the flow control of HTTP/2.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tonic::Streaming;
+
+use super::calls::GrpcCalls;
+use super::messages::{
+    self, Cancel, End, Error, FromHost, FromWorker, ToolAnswer, ToolCall, Value, ValueFormat, from_host,
+    from_worker, tool_answer,
+};
+use crate::adapter::host_tools::{
+    HostTools, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
+};
+use crate::call::Portion;
+use crate::transport::{beginning, log_text};
+use crate::value::{Encoded, ValueError};
+use crate::worker::Output;
+
+/// So much of a text of progress is told.
+const PROGRESS: usize = 8 * 1024;
+/// So many bytes of answers may wait to be taken.
+const ROOM: u32 = 1 << 20;
+
+/// What a message takes up beside its bytes.
+const MESSAGE: usize = 64;
+
+/// A message, and the room that it takes up until it is on its way.
+type OutgoingMessage = (FromHost, Option<OwnedSemaphorePermit>);
+
+/// The host's side.
+pub(super) struct GrpcLink {
+    calls: Arc<GrpcCalls>,
+    output: Arc<Output>,
+    max_frame: usize,
+    format: ValueFormat,
+    /// None once the host has hung up.
+    says: Mutex<Option<mpsc::UnboundedSender<OutgoingMessage>>>,
+    room: Arc<Semaphore>,
+    tools: Mutex<HostTools>,
+}
+
+impl GrpcLink {
+    /// The link, and what it says.
+    pub(super) fn new(
+        calls: Arc<GrpcCalls>,
+        output: Arc<Output>,
+        max_frame: usize,
+        format: ValueFormat,
+    ) -> (Arc<Self>, impl Stream<Item = FromHost> + Send + 'static) {
+        // Bounded by the room that all answers take, and by two cancels for each call that the worker holds.
+        let (says, mut said) = mpsc::unbounded_channel::<OutgoingMessage>();
+        let link = Self {
+            calls,
+            output,
+            max_frame,
+            format,
+            says: Mutex::new(Some(says)),
+            room: Arc::new(Semaphore::new(ROOM as usize)),
+            tools: Mutex::default(),
+        };
+        let said = stream::poll_fn(move |context| said.poll_recv(context));
+        (Arc::new(link), said.map(|(message, _room)| message))
+    }
+
+    fn tools(&self) -> MutexGuard<'_, HostTools> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, call: u64, said: from_host::Said, room: Option<OwnedSemaphorePermit>) {
+        let says = self.says.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(says) = &*says {
+            // The worker may be gone; then others tell.
+            let _ = says.send((FromHost { call, said: Some(said) }, room));
+        }
+    }
+
+    /// The RPC of a call is over. 1: the worker is to say when the call is; 2: it is to be interrupted.
+    pub(super) fn cancel(&self, call: u64, stage: u32) {
+        self.say(call, from_host::Said::Cancel(Cancel { stage }), None);
+    }
+
+    /// The host is done with the worker.
+    pub(super) fn hang_up(&self) {
+        self.says.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    pub(super) fn end_tools(&self) {
+        self.tools().end_all();
+    }
+
+    /// Hears the worker until it has nothing more to say, and says why that is.
+    pub(super) async fn listen(self: &Arc<Self>, mut messages: Streaming<FromWorker>) -> String {
+        loop {
+            match messages.message().await {
+                Ok(Some(FromWorker { call, said: Some(said) })) => {
+                    if let Err(fault) = self.hear(call, said).await {
+                        return fault;
+                    }
+                    self.calls.heard(call);
+                }
+                // A message of a later version.
+                Ok(Some(FromWorker { said: None, .. })) => {}
+                Ok(None) => return "it ended its link".into(),
+                Err(status) => return format!("its link broke: {}", status.message()),
+            }
+        }
+    }
+
+    async fn hear(self: &Arc<Self>, call: u64, said: from_worker::Said) -> Result<(), String> {
+        match said {
+            from_worker::Said::ToolCall(asked) => self.tool_call(call, asked).await?,
+            from_worker::Said::ToolCredit(credit) => {
+                let more = credit.more.unwrap_or_default();
+                self.tools().grant(credit.id, Portion { items: more.items, bytes: more.bytes });
+            }
+            from_worker::Said::ToolCancel(id) => self.tools().end(id),
+            from_worker::Said::Progress(progress) => {
+                let text = progress.text.map(|text| beginning(&text, PROGRESS).to_owned());
+                self.calls.with(call, |call| call.progress(progress.fraction, text));
+            }
+            from_worker::Said::Log(log) => {
+                let fields = log.fields.map(|fields| fields.read(self.format.integers)).transpose();
+                let text = fields.and_then(|fields| log_text(&log.level, &log.text, fields.as_ref()));
+                let text = text.map_err(|error| format!("it sent a log that cannot be read: {error}"))?;
+                self.output.text("log", &text);
+            }
+            from_worker::Said::Ended(_) => {
+                self.tools().end_of(call);
+                self.calls.ended(call);
+            }
+        }
+        Ok(())
+    }
+
+    /// A call was answered: nothing runs for it any more.
+    pub(super) fn end_of(&self, call: u64) {
+        self.tools().end_of(call);
+    }
+
+    /// Runs a tool beside the link. The error is the fault of the worker.
+    async fn tool_call(self: &Arc<Self>, call: u64, asked: ToolCall) -> Result<(), String> {
+        let (id, bytes) = (asked.id, messages::len(asked.args.as_ref()));
+        let admission = self.tools().admit(id, bytes, self.max_frame)?;
+        if let ToolAdmission::Refused(reason) = admission {
+            // Nothing else is heard meanwhile: one that asks on and on must read what it is answered.
+            if let Some((answer, bytes, _)) = encode(&**self, id, &ToolReply::Error(reason)) {
+                let room = self.room(bytes).await;
+                self.answer(call, id, answer, room);
+            }
+            return Ok(());
+        }
+        let trace = asked.trace();
+        let args = asked.args.map_or_else(|| Ok(Encoded::nil()), |args| args.read(self.format.integers));
+        let args = args.map_err(|error| format!("it asked for a tool with what cannot be read: {error}"))?;
+        let Some(answer) = self.calls.with(call, |call| call.ask_within(&asked.tool, args, trace)) else {
+            return Ok(());
+        };
+        let stream = asked.stream.map(|first| Portion { items: first.items, bytes: first.bytes });
+        // Under the lock: it finds itself among them, however quick it is.
+        self.tools().start(self, ToolRequest { call, id, bytes, stream }, answer);
+        if !self.calls.holds(call) {
+            // It was answered in between, and whoever saw to its tools did not see this one.
+            self.tools().end(id);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, call: u64, id: u64, answer: tool_answer::Answer, room: Option<OwnedSemaphorePermit>) {
+        self.say(call, from_host::Said::ToolAnswer(ToolAnswer { id, answer: Some(answer) }), room);
+    }
+
+    /// Until there is room for so many bytes, and the message around them. More than there is room for at all takes all of it.
+    async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let wanted = u32::try_from(bytes.saturating_add(MESSAGE)).unwrap_or(ROOM).min(ROOM);
+        Arc::clone(&self.room).acquire_many_owned(wanted).await.ok()
+    }
+}
+
+impl ToolLink for GrpcLink {
+    type Frame = tool_answer::Answer;
+
+    fn max_frame(&self) -> usize {
+        self.max_frame
+    }
+
+    fn encode(&self, _id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError> {
+        let value = |value: &Encoded| Value::new(value, self.format);
+        Ok(match reply {
+            ToolReply::Value(answer) => {
+                let value = value(answer)?;
+                let length = value.data.len();
+                (tool_answer::Answer::Value(value), length)
+            }
+            ToolReply::Item(item) => {
+                let value = value(item)?;
+                let length = value.data.len();
+                (tool_answer::Answer::Item(value), length)
+            }
+            ToolReply::End => (tool_answer::Answer::End(End {}), 0),
+            ToolReply::Error(error) => {
+                let error = Error::from(error);
+                let length = prost::Message::encoded_len(&error);
+                (tool_answer::Answer::Error(error), length)
+            }
+        })
+    }
+
+    async fn wait_for_room(&self) {
+        drop(self.room(0).await);
+    }
+
+    async fn deliver(&self, run: ToolRunId, answer: Self::Frame, bytes: usize, then: Then) -> Then {
+        let room = self.room(bytes).await;
+        let mut tools = self.tools();
+        if !tools.may_send(run, then) {
+            return Then::IsOver;
+        }
+        self.answer(run.call, run.id, answer, room);
+        then
+    }
+}

@@ -1,0 +1,445 @@
+//! A worker behind HTTP: a task for each call that is under way.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::answer::{self, AnswerBody};
+use super::client::{Client, Connected, SendError};
+use super::flow::Flow;
+use super::payload::{BodyError, Payload};
+use super::pieces::{Pieces, StreamForm};
+use super::place::Reserved;
+use super::request::{Prepared, Requests};
+use crate::OnDrop;
+use crate::adapter::patience::{DEATH_AFTER_BREAK, LAST_ANSWERS};
+use crate::adapter::{AtWork, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Starts};
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::custody;
+use crate::json::Integers;
+use crate::transport::Closed;
+use crate::value::Encoded;
+
+/// So much is read of an answer that is an error.
+const LONGEST_ERROR: usize = 256 * 1024;
+
+/// See the module.
+pub(super) struct HttpHandle {
+    process: custody::WorkerProcess,
+    /// What it listens on.
+    reserved: Reserved,
+    client: Arc<Client>,
+    /// How often it has shown that it takes connections.
+    beats: Arc<AtomicU64>,
+    requests: Requests,
+    max_body: usize,
+    integers: Integers,
+    introduction: Introduction,
+    /// Where calls get their tasks, whoever hands them over.
+    runtime: tokio::runtime::Handle,
+    held: Mutex<HeldCalls<RunningRequest>>,
+    /// A call is not under way any more.
+    concluded: Notify,
+    closed: Closed,
+}
+
+/// The task of a call.
+struct RunningRequest {
+    /// None for the moment in which it is made.
+    task: Option<AbortHandle>,
+    flow: Arc<Flow>,
+    /// The task is over, and the call waits for the end of its worker.
+    is_over: bool,
+}
+
+/// How the request of a call ends: the outer error leaves the call without an outcome.
+type RequestOutcome = Result<Result<Encoded, RemoteError>, SendError>;
+
+impl HttpHandle {
+    pub(super) fn new(
+        (process, reserved): (custody::WorkerProcess, Reserved),
+        client: Client,
+        requests: Requests,
+        (max_body, concurrency): (usize, usize),
+        introduction: Introduction,
+    ) -> Self {
+        Self {
+            process,
+            reserved,
+            client: Arc::new(client),
+            beats: Arc::default(),
+            requests,
+            max_body,
+            integers: Integers::of(&introduction.features),
+            introduction,
+            runtime: tokio::runtime::Handle::current(),
+            held: Mutex::new(HeldCalls::new(concurrency)),
+            concluded: Notify::new(),
+            closed: Closed::default(),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HeldCalls<RunningRequest>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the task of a call, if the worker holds the call.
+    fn running<T>(&self, id: u64, change: impl FnOnce(&mut RunningRequest) -> T) -> Option<T> {
+        self.held().get_mut(id).map(|held| change(&mut held.data))
+    }
+
+    /// Asks the worker. With a credit, the caller takes a stream.
+    async fn ask(&self, prepared: Prepared, id: u64, credit: Option<&Credit>, flow: &Flow) -> RequestOutcome {
+        let Prepared { request, reading } = prepared;
+        let (response, connected) = self.client.send(request, |carrier| flow.travels_by(carrier)).await?;
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            return Ok(Err(self.error(status, response, connected).await?));
+        }
+        if !status.is_success() {
+            let message =
+                format!("the worker answered with {status}, which is neither a result nor an error");
+            return Ok(Err(answer::bad_value(message)));
+        }
+        let body = AnswerBody::of(status, response.headers(), reading);
+        match (body, credit) {
+            // Not read first: it may have no end.
+            (AnswerBody::Stream(_), None) => Ok(body.value(Vec::new(), self.integers)),
+            (body, asked) => {
+                if let (Some(form), Some(credit)) = (body.as_stream(), asked) {
+                    return self.stream(response, connected, form, (id, credit), flow).await;
+                }
+                let said = self.collect(response, connected).await?;
+                let value = said.and_then(|said| body.value(said, self.integers));
+                if let (Some(_), Ok(value)) = (asked, &value) {
+                    // A command that does not stream has one value.
+                    self.held().item(id, value.clone());
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// The whole body. The connection can be used again.
+    async fn collect(
+        &self,
+        response: Response<Incoming>,
+        connected: Connected,
+    ) -> Result<Result<Vec<u8>, RemoteError>, SendError> {
+        let body = match Payload::of(response) {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error)),
+        };
+        match answer::collect(body, self.max_body).await {
+            Ok(body) => {
+                self.client.give_back(connected);
+                Ok(Ok(body))
+            }
+            Err(error) => self.unread(error).map(Err),
+        }
+    }
+
+    /// What became of an answer that cannot be read.
+    fn unread(&self, error: BodyError) -> Result<RemoteError, SendError> {
+        match error {
+            BodyError::Broken(error) => Err(SendError::Broken(error)),
+            BodyError::TooLong => Ok(self.too_long()),
+            BodyError::Undecodable(error) => Ok(answer::bad_value(format!(
+                "the worker's answer is not the gzip that it says it is: {error}"
+            ))),
+        }
+    }
+
+    /// What an answer says that is an error. Of one that is long, its beginning is enough.
+    async fn error(
+        &self,
+        status: StatusCode,
+        response: Response<Incoming>,
+        connected: Connected,
+    ) -> Result<RemoteError, SendError> {
+        // One that cannot be decoded has its status still.
+        let Ok(body) = Payload::of(response) else { return Ok(answer::error(status, b"")) };
+        let (said, is_whole) = match answer::beginning(body, self.max_body.min(LONGEST_ERROR)).await {
+            Ok(read) => read,
+            Err(BodyError::Broken(error)) => return Err(SendError::Broken(error)),
+            Err(BodyError::TooLong | BodyError::Undecodable(_)) => (Vec::new(), false),
+        };
+        if is_whole {
+            self.client.give_back(connected);
+        }
+        Ok(answer::error(status, &said))
+    }
+
+    fn too_long(&self) -> RemoteError {
+        answer::bad_value(format!("the worker's answer is longer than max_frame ({} bytes)", self.max_body))
+    }
+
+    async fn stream(
+        &self,
+        response: Response<Incoming>,
+        connected: Connected,
+        form: StreamForm,
+        (id, credit): (u64, &Credit),
+        flow: &Flow,
+    ) -> RequestOutcome {
+        // One that is in the middle of a stream hears of its end by its next piece.
+        drop(flow.carrier().take());
+        let mut body = match Payload::of(response) {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut pieces = Pieces::new(form, self.max_body);
+        loop {
+            let data = match body.next().await {
+                Ok(data) => data,
+                Err(error) => return self.unread(error).map(Err),
+            };
+            let is_over = data.is_none();
+            pieces.feed(&data.unwrap_or_default());
+            while let Some(piece) = pieces.next().or_else(|| if is_over { pieces.rest() } else { None }) {
+                match answer::item(piece, self.integers) {
+                    Ok(Some(item)) => {
+                        self.held().item(id, item);
+                        // Meanwhile the worker is held up by its socket.
+                        credit.available().await;
+                    }
+                    Ok(None) => return Ok(Ok(Encoded::nil())),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            if is_over {
+                self.client.give_back(connected);
+                return Ok(Ok(Encoded::nil()));
+            }
+            if pieces.waiting() > self.max_body {
+                return Ok(Err(self.too_long()));
+            }
+        }
+    }
+
+    /// A call that was cancelled is over when its worker has closed the request, too, or has answered: one that does neither is
+    /// busy, and not free for others.
+    async fn call_off(
+        &self,
+        asked: Pin<Box<dyn Future<Output = RequestOutcome> + Send + '_>>,
+        flow: &Flow,
+    ) -> RequestOutcome {
+        let carrier = flow.carrier().take();
+        match carrier {
+            None if !flow.is_sent() => {}
+            None => {
+                // Closed, in the middle of its answer.
+                drop(asked);
+                self.client.answers().await;
+            }
+            Some(carrier) => {
+                carrier.hang_up();
+                match asked.await {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(lost) if self.process.try_wait().is_some() => return Err(lost),
+                    Err(_) => carrier.closed().await,
+                }
+            }
+        }
+        Ok(Err(RemoteError::new(RemoteErrorKind::Cancelled, "the request was closed")))
+    }
+
+    /// The task of a call is over: answers the call, or leaves it to the end of its worker.
+    async fn conclude(&self, id: u64, outcome: RequestOutcome) {
+        let lost = match outcome {
+            Ok(outcome) => return self.finish(id, outcome),
+            Err(lost) => lost,
+        };
+        let exited = tokio::time::timeout(DEATH_AFTER_BREAK, self.process.exited()).await;
+        // On a busy machine the word of its end may come later than the end.
+        let is_dead = exited.is_ok() || has_ended(&self.process);
+        match lost {
+            SendError::Unreachable(_) | SendError::NoConnection(_) | SendError::Unsent(_) if is_dead => {
+                self.held().not_sent(id);
+            }
+            // It fails with the end of its worker, which is looked into.
+            SendError::Broken(_) if is_dead => {}
+            SendError::Unreachable(why) => {
+                // The worker is about to be replaced.
+                let mut held = self.held();
+                held.not_sent(id);
+                held.close();
+                drop(held);
+                self.closed.close(&format!("it does not listen where it said: {why}"));
+            }
+            SendError::NoConnection(why) => {
+                let message = format!("there is no connection to the worker to be had: {why}");
+                self.finish(id, Err(RemoteError::new(RemoteErrorKind::Exception, message)));
+            }
+            SendError::Unsent(why) => {
+                let message = format!("the worker closed the connection, and has not begun the call: {why}");
+                self.finish(id, Err(RemoteError::new(RemoteErrorKind::Refused, message)));
+            }
+            SendError::Broken(why) => {
+                let message = format!("the worker's connection broke before it had answered: {why}");
+                self.finish(id, Err(RemoteError::new(RemoteErrorKind::Exception, message)));
+            }
+        }
+    }
+
+    fn finish(&self, id: u64, outcome: Result<Encoded, RemoteError>) {
+        let mut held = self.held();
+        let Some(taken) = held.take(id) else { return };
+        let service = held.service_time(&taken);
+        drop(held);
+        taken.finish_after(service, outcome);
+    }
+}
+
+impl Handle for HttpHandle {
+    fn process(&self) -> Option<&custody::WorkerProcess> {
+        Some(&self.process)
+    }
+
+    fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        if self.introduction.ignores(call.command()) {
+            return call.finish(Ok(Encoded::nil()));
+        }
+        if let Input::Many(_) = call.input() {
+            return call.finish(Err(RemoteError::new(
+                RemoteErrorKind::Refused,
+                "this worker takes one call at a time",
+            )));
+        }
+        let prepared = match self.requests.prepare(&call, self.integers) {
+            Ok(prepared) => prepared,
+            Err(source) => {
+                let command = call.command().to_owned();
+                return call.fail(CallError::Arguments { command, source });
+            }
+        };
+        let id = call.id().get();
+        let flow = Arc::new(Flow::default());
+        let mut held = self.held();
+        match held.begin(call, RunningRequest { task: None, flow: Arc::clone(&flow), is_over: false }) {
+            Begun::ToSend(begun) if begun.call.is_abandoned() => {
+                // Its caller went away before it was here, and could not ask the worker.
+                flow.cancelled.notify_one();
+            }
+            Begun::ToSend(_) => {}
+            Begun::Kept => return,
+            Begun::Refused(call) => {
+                // It was chosen for this worker before the worker's end was known.
+                drop(held);
+                return call.give_back();
+            }
+        }
+        // Its task sends it at any time from here on.
+        held.sent(id);
+        let credit = held.credit(id);
+        drop(held);
+        let worker = Arc::clone(&self);
+        let task = self.runtime.spawn(async move {
+            let mut asked: Pin<Box<dyn Future<Output = RequestOutcome> + Send + '_>> =
+                Box::pin(worker.ask(prepared, id, credit.as_deref(), &flow));
+            let answered = tokio::select! {
+                biased;
+                () = flow.cancelled.notified() => None,
+                outcome = &mut asked => Some(outcome),
+            };
+            let outcome = match answered {
+                Some(outcome) => {
+                    drop(asked);
+                    outcome
+                }
+                None => worker.call_off(asked, &flow).await,
+            };
+            worker.conclude(id, outcome).await;
+            worker.running(id, |running| running.is_over = true);
+            worker.concluded.notify_waiters();
+        });
+        let is_noted = self.running(id, |running| running.task = Some(task.abort_handle()));
+        if is_noted.is_none() {
+            // It has its end, or the worker has.
+            task.abort();
+        }
+    }
+
+    fn cancel(&self, call: CallId, _stage: CancelStage) {
+        self.running(call.get(), |running| running.flow.cancelled.notify_one());
+        self.held().release_stream(call.get());
+    }
+
+    fn ask_beat(&self) {
+        let (client, beats) = (Arc::clone(&self.client), Arc::clone(&self.beats));
+        self.runtime.spawn(async move {
+            if client.answers().await {
+                beats.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    fn beats(&self) -> Option<u64> {
+        Some(self.beats.load(Ordering::Relaxed))
+    }
+
+    fn grant(&self, call: CallId, more: Portion) {
+        self.held().grant(call.get(), more);
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        self.held().at_work()
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        async { self.closed.reason().await.to_string() }.boxed()
+    }
+
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        async move {
+            let _tasks = OnDrop(|| self.end_tasks());
+            if matches!(reason, Reason::Died | Reason::Broken(_)) {
+                // What it had answered may be on its way through a socket, and others may be about to find it gone.
+                let _ = tokio::time::timeout(LAST_ANSWERS, self.all_concluded()).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+impl HttpHandle {
+    /// Ends all tasks. Their calls are lost with the worker, except those that it never heard of.
+    fn end_tasks(&self) {
+        self.client.close();
+        self.reserved.remove();
+        let ended = self.held().end(Starts::Unknown);
+        for (at_end, held) in ended {
+            held.data.task.iter().for_each(AbortHandle::abort);
+            held.settle(at_end);
+        }
+    }
+
+    /// Until no call is under way.
+    async fn all_concluded(&self) {
+        loop {
+            let concluded = self.concluded.notified();
+            if self.held().iter().all(|held| held.data.is_over) {
+                return;
+            }
+            concluded.await;
+        }
+    }
+}
+
+/// Whether the main process of a worker has ended, whoever has heard of it.
+fn has_ended(process: &custody::WorkerProcess) -> bool {
+    let pidfd = process.pidfd();
+    let mut polled = [PollFd::new(&pidfd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,111 @@
+//! The decompressed body of an answer, piece by piece.
+//!
+//! A few bytes of gzip can expand a thousandfold. The decoder works in small steps, and the reader counts the output.
+
+use std::io::Write as _;
+
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt as _;
+use hyper::body::{Bytes, Incoming};
+use hyper::{HeaderMap, Response, header};
+
+use super::answer::bad_value;
+use crate::call::RemoteError;
+
+/// How much is decoded in one step. What comes out is about a thousand times as long at the most.
+const STEP: usize = 1024;
+
+/// Why a body could not be read.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    Broken(hyper::Error),
+    TooLong,
+    /// It is not gzip, though it says so.
+    Undecodable(std::io::Error),
+}
+
+/// See the module.
+pub(super) struct Payload {
+    body: Incoming,
+    gzip: Option<Gzip>,
+}
+
+struct Gzip {
+    decoder: MultiGzDecoder<Vec<u8>>,
+    /// What has come and is not decoded yet.
+    waiting: Bytes,
+    has_begun: bool,
+}
+
+impl Payload {
+    /// The body of an answer. One that is compressed in a way that is not known is refused.
+    pub(super) fn of(response: Response<Incoming>) -> Result<Self, RemoteError> {
+        let is_gzip = is_gzip(response.headers())?;
+        let gzip = is_gzip.then(|| Gzip {
+            decoder: MultiGzDecoder::new(Vec::new()),
+            waiting: Bytes::new(),
+            has_begun: false,
+        });
+        Ok(Self { body: response.into_body(), gzip })
+    }
+
+    /// The next piece, which is not empty; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            if let Some(piece) = self.gzip.as_mut().map_or(Ok(None), Gzip::step)? {
+                // Decoding takes time that others want, too.
+                tokio::task::consume_budget().await;
+                return Ok(Some(piece));
+            }
+            match self.body.frame().await.transpose().map_err(BodyError::Broken)? {
+                None => return self.gzip.take().map_or(Ok(None), Gzip::finish),
+                Some(frame) => match (frame.into_data(), &mut self.gzip) {
+                    (Ok(data), Some(gzip)) => gzip.waiting = data,
+                    (Ok(data), None) if !data.is_empty() => return Ok(Some(data)),
+                    _ => {}
+                },
+            }
+        }
+    }
+}
+
+impl Gzip {
+    /// Decodes until something comes out, or all that has come is used.
+    fn step(&mut self) -> Result<Option<Bytes>, BodyError> {
+        while !self.waiting.is_empty() {
+            let part = self.waiting.split_to(self.waiting.len().min(STEP));
+            self.has_begun = true;
+            self.decoder.write_all(&part).map_err(BodyError::Undecodable)?;
+            let decoded = std::mem::take(self.decoder.get_mut());
+            if !decoded.is_empty() {
+                return Ok(Some(decoded.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is left. One that is cut off is an error.
+    fn finish(mut self) -> Result<Option<Bytes>, BodyError> {
+        if !self.has_begun {
+            return Ok(None);
+        }
+        self.decoder.try_finish().map_err(BodyError::Undecodable)?;
+        let decoded = std::mem::take(self.decoder.get_mut());
+        Ok((!decoded.is_empty()).then(|| decoded.into()))
+    }
+}
+
+fn is_gzip(headers: &HeaderMap) -> Result<bool, RemoteError> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let said = codings.next().map_or("", |coding| coding.to_str().unwrap_or("?"));
+    match said.trim().to_ascii_lowercase().as_str() {
+        "" | "identity" if codings.next().is_none() => Ok(false),
+        "gzip" | "x-gzip" if codings.next().is_none() => Ok(true),
+        _ => {
+            let message = format!(
+                "the worker answered with the content-encoding {said:?}, and only gzip and identity can be read"
+            );
+            Err(bad_value(message))
+        }
+    }
+}

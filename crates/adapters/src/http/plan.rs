@@ -1,0 +1,376 @@
+//! A checked route, filled with the arguments of each call.
+//!
+//! Routes are checked once, when the pool starts. Arguments are checked before anything is sent.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use hyper::Method;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+
+use super::route::{Body, EventFormat, HttpMethod, Route};
+use super::template::Template;
+use crate::json::{self, Integers};
+use crate::value::{Map, Value, ValueError};
+
+/// Headers that are the business of whoever sends the message.
+const FRAMING: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+/// What the adapter's own headers begin with.
+const OURS: &str = "snakepit-";
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct RoutePlan {
+    pub(super) method: Method,
+    pub(super) events: EventFormat,
+    /// None if the path is that of the command.
+    segments: Option<Vec<Template>>,
+    query: Option<Vec<String>>,
+    headers: Vec<(HeaderName, Template)>,
+    body: Body,
+    /// How an error shows it: `GET /items/{id}`.
+    shown: String,
+    /// The arguments that have a place by their name.
+    placed: HashSet<String>,
+}
+
+/// The parts of a request.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    /// None if it is that of the command.
+    pub(super) path: Option<String>,
+    /// With its question mark; empty if there is none.
+    pub(super) query: String,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) body: Bytes,
+}
+
+impl RoutePlan {
+    /// That of commands that have no route: the path is the command.
+    pub(super) fn usual(method: HttpMethod) -> Self {
+        Self {
+            method: method.into(),
+            events: EventFormat::default(),
+            segments: None,
+            query: None,
+            headers: Vec::new(),
+            body: method.usual_body(),
+            shown: format!("{} /COMMAND", Method::from(method)),
+            placed: HashSet::new(),
+        }
+    }
+
+    /// Checks a route.
+    pub(super) fn new(route: &Route) -> Result<Self, String> {
+        let Route { method, path, query, headers, body, events } = route;
+        let segments = segments(path)?;
+        let mut checked = Vec::new();
+        for (name, value) in headers {
+            checked.push(read_header(name, value)?);
+        }
+        if let Body::Bytes { content_type, .. } = body {
+            HeaderValue::from_str(content_type)
+                .map_err(|_| format!("its content_type {content_type:?} cannot stand in a header"))?;
+        }
+        let in_path = segments.iter().flat_map(Template::arguments);
+        let in_headers = checked.iter().flat_map(|(_, value)| value.arguments());
+        let in_query = query.iter().flatten().map(String::as_str);
+        let in_body = match body {
+            Body::Bytes { argument, .. } => Some(argument.as_str()),
+            Body::Json | Body::Form | Body::None => None,
+        };
+        let placed = in_path.chain(in_headers).chain(in_query).chain(in_body).map(str::to_owned).collect();
+        Ok(Self {
+            method: (*method).into(),
+            events: *events,
+            query: query.clone(),
+            body: body.clone(),
+            shown: format!("{} {path}", Method::from(*method)),
+            placed,
+            segments: Some(segments),
+            headers: checked,
+        })
+    }
+
+    /// The request of a call with these arguments.
+    pub(super) fn fill(
+        &self,
+        command: &str,
+        arguments: Value,
+        integers: Integers,
+    ) -> Result<Filled, ValueError> {
+        let given = match arguments {
+            Value::Map(given) => given,
+            Value::List(list) if list.is_empty() => Map::new(),
+            by_position => return self.fill_by_position(command, by_position, integers),
+        };
+        let arguments = Arguments { command, plan: self, given };
+        let mut filled = Filled { path: arguments.path()?, ..Filled::default() };
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for name in self.query.iter().flatten() {
+            arguments.append(&mut query, name, "a query")?;
+        }
+        filled.headers = arguments.headers()?;
+        match &self.body {
+            Body::Json => {}
+            Body::Form => {
+                let mut form = form_urlencoded::Serializer::new(String::new());
+                arguments.append_rest(&mut form, "a form")?;
+                filled.body = form.finish().into();
+            }
+            Body::Bytes { argument, .. } => {
+                filled.body = arguments.bytes(argument)?;
+                arguments.append_rest(&mut query, "a query")?;
+            }
+            Body::None => arguments.append_rest(&mut query, "a query")?,
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            filled.query = format!("?{query}");
+        }
+        if self.body == Body::Json {
+            let rest = match arguments.given {
+                given if self.placed.is_empty() => given,
+                given => given.into_iter().filter(|(name, _)| !self.has_place_for(name)).collect(),
+            };
+            filled.body = written(&Value::Map(rest), integers)?;
+        }
+        self.add_content_type(&mut filled.headers);
+        Ok(filled)
+    }
+
+    /// Arguments without names have a place in JSON alone.
+    fn fill_by_position(
+        &self,
+        command: &str,
+        arguments: Value,
+        integers: Integers,
+    ) -> Result<Filled, ValueError> {
+        let none = Arguments { command, plan: self, given: Map::new() };
+        if self.body != Body::Json || !self.placed.is_empty() {
+            return Err(none.wrong("takes its arguments by their names, and these have none"));
+        }
+        let list = if let Value::List(_) = arguments { arguments } else { Value::List(vec![arguments]) };
+        let mut headers = none.headers()?;
+        self.add_content_type(&mut headers);
+        Ok(Filled { path: none.path()?, headers, body: written(&list, integers)?, ..Filled::default() })
+    }
+
+    fn has_place_for(&self, name: &Value) -> bool {
+        name.as_str().is_some_and(|name| self.placed.contains(name))
+    }
+
+    /// Unless the route has its own.
+    fn add_content_type(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        let value = match &self.body {
+            Body::Json => HeaderValue::from_static("application/json"),
+            Body::Form => HeaderValue::from_static("application/x-www-form-urlencoded"),
+            Body::Bytes { content_type, .. } => match HeaderValue::from_str(content_type) {
+                Ok(value) => value,
+                Err(_) => return,
+            },
+            Body::None => return,
+        };
+        if !headers.iter().any(|(name, _)| *name == header::CONTENT_TYPE) {
+            headers.push((header::CONTENT_TYPE, value));
+        }
+    }
+}
+
+fn written(value: &Value, integers: Integers) -> Result<Bytes, ValueError> {
+    let mut body = Vec::new();
+    json::write(&mut body, value, integers)?;
+    Ok(body.into())
+}
+
+/// The arguments of one call, and where they go.
+struct Arguments<'a> {
+    command: &'a str,
+    plan: &'a RoutePlan,
+    given: Map,
+}
+
+impl Arguments<'_> {
+    fn wrong(&self, what: &str) -> ValueError {
+        ValueError::unsendable(format!("the route of `{}` {what}: {}", self.command, self.plan.shown))
+    }
+
+    /// One as text; none if it was not given, or is nil.
+    fn text(&self, name: &str, place: &str) -> Result<Option<String>, ValueError> {
+        let Some(value) = self.given.get(name) else { return Ok(None) };
+        as_text(value)
+            .map_err(|what| self.wrong(&format!("has {place} for `{name}`, and {what} has no form there")))
+    }
+
+    fn path(&self) -> Result<Option<String>, ValueError> {
+        let Some(segments) = &self.plan.segments else { return Ok(None) };
+        let mut path = String::new();
+        for segment in segments {
+            let filled = segment.fill(|name| match self.text(name, "a part of a path")? {
+                Some(text) => Ok(Some(text)),
+                None => Err(self.wrong(&format!("needs an argument `{name}`"))),
+            })?;
+            let filled = filled.unwrap_or_default();
+            if let Some(name) = segment.arguments().next()
+                && (matches!(filled.as_str(), "" | "." | "..") || filled.contains(['/', '\\']))
+            {
+                let shown: String = filled.chars().take(100).collect();
+                return Err(self.wrong(&format!(
+                    "has one part of a path for `{name}`, and {shown:?} is none: it must not be empty, `.` or `..`, nor hold `/` \
+                     or `\\`"
+                )));
+            }
+            path.push('/');
+            spell(&mut path, &filled);
+        }
+        Ok(Some(path))
+    }
+
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ValueError> {
+        let mut headers = Vec::new();
+        for (name, value) in &self.plan.headers {
+            let Some(text) = value.fill(|argument| self.text(argument, "a header"))? else { continue };
+            let mut read = header_value(&text).map_err(|why| {
+                let argument = value.arguments().next().unwrap_or_default();
+                self.wrong(&format!("has the header `{name}` for `{argument}`, and its value {why}"))
+            })?;
+            read.set_sensitive(value.arguments().next().is_some());
+            headers.push((name.clone(), read));
+        }
+        Ok(headers)
+    }
+
+    fn bytes(&self, name: &str) -> Result<Bytes, ValueError> {
+        match self.given.get(name) {
+            Some(Value::Bytes(bytes)) => Ok(bytes.clone()),
+            Some(Value::Str(text)) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+            Some(_) => {
+                Err(self.wrong(&format!("has the body for `{name}`, which must be a byte string or a text")))
+            }
+            None => Err(self.wrong(&format!("needs an argument `{name}`"))),
+        }
+    }
+
+    /// Adds those that have no place by their name to a query or a form.
+    fn append_rest(
+        &self,
+        to: &mut form_urlencoded::Serializer<'_, String>,
+        place: &str,
+    ) -> Result<(), ValueError> {
+        let takes_rest = self.plan.body == Body::Form || self.plan.query.is_none();
+        for (name, _) in self.given.iter().filter(|(name, _)| !self.plan.has_place_for(name)) {
+            match name {
+                Value::Str(name) if takes_rest => self.append(to, name, place)?,
+                Value::Str(name) => {
+                    return Err(self.wrong(&format!("has no place for the argument `{name}`")));
+                }
+                _ => {
+                    return Err(self.wrong("takes arguments whose names are texts, and one of these is none"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one to a query or a form; a list is added entry by entry.
+    fn append(
+        &self,
+        to: &mut form_urlencoded::Serializer<'_, String>,
+        name: &str,
+        place: &str,
+    ) -> Result<(), ValueError> {
+        let Some(value) = self.given.get(name) else { return Ok(()) };
+        let entries =
+            if let Value::List(list) = value { list.as_slice() } else { std::slice::from_ref(value) };
+        for entry in entries {
+            let text = as_text(entry).map_err(|what| {
+                self.wrong(&format!("has {place} for `{name}`, and {what} has no form there"))
+            })?;
+            if let Some(text) = text {
+                to.append_pair(name, &text);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value as the text that stands for it in a path, a query, a header or a form; none for nil, and what it is if it has none.
+fn as_text(value: &Value) -> Result<Option<String>, &'static str> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::Bool(flag) => Ok(Some(flag.to_string())),
+        Value::Int(number) => Ok(Some(number.to_string())),
+        Value::BigInt(number) => Ok(Some(number.to_string())),
+        Value::Float(number) if number.is_finite() => Ok(Some(format!("{number:?}"))),
+        Value::Float(_) => Err("a number that is not finite"),
+        Value::Str(text) => Ok(Some(text.clone())),
+        Value::DateTime(time) => Ok(Some(time.to_string())),
+        Value::NaiveDateTime(time) => Ok(Some(time.to_string())),
+        Value::Bytes(_) => Err("a byte string"),
+        Value::List(_) => Err("a list"),
+        Value::Map(_) => Err("a map"),
+    }
+}
+
+/// The parts of a route's path.
+fn segments(path: &str) -> Result<Vec<Template>, String> {
+    let Some(path_below) = path.strip_prefix('/') else {
+        return Err(format!("its path {path:?} must begin with `/`"));
+    };
+    if let Some(odd) = path.chars().find(|&c| matches!(c, '?' | '#' | '\\') || c.is_control()) {
+        return Err(format!("its path {path:?} has {odd:?}: query parameters are named in `query`"));
+    }
+    path_below
+        .split('/')
+        .map(|segment| match segment {
+            "." | ".." => Err(format!("its path {path:?} has a part {segment:?}")),
+            segment => Template::parse(segment).map_err(|fault| format!("its path {fault}")),
+        })
+        .collect()
+}
+
+fn read_header(name: &str, value: &str) -> Result<(HeaderName, Template), String> {
+    let read =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no name of a header"))?;
+    if read.as_str().starts_with(OURS) || FRAMING.contains(&read) {
+        return Err(format!("the header `{read}` is set by the adapter, and by nobody else"));
+    }
+    let template = Template::parse(value).map_err(|fault| format!("its header `{read}`: {fault}"))?;
+    // What is fixed must be good now; what is an argument's is looked at with each call.
+    let sample = template.fill(|_| Ok::<_, String>(Some("x".into())))?.unwrap_or_default();
+    header_value(&sample).map_err(|why| format!("the value of its header `{read}` {why}"))?;
+    Ok((read, template))
+}
+
+/// Visible characters of ASCII, and spaces between them: whatever else there is would be changed on its way, or end the header.
+fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
+    if text.trim_matches([' ', '\t']) != text {
+        return Err("has spaces around it, which are lost in a header");
+    }
+    if !text.is_ascii() {
+        return Err("is not ASCII");
+    }
+    HeaderValue::from_str(text).map_err(|_| "has a line break or another control character")
+}
+
+/// Writes what may stand between two slashes; whatever else there is is spelled out.
+pub(super) fn spell(path: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            let _ = write!(path, "%{byte:02X}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Values as JSON, exactly or not at all: what JSON has no form for is an error that names its place.
+//!
+//! JSON has no byte strings, no date-times, no NaN and no keys but text. Its integers have no bounds, but its readers do:
+//! beyond 64 bits, most make another number of it without a word. So those are refused, too, in both directions.
+
+use std::io::Write as _;
+
+#[cfg(feature = "stdio")]
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
+
+use crate::call::RemoteError;
+#[cfg(feature = "stdio")]
+use crate::call::{Call, Input};
+#[cfg(any(feature = "grpc", feature = "http", test))]
+use crate::value::Encoded;
+use crate::value::{Value, ValueError};
+
+/// How far the integers of a worker go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Integers {
+    /// From `i64::MIN` to `u64::MAX`.
+    Of64Bits,
+    /// As far as a float tells them apart: below 2^53.
+    Safe,
+}
+
+impl Integers {
+    /// As the worker has declared it.
+    pub(super) fn of(features: &[String]) -> Self {
+        if features.iter().any(|feature| feature == SAFE_INTEGERS) { Self::Safe } else { Self::Of64Bits }
+    }
+
+    /// The first integer of a worker's answer that would become another number. None where its integers are floats: read as one, it
+    /// is what the worker meant.
+    pub(super) fn first_unreadable(self, text: &[u8]) -> Option<&str> {
+        match self {
+            Self::Of64Bits => long_integer(text),
+            Self::Safe => None,
+        }
+    }
+
+    fn check(self, number: i128) -> Result<(), ValueError> {
+        const SAFE: i128 = (1 << 53) - 1;
+        let (i64s, u64s) = (i128::from(i64::MIN), i128::from(u64::MAX));
+        match self {
+            Self::Of64Bits | Self::Safe if !(i64s..=u64s).contains(&number) => {
+                Err(none("an integer of more than 64 bits"))
+            }
+            Self::Safe if !(-SAFE..=SAFE).contains(&number) => Err(ValueError::unsendable(format!(
+                "the integers of this worker end at 2^53, and {number} is beyond: send it as text"
+            ))),
+            Self::Of64Bits | Self::Safe => Ok(()),
+        }
+    }
+}
+
+/// What a worker declares whose integers are floats.
+const SAFE_INTEGERS: &str = "safe-integers";
+
+/// Writes a value.
+pub(super) fn write(out: &mut Vec<u8>, value: &Value, integers: Integers) -> Result<(), ValueError> {
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(number) => {
+            integers.check(*number)?;
+            let _ = write!(out, "{number}");
+        }
+        Value::BigInt(_) => return Err(none("an integer of more than 64 bits")),
+        Value::Float(number) if number.is_finite() => scalar(out, number)?,
+        Value::Float(_) => return Err(none("a number that is not finite")),
+        Value::Str(text) => scalar(out, text)?,
+        Value::Bytes(_) => return Err(none("a byte string")),
+        Value::DateTime(_) | Value::NaiveDateTime(_) => return Err(none("a date-time")),
+        Value::List(list) => {
+            out.push(b'[');
+            for (index, entry) in list.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write(out, entry, integers).map_err(|error| error.at_index(index))?;
+            }
+            out.push(b']');
+        }
+        Value::Map(map) => {
+            out.push(b'{');
+            for (index, (key, entry)) in map.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                let Value::Str(name) = key else { return Err(none("a key that is no text").at_key(key)) };
+                scalar(out, name)?;
+                out.push(b':');
+                write(out, entry, integers).map_err(|error| error.at_key(key))?;
+            }
+            out.push(b'}');
+        }
+    }
+    Ok(())
+}
+
+/// A number or a text.
+pub(super) fn scalar<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), ValueError> {
+    serde_json::to_writer(out, value).map_err(|error| ValueError::unsendable(error.to_string()))
+}
+
+fn none(what: &str) -> ValueError {
+    ValueError::unsendable(format!("{what} has no form in JSON: send it as text"))
+}
+
+/// Writes the arguments of a call: an object for those by name, a list for those by position.
+#[cfg(feature = "stdio")]
+pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call, integers: Integers) -> Result<(), ValueError> {
+    let Input::One(arguments) = call.input() else {
+        return Err(ValueError::unsendable("this adapter takes one call at a time"));
+    };
+    match arguments.to_value()? {
+        named_or_listed @ (Value::Map(_) | Value::List(_)) => write(out, &named_or_listed, integers),
+        one => write(out, &Value::List(vec![one]), integers),
+    }
+}
+
+/// A value that a worker sent. An integer that would become another number is refused.
+#[cfg(any(feature = "grpc", feature = "http", test))]
+pub(super) fn read(text: &[u8], integers: Integers) -> Result<Encoded, String> {
+    match integers.first_unreadable(text) {
+        Some(number) => Err(too_long(number)),
+        None => serde_json::from_slice(text).map_err(|error| error.to_string()),
+    }
+}
+
+/// What is said of an integer that cannot be read.
+pub(super) fn too_long(number: &str) -> String {
+    let shown: String = number.chars().take(40).collect();
+    format!("the integer {shown} has more than 64 bits: it must be sent as text")
+}
+
+/// The first integer that has more than 64 bits, in what is JSON or something like it.
+fn long_integer(text: &[u8]) -> Option<&str> {
+    let mut at = 0;
+    while at < text.len() {
+        match text[at] {
+            b'"' => at = end_of_string(text, at + 1),
+            b'-' | b'0'..=b'9' => {
+                let in_number = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let length = text[at..].iter().take_while(|byte| in_number(byte)).count();
+                let number = std::str::from_utf8(&text[at..at + length]).unwrap_or_default();
+                let is_integer = !number.contains(['.', 'e', 'E']);
+                if length > 18
+                    && is_integer
+                    && number.parse::<i64>().is_err()
+                    && number.parse::<u64>().is_err()
+                {
+                    return Some(number);
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn end_of_string(text: &[u8], mut at: usize) -> usize {
+    while at < text.len() {
+        match text[at] {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// A field that may be null and still be there.
+#[cfg(feature = "stdio")]
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// An error as a worker tells it: an object with `type`, `message` and `traceback`, or just a text.
+pub(super) fn read_error(error: Json) -> RemoteError {
+    let text = match &error {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let read = if error.is_object() { serde_json::from_value(error).ok() } else { None };
+    let error: RemoteError = read.unwrap_or_else(|| RemoteError { message: text, ..RemoteError::default() });
+    error.bounded()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::{DateTime, Map};
+
+    fn written(value: impl Into<Value>) -> Result<String, String> {
+        written_for(Integers::Of64Bits, value)
+    }
+
+    fn written_for(integers: Integers, value: impl Into<Value>) -> Result<String, String> {
+        let mut out = Vec::new();
+        write(&mut out, &value.into(), integers).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn integers_that_a_float_does_not_tell_apart_are_refused_where_the_worker_says_so() {
+        let safe = Integers::of(&["other".into(), "safe-integers".into()]);
+        for number in [(1i64 << 53) - 1, -(1 << 53) + 1, 0, -1] {
+            assert_eq!(written_for(safe, number), Ok(number.to_string()));
+        }
+        for number in [1 << 53, -(1 << 53), i64::MAX, i64::MIN] {
+            let error = written_for(safe, Map::from([("n", number)])).expect_err("an error");
+            assert!(error.starts_with("n: the integers of this worker end at 2^53, and "), "{error}");
+            assert_eq!(written_for(Integers::of(&[]), number), Ok(number.to_string()));
+        }
+        let error = written_for(safe, u128::MAX).expect_err("an error");
+        assert!(error.contains("more than 64 bits"), "{error}");
+    }
+
+    #[test]
+    fn what_json_has_goes_there_and_back() {
+        let value = Value::from(Map::from([
+            ("z", Value::from(vec![Value::Nil, true.into(), (-1).into(), u64::MAX.into(), i64::MIN.into()])),
+            ("a", Value::from(vec![Value::from(1.0), 1e300.into(), "line\nbreak \u{2028} \"".into()])),
+        ]));
+        let text = written(value.clone()).expect("JSON");
+        assert!(
+            text.starts_with(r#"{"z":[null,true,-1,18446744073709551615,"#) && !text.contains('\n'),
+            "{text}"
+        );
+        assert_eq!(
+            read(text.as_bytes(), Integers::Of64Bits).expect("a value").to_value().expect("a value"),
+            value
+        );
+    }
+
+    #[test]
+    fn what_json_has_not_is_named_with_its_place() {
+        for (value, said) in [
+            (Value::Bytes(vec![1].into()), "rows[1].x: a byte string has no form in JSON: send it as text"),
+            (DateTime::new(0, 0).expect("a time").into(), "rows[1].x: a date-time has no form"),
+            ((1i128 << 64).into(), "rows[1].x: an integer of more than 64 bits has no form"),
+            (u128::MAX.into(), "rows[1].x: an integer of more than 64 bits has no form"),
+            (f64::NAN.into(), "rows[1].x: a number that is not finite has no form"),
+        ] {
+            let row = Value::from(Map::from([("x", value)]));
+            let error =
+                written(Map::from([("rows", Value::from(vec![Value::Nil, row]))])).expect_err("an error");
+            assert!(error.starts_with(said), "{error}");
+        }
+        let mut keyed = Map::new();
+        keyed.insert(Value::from(1), Value::Nil);
+        let error = written(keyed).expect_err("an error");
+        assert!(error.starts_with("[1]: a key that is no text"), "{error}");
+    }
+
+    #[test]
+    fn an_integer_does_not_become_another_number() {
+        for text in
+            ["18446744073709551616", "[1,-9223372036854775809]", r#"{"\"a":"x","b":123456789012345678901}"#]
+        {
+            let read = read(text.as_bytes(), Integers::Of64Bits);
+            assert!(read.is_err_and(|error| error.contains("more than 64 bits")), "{text}");
+        }
+        for text in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e30",
+            r#""123456789012345678901""#,
+            "1.00000000000000000001",
+        ] {
+            assert!(read(text.as_bytes(), Integers::Of64Bits).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_float_without_a_point_is_read_where_integers_are_floats() {
+        let read = read(b"[100000000000000000000]", Integers::Safe).expect("a value").to_value();
+        assert_eq!(read.expect("a value"), Value::List(vec![1e20.into()]));
+    }
+
+    #[test]
+    fn errors_are_read_in_whatever_form() {
+        let read = |text: &str| read_error(serde_json::from_str(text).expect("JSON"));
+        let error = read(r#"{"type":"ValueError","message":"no","traceback":"here","code":1}"#);
+        assert_eq!((error.kind.as_str(), error.to_string().as_str()), ("exception", "ValueError: no"));
+        assert_eq!(error.traceback.as_deref(), Some("here"));
+        assert_eq!(
+            read(r#"{"kind":"unknown_command","message":"no"}"#).kind,
+            crate::call::RemoteErrorKind::UnknownCommand
+        );
+        assert_eq!(read(r#""no""#).message, "no");
+        assert_eq!(read(r#"{"message":7}"#).message, r#"{"message":7}"#);
+    }
+}

@@ -1,0 +1,263 @@
+//! What a worker writes to standard output, cut into lines: those that may be messages, and all others, which are logs.
+//!
+//! A line that begins with `{` is kept until its end, up to a limit. Any other is given to the worker's output piece by
+//! piece, however long it is: nobody has to wait for the end of a progress bar.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use crate::worker::{Lines, OpenStream, Output};
+
+/// How much is read at a time.
+const READ: usize = 64 * 1024;
+/// So many spaces may stand before a message.
+const MOST_SPACES: usize = 1024;
+/// The name of the stream, as the output has it.
+const STDOUT: &str = "stdout";
+
+/// What was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line that begins with `{`, without its end.
+    Object(Bytes),
+    /// A line that begins so and is longer than what may be kept. What is read of it goes to the output.
+    TooLong,
+    /// There is no more.
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LinePlace {
+    /// Before the first byte of a line that is no space, after so many that are.
+    Start { spaces: usize },
+    /// In a line that begins with `{`, of which so many bytes hold no end.
+    Object { searched: usize },
+    /// In another line.
+    Log,
+}
+
+impl LinePlace {
+    const START: Self = Self::Start { spaces: 0 };
+}
+
+/// Cuts bytes into lines.
+#[derive(Debug)]
+struct Cutter {
+    buffer: BytesMut,
+    place: LinePlace,
+    limit: usize,
+}
+
+/// What the bytes at hand come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Cut {
+    Object(Bytes),
+    Log(BytesMut),
+    TooLong,
+    /// More is needed.
+    Nothing,
+}
+
+impl Cutter {
+    fn next(&mut self) -> Cut {
+        loop {
+            match self.place {
+                LinePlace::Start { spaces: before } => {
+                    let more =
+                        self.buffer[before..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                    let spaces = before + more;
+                    self.place = match self.buffer.get(spaces) {
+                        None if spaces <= MOST_SPACES => {
+                            self.place = LinePlace::Start { spaces };
+                            return Cut::Nothing;
+                        }
+                        Some(b'{') => LinePlace::Object { searched: spaces },
+                        _ => LinePlace::Log,
+                    };
+                }
+                LinePlace::Object { searched } => {
+                    let end = self.buffer[searched..].iter().position(|&byte| byte == b'\n');
+                    let length = end.map_or(self.buffer.len(), |end| searched + end);
+                    if length > self.limit {
+                        self.place = LinePlace::Log;
+                        return Cut::TooLong;
+                    }
+                    if end.is_none() {
+                        self.place = LinePlace::Object { searched: length };
+                        return Cut::Nothing;
+                    }
+                    let line = self.buffer.split_to(length).freeze();
+                    self.buffer.advance(1);
+                    self.place = LinePlace::START;
+                    return Cut::Object(line);
+                }
+                LinePlace::Log if self.buffer.is_empty() => return Cut::Nothing,
+                LinePlace::Log => {
+                    let end = self.buffer.iter().position(|&byte| byte == b'\n');
+                    if end.is_some() {
+                        self.place = LinePlace::START;
+                    }
+                    return Cut::Log(self.buffer.split_to(end.map_or(self.buffer.len(), |end| end + 1)));
+                }
+            }
+        }
+    }
+}
+
+/// The reader of one worker's standard output.
+pub(super) struct LineReader {
+    reader: pipe::Receiver,
+    cutter: Cutter,
+    logs: Lines,
+    output: Arc<Output>,
+    _open: OpenStream,
+}
+
+impl LineReader {
+    /// Reads the other end of what the worker writes to. A line of up to `limit` bytes may be a message.
+    pub(super) fn new(stdout: OwnedFd, output: Arc<Output>, limit: usize) -> io::Result<Self> {
+        let cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
+        let reader = pipe::Receiver::from_owned_fd(stdout)?;
+        Ok(Self { reader, cutter, logs: Lines::default(), _open: output.opened(), output })
+    }
+
+    /// The next line that may be a message. What is dropped here is not lost: this may be asked again.
+    pub(super) async fn next(&mut self) -> io::Result<Line> {
+        loop {
+            match self.cutter.next() {
+                Cut::Object(line) => return Ok(Line::Object(line)),
+                Cut::TooLong => return Ok(Line::TooLong),
+                Cut::Log(bytes) => self.log(&bytes),
+                Cut::Nothing => {
+                    self.cutter.buffer.reserve(READ);
+                    if self.reader.read_buf(&mut self.cutter.buffer).await? == 0 {
+                        // A message without its end may be half of one.
+                        let rest = self.cutter.buffer.split();
+                        self.cutter.place = LinePlace::START;
+                        self.log(&rest);
+                        self.log(b"\n");
+                        return Ok(Line::End);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a line for a log after all.
+    pub(super) fn log_line(&mut self, line: &[u8]) {
+        self.log(line);
+        self.log(b"\n");
+    }
+
+    fn log(&mut self, bytes: &[u8]) {
+        self.output.feed(STDOUT, &mut self.logs, bytes);
+    }
+
+    /// Nobody reads on: what has no end of line yet is a log, too.
+    pub(super) fn break_off(&mut self) {
+        let rest = self.cutter.buffer.split();
+        self.log(&rest);
+        self.log(if rest.is_empty() { b"\n" } else { b" (without the end of its line)\n" });
+    }
+
+    /// From here on, all of it is logs.
+    pub(super) fn leave_to_output(mut self) {
+        let rest = self.cutter.buffer.split();
+        self.log(&rest);
+        self.output.capture_rest(self.reader, self.logs, STDOUT);
+    }
+}
+
+/// The lines of a worker whose output comes in pieces of this size; the logs are left out.
+#[cfg(any(fuzzing, test))]
+#[cfg_attr(not(feature = "stdio"), expect(dead_code, reason = "the fuzz target of lines is that of stdio"))]
+pub(super) fn cut_in_pieces(bytes: &[u8], size: usize, limit: usize, mut see: impl FnMut(&[u8])) {
+    let mut cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
+    for piece in bytes.chunks(size) {
+        cutter.buffer.extend_from_slice(piece);
+        loop {
+            match cutter.next() {
+                Cut::Object(line) => see(&line),
+                Cut::Log(_) | Cut::TooLong => {}
+                Cut::Nothing => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of bytes in these pieces: messages, and logs put together.
+    fn cut(pieces: &[&[u8]], limit: usize) -> (Vec<String>, String) {
+        let mut cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
+        let (mut messages, mut logs) = (Vec::new(), String::new());
+        for piece in pieces {
+            cutter.buffer.extend_from_slice(piece);
+            loop {
+                match cutter.next() {
+                    Cut::Object(line) => messages.push(String::from_utf8_lossy(&line).into_owned()),
+                    Cut::Log(bytes) => logs.push_str(&String::from_utf8_lossy(&bytes)),
+                    Cut::TooLong => messages.push("too long".into()),
+                    Cut::Nothing => break,
+                }
+            }
+        }
+        (messages, logs)
+    }
+
+    #[test]
+    fn messages_and_logs_are_told_apart_by_their_first_byte() {
+        let (messages, logs) = cut(&[b"hello\n  {\"id\":1}\n\n[1]\n{}\nrest"], 100);
+        assert_eq!(messages, ["  {\"id\":1}", "{}"]);
+        assert_eq!(logs, "hello\n\n[1]\nrest");
+    }
+
+    #[test]
+    fn lines_are_put_together_from_single_bytes() {
+        let text = b"log\n{\"id\":1}\n {\"id\":2}\nlast\n";
+        let pieces: Vec<&[u8]> = text.chunks(1).collect();
+        let (messages, logs) = cut(&pieces, 100);
+        assert_eq!(messages, ["{\"id\":1}", " {\"id\":2}"]);
+        assert_eq!(logs, "log\nlast\n");
+    }
+
+    #[test]
+    fn what_is_longer_than_the_limit_is_not_kept() {
+        let (messages, logs) = cut(&[b"{12345", b"678", b"9\n{}\n"], 8);
+        assert_eq!(messages, ["too long", "{}"]);
+        assert_eq!(logs, "{123456789\n");
+        let (messages, _) = cut(&[b"{1234567\n"], 8);
+        assert_eq!(messages, ["{1234567"]);
+    }
+
+    #[test]
+    fn a_line_of_spaces_is_a_log() {
+        let spaces = vec![b' '; MOST_SPACES + 1];
+        let (messages, logs) = cut(&[&spaces, b"{}\n"], 8000);
+        assert!(messages.is_empty(), "{messages:?}");
+        assert_eq!(logs.len(), MOST_SPACES + 4);
+    }
+
+    /// Eight MiB, byte by byte: what looked at all of them again and again would take hours.
+    #[test]
+    fn spaces_that_come_one_by_one_are_looked_at_once() {
+        let began = std::time::Instant::now();
+        let mut cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit: 64 << 20 };
+        let mut cut = 0;
+        for _ in 0..8 << 20 {
+            cutter.buffer.extend_from_slice(b" ");
+            if let Cut::Log(bytes) = cutter.next() {
+                cut += bytes.len();
+            }
+        }
+        assert_eq!(cut, 8 << 20);
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,229 @@
+//! The socket that a worker listens on at a TCP port: whose it is, and a connection to it and to nobody else.
+//!
+//! A number alone says nothing: the port of the other address family, or the same port once the worker is gone, may be another
+//! user's, who would get the secret and the arguments. So the listening socket is looked up before a connection is made and
+//! after it, and must be the same, held by a process of the worker's own. Only then is anything sent.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::TcpStream;
+
+use super::pids;
+use crate::custody;
+
+/// How often a socket is looked for that has changed while it was connected to.
+const TRIES: usize = 3;
+
+/// The port of one worker.
+#[derive(Debug)]
+pub(super) struct Listener {
+    process: custody::WorkerProcess,
+    port: u16,
+    /// The sockets that were found in the worker's own hands.
+    known: Mutex<HashSet<u64>>,
+}
+
+/// A socket that listens, as the kernel shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SocketEntry {
+    address: IpAddr,
+    port: u16,
+    uid: u32,
+    inode: u64,
+}
+
+/// Where to connect to, and which sockets take the connection.
+#[derive(PartialEq, Eq, Debug)]
+struct Target {
+    address: SocketAddr,
+    inodes: Vec<u64>,
+}
+
+impl Listener {
+    pub(super) fn new(process: custody::WorkerProcess, port: u16) -> Arc<Self> {
+        Arc::new(Self { process, port, known: Mutex::default() })
+    }
+
+    /// A connection to the worker, on which nothing was sent yet.
+    pub(super) async fn connect(self: &Arc<Self>) -> io::Result<TcpStream> {
+        for _ in 0..TRIES {
+            let before = self.look().await?;
+            let stream = TcpStream::connect(before.address).await?;
+            if self.look().await? == before {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+        }
+        Err(refused(format!("the socket that listens on port {} changes all the time", self.port)))
+    }
+
+    /// Proves that the worker listens on the port.
+    #[cfg(feature = "http")]
+    pub(super) async fn prove(self: &Arc<Self>) -> io::Result<()> {
+        self.look().await.map(drop)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn look(self: &Arc<Self>) -> io::Result<Target> {
+        // There is no way to ask whose socket it is: the address that nearly all listen on, and no other.
+        Ok(Target { address: (Ipv4Addr::LOCALHOST, self.port).into(), inodes: Vec::new() })
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn look(self: &Arc<Self>) -> io::Result<Target> {
+        let listener = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || listener.look_now());
+        looked.await.map_err(io::Error::other)?
+    }
+
+    #[cfg(target_os = "linux")]
+    fn look_now(&self) -> io::Result<Target> {
+        let unknown = |error: io::Error| {
+            let message = format!(
+                "whose socket listens on port {} cannot be told ({error}): listen on the Unix socket that SNAKEPIT_SOCKET \
+                 names",
+                self.port
+            );
+            io::Error::new(error.kind(), Refusal(message))
+        };
+        let mut entries =
+            listening(&std::fs::read_to_string("/proc/self/net/tcp").map_err(unknown)?, self.port);
+        // A system without IPv6 has no such file.
+        if let Ok(table) = std::fs::read_to_string("/proc/self/net/tcp6") {
+            entries.extend(listening(&table, self.port));
+        }
+        let (address, takers) = takers(&entries, self.port)?;
+        self.check(&takers)?;
+        let mut inodes: Vec<u64> = takers.iter().map(|entry| entry.inode).collect();
+        inodes.sort_unstable();
+        Ok(Target { address, inodes })
+    }
+
+    /// Whether all of these are the worker's own.
+    #[cfg(target_os = "linux")]
+    fn check(&self, entries: &[SocketEntry]) -> io::Result<()> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = entries.iter().filter(|entry| !known.contains(&entry.inode)).peekable();
+        if unknown.peek().is_none() {
+            return Ok(());
+        }
+        let held = pids::sockets_of(&self.process);
+        if let Some(foreign) = unknown.find(|entry| !held.contains(&entry.inode)) {
+            return Err(refusal(format!(
+                "the socket that listens on port {} of {} is not held by a process of this worker (it is of the user with \
+                 the number {}): nothing was sent; listen on the Unix socket that SNAKEPIT_SOCKET names",
+                self.port, foreign.address, foreign.uid
+            )));
+        }
+        // What is closed is forgotten: its number may come back.
+        known.retain(|inode| held.contains(inode));
+        known.extend(entries.iter().map(|entry| entry.inode));
+        Ok(())
+    }
+}
+
+/// Why nothing is sent to whoever listens.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+/// Somebody listens, and is not to be spoken to. To a call that is the same as nobody who listens.
+pub(super) fn refusal(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, Refusal(message))
+}
+
+/// Whether somebody listens who is not to be spoken to, or of whom that cannot be told.
+#[cfg(feature = "http")]
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>()).is_some()
+}
+
+/// As nobody who listens.
+fn refused(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, message)
+}
+
+/// Which address of the loopback is listened on, and all sockets that may take a connection to it. Decided once: there is no
+/// second address to fall back to.
+#[cfg(any(target_os = "linux", test))]
+fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<SocketEntry>)> {
+    let taking = |to: IpAddr| -> Vec<SocketEntry> {
+        let any =
+            if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+        entries.iter().filter(|entry| entry.address == to || entry.address == any).copied().collect()
+    };
+    for to in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        let found = taking(to);
+        if !found.is_empty() {
+            return Ok((SocketAddr::new(to, port), found));
+        }
+    }
+    Err(refused(format!("nobody listens on port {port} of the loopback")))
+}
+
+/// The sockets that listen on a port, from the kernel's table.
+#[cfg(any(target_os = "linux", test))]
+fn listening(table: &str, port: u16) -> Vec<SocketEntry> {
+    const LISTEN: &str = "0A";
+    let entry = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (local, _, state) = (words.next()?, words.next()?, words.next()?);
+        let (address, its_port) = local.split_once(':')?;
+        if state != LISTEN || u16::from_str_radix(its_port, 16).ok()? != port {
+            return None;
+        }
+        let (uid, inode) = (words.nth(3)?.parse().ok()?, words.nth(1)?.parse().ok()?);
+        Some(SocketEntry { address: read_address(address)?, port, uid, inode })
+    };
+    table.lines().skip(1).filter_map(entry).collect()
+}
+
+/// Words of four bytes, each in the order of this machine.
+#[cfg(any(target_os = "linux", test))]
+fn read_address(text: &str) -> Option<IpAddr> {
+    let words: Option<Vec<u32>> =
+        (0..text.len() / 8).map(|at| u32::from_str_radix(text.get(at * 8..at * 8 + 8)?, 16).ok()).collect();
+    let bytes: Vec<u8> = words?.into_iter().flat_map(u32::to_ne_bytes).collect();
+    if let Ok(four) = <[u8; 4]>::try_from(bytes.as_slice()) {
+        return Some(IpAddr::from(four));
+    }
+    let sixteen = <[u8; 16]>::try_from(bytes.as_slice()).ok()?;
+    Some(Ipv6Addr::from(sixteen).to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0 100 0 0 10 0
+   1: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 43 1 0 100 0 0 10 0
+   2: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 44 1 0 20 4 30 10 -1
+";
+    const TABLE_6: &str = "  sl  local_address                         remote_address st ...
+   0: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 77 1 0 100
+   1: 00000000000000000000000000000000:1F92 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 78 1 0 100
+   2: 0000000000000000FFFF00000100007F:1F93 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 79 1 0 100
+";
+
+    fn on(port: u16) -> io::Result<(SocketAddr, Vec<u64>)> {
+        let entries: Vec<SocketEntry> =
+            listening(TABLE, port).into_iter().chain(listening(TABLE_6, port)).collect();
+        let (address, takers) = takers(&entries, port)?;
+        Ok((address, takers.iter().map(|entry| entry.inode).collect()))
+    }
+
+    #[test]
+    fn the_tables_of_the_kernel_are_read() {
+        let v4 = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let v6 = |port| SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+        assert_eq!(on(0x1f90).expect("a socket"), (v4(8080), vec![4242]));
+        assert_eq!(on(0x1f91).expect("a socket"), (v4(8081), vec![43]));
+        assert_eq!(on(0x1f92).expect("a socket"), (v6(8082), vec![78]));
+        assert_eq!(on(0x1f93).expect("a socket"), (v4(8083), vec![79]));
+        assert!(on(0x1f94).expect_err("nobody").to_string().contains("nobody listens"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Workers that are Rust closures, for the tests of those who use this library: no process, no Python, the same pool.
+//!
+//! ```
+//! use snakepit::{Mock, Snakepit, args};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mock = Mock::new().command("add", |args| async move {
+//!     let (a, b) = (args.get("a").and_then(|a| a.as_i64()), args.get("b").and_then(|b| b.as_i64()));
+//!     a.zip(b).map(|(a, b)| (a + b).into()).ok_or_else(|| "a and b are integers".into())
+//! });
+//! let pit = Snakepit::builder().pool(snakepit::mock(mock).workers(2)).start().await?;
+//! let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+//! assert_eq!(sum, 3);
+//! # pit.stop().await; Ok(()) }
+//! ```
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_core::Stream;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::BoxStream;
+use tokio::task::AbortHandle;
+
+use super::{
+    Adapter, Begun, CancelStage, Credit, Handle, HeldCalls, Introduction, Reason, Spawner, StartError,
+    Starts, Streamed,
+};
+use crate::call::{Call, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::transport::Closed;
+use crate::value::{Encoded, Value};
+use snakepit_core::Pool;
+
+use crate::custody;
+
+/// What the command of a mock fails with.
+pub type MockError = Box<dyn std::error::Error + Send + Sync>;
+type MockCommands = HashMap<String, Box<dyn Fn(Value) -> MockAnswer + Send + Sync>>;
+
+/// What a command comes to.
+enum MockAnswer {
+    One(BoxFuture<'static, Result<Value, MockError>>),
+    Many(BoxStream<'static, Result<Value, MockError>>),
+}
+
+/// Commands for a mock worker.
+#[derive(Default)]
+#[must_use]
+pub struct Mock {
+    commands: MockCommands,
+}
+
+impl Mock {
+    /// A mock without commands.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a command. What it answers with `Ok` is the value, what it answers with `Err` arrives as an exception: a
+    /// [`RemoteError`] as it is, anything else by its words. A [`Crash`] ends the worker.
+    pub fn command<F, A>(mut self, name: impl Into<String>, command: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Value, MockError>> + Send + 'static,
+    {
+        self.commands.insert(name.into(), Box::new(move |args| MockAnswer::One(command(args).boxed())));
+        self
+    }
+
+    /// Adds a command that answers with many values, as fast as they are read. It ends at the first error.
+    pub fn stream<F, A>(mut self, name: impl Into<String>, command: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Stream<Item = Result<Value, MockError>> + Send + 'static,
+    {
+        self.commands.insert(name.into(), Box::new(move |args| MockAnswer::Many(command(args).boxed())));
+        self
+    }
+}
+
+/// An error of a mock's command by which its worker ends, as a process would that dies: the call fails with it, and so do
+/// the others that the worker has.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Crash(pub String);
+
+/// A pool of mock workers, named `mock`.
+pub fn pool(mock: Mock) -> Pool {
+    Pool::new("mock", MockAdapter { commands: Arc::new(mock.commands) })
+}
+
+struct MockAdapter {
+    commands: Arc<MockCommands>,
+}
+
+impl Adapter for MockAdapter {
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        let mut commands: Vec<String> = self.commands.keys().cloned().collect();
+        commands.sort_unstable();
+        let introduction = Introduction { commands, language: "mock".into(), ..Introduction::default() };
+        let worker = MockWorker {
+            commands: Arc::clone(&self.commands),
+            introduction,
+            held: Mutex::new(HeldCalls::new(spawner.concurrency())),
+            crash: Closed::default(),
+        };
+        futures_util::future::ready(Ok(Arc::new(worker) as Arc<dyn Handle>)).boxed()
+    }
+
+    fn starts_processes(&self) -> bool {
+        false
+    }
+}
+
+struct MockWorker {
+    commands: Arc<MockCommands>,
+    introduction: Introduction,
+    /// Each with its task, but for the moment in which that is made.
+    held: Mutex<HeldCalls<Option<AbortHandle>>>,
+    crash: Closed,
+}
+
+impl MockWorker {
+    fn answer(&self, call: &Call) -> Result<MockAnswer, RemoteError> {
+        let name = call.command();
+        let Some(command) = self.commands.get(name) else {
+            if self.introduction.ignores(name) {
+                return Ok(MockAnswer::One(async { Ok(Value::default()) }.boxed()));
+            }
+            let message =
+                format!("there is no command {name}; there is {}", self.introduction.commands.join(", "));
+            return Err(RemoteError {
+                nearest: self.introduction.commands.clone(),
+                ..RemoteError::new(RemoteErrorKind::UnknownCommand, message)
+            });
+        };
+        let answer = match call.input() {
+            Input::One(args) => args
+                .to_value()
+                .map(command)
+                .map_err(|error| RemoteError::new(RemoteErrorKind::BadPayload, error.to_string()))?,
+            Input::Many(_) => {
+                return Err(RemoteError::new(RemoteErrorKind::Refused, "a mock takes one call at a time"));
+            }
+        };
+        if matches!(answer, MockAnswer::Many(_)) && call.stream_credit().is_none() {
+            let message = format!("{name} answers with many values: call it as a stream");
+            return Err(RemoteError::new(RemoteErrorKind::Streaming, message));
+        }
+        Ok(answer)
+    }
+
+    fn held(&self) -> MutexGuard<'_, HeldCalls<Option<AbortHandle>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a command has come to. The items of a stream are passed on meanwhile, as far as its credit goes.
+    async fn outcome(
+        &self,
+        id: u64,
+        answer: MockAnswer,
+        credit: Option<&Credit>,
+    ) -> Result<Encoded, MockError> {
+        let encoded = |value: Value| {
+            Encoded::encode(&value).map_err(|error| {
+                let path = Some(error.path());
+                MockError::from(RemoteError {
+                    path,
+                    ..RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
+                })
+            })
+        };
+        match answer {
+            MockAnswer::One(value) => {
+                let value = encoded(value.await?)?;
+                if credit.is_some() {
+                    self.held().item(id, value.clone());
+                }
+                Ok(value)
+            }
+            MockAnswer::Many(mut values) => {
+                while let Some(value) = values.next().await {
+                    let item = encoded(value?)?;
+                    if let Some(credit) = credit {
+                        credit.available().await;
+                    }
+                    if self.held().item(id, item) == Streamed::Dropped {
+                        // It was cancelled, and a stream that is always ready would never let go.
+                        break;
+                    }
+                }
+                Ok(Encoded::nil())
+            }
+        }
+    }
+
+    /// A command is over: answers its call, unless the worker ends with it.
+    fn conclude(&self, id: u64, outcome: Result<Encoded, MockError>) {
+        let outcome = match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => match error.downcast::<Crash>() {
+                Ok(crash) => return self.crash(&crash.0),
+                Err(error) => Err(match error.downcast::<RemoteError>() {
+                    Ok(error) => *error,
+                    Err(error) => RemoteError::new(RemoteErrorKind::Exception, error.to_string()),
+                }),
+            },
+        };
+        let taken = self.held().take(id);
+        if let Some(taken) = taken {
+            taken.finish(outcome);
+        }
+    }
+
+    /// It ends as a process would that dies: its calls wait for its end.
+    fn crash(&self, why: &str) {
+        self.held().close();
+        self.crash.close(why);
+    }
+}
+
+impl Handle for MockWorker {
+    fn process(&self) -> Option<&custody::WorkerProcess> {
+        None
+    }
+
+    fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        let id = call.id().get();
+        let is_crashed = self.crash.is_told();
+        // Without the lock: a command may do anything.
+        let answer = match (!is_crashed).then(|| self.answer(&call)).transpose() {
+            Ok(answer) => answer,
+            Err(error) => return call.finish(Err(error)),
+        };
+        let mut held = self.held();
+        match (held.begin(call, None), answer) {
+            (Begun::ToSend(begun), Some(answer)) => {
+                let worker = Arc::clone(&self);
+                let task = tokio::spawn(async move {
+                    let credit = worker.held().credit(id);
+                    let outcome = AssertUnwindSafe(worker.outcome(id, answer, credit.as_deref()));
+                    // A panic costs this call alone.
+                    let outcome = outcome.catch_unwind().await;
+                    let outcome = outcome.unwrap_or_else(|_| Err("the command of the mock panicked".into()));
+                    worker.conclude(id, outcome);
+                });
+                begun.data = Some(task.abort_handle());
+                held.sent(id);
+                held.started(id);
+            }
+            (Begun::ToSend(_), None) | (Begun::Kept, _) => {}
+            (Begun::Refused(call), _) => {
+                // It was chosen for this worker before the worker's end was known.
+                drop(held);
+                call.give_back();
+            }
+        }
+    }
+
+    fn cancel(&self, call: CallId, _stage: CancelStage) {
+        let taken = self.held().take(call.get());
+        if let Some(task) = taken.and_then(|taken| taken.data) {
+            task.abort();
+        }
+    }
+
+    fn grant(&self, call: CallId, more: Portion) {
+        self.held().grant(call.get(), more);
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        async { self.crash.reason().await.to_string() }.boxed()
+    }
+
+    fn terminate(&self, _reason: Reason) -> BoxFuture<'_, ()> {
+        let ended = self.held().end(Starts::Unknown);
+        for (at_end, held) in ended {
+            held.data.iter().for_each(AbortHandle::abort);
+            held.settle(at_end);
+        }
+        futures_util::future::ready(()).boxed()
+    }
+}

@@ -1,0 +1,315 @@
+//! Workers that speak `spec/wire.md` over an inherited socket: those in Python, with the SDK that this library carries,
+//! and those in any other language that come with their own.
+
+mod handle;
+mod interpreter;
+pub mod sdk;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::program::{Program, placed};
+use super::{Adapter, Handle, Spawner, StartError};
+use crate::custody::Command;
+use crate::environment::{Environment, Python};
+use crate::transport::{BeatPipe, Connection, Hello, ReadyOutcome, Slate, StackPipe};
+use handle::SocketHandle;
+use interpreter::Interpreter;
+use snakepit_core::Pool;
+
+/// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Where a worker finds its descriptors.
+const SOCKET_FD: i32 = 3;
+const SLATE_FD: i32 = 4;
+const STACK_FD: i32 = 5;
+const BEAT_FD: i32 = 6;
+
+/// A worker written in Python: a file, or a module that can be imported.
+///
+/// ```
+/// use snakepit::{PythonWorker, python};
+///
+/// let pool = python(PythonWorker::new("worker.py").interpreter("/opt/venv/bin/python").env("MODE", "fast"));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PythonWorker {
+    worker: PathBuf,
+    environment: Environment,
+    env: Vec<(OsString, OsString)>,
+    dir: Option<PathBuf>,
+}
+
+impl PythonWorker {
+    /// A worker by its file (`worker.py`) or its module (`package.worker`).
+    pub fn new(worker: impl Into<PathBuf>) -> Self {
+        Self { worker: worker.into(), environment: Environment::new(), env: Vec::new(), dir: None }
+    }
+
+    /// Its file, if that is how it was named, and not by its module.
+    pub fn file(&self) -> Option<PathBuf> {
+        is_file(&self.worker).then(|| self.resolved())
+    }
+
+    /// The interpreter, by its path or by its name in `PATH`. Unless it is set: `$VIRTUAL_ENV`'s, or `python3` in `PATH`.
+    pub fn interpreter(mut self, python: impl Into<PathBuf>) -> Self {
+        self.environment.python = Some(Python::interpreter(python.into()));
+        self
+    }
+
+    /// Which Python: a version (`3.12`), an interpreter's path or name, or the directory of a virtual environment.
+    pub fn python(mut self, python: impl Into<Python>) -> Self {
+        self.environment = self.environment.python(python);
+        self
+    }
+
+    /// What is installed for it, in an environment that is made once and kept: `numpy>=2`.
+    pub fn requirements(mut self, requirements: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.environment = self.environment.requirements(requirements);
+        self
+    }
+
+    /// All about its Python and what is installed beside it, in the place of what was said before.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Its working directory.
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for PythonWorker {
+    fn from(worker: P) -> Self {
+        Self::new(worker)
+    }
+}
+
+/// A pool of workers written in Python. Its name is that of the file or module.
+pub fn pool(worker: impl Into<PythonWorker>) -> Pool {
+    let worker = worker.into();
+    let name = worker.name();
+    Pool::new(name, SocketAdapter { launch: ProcessLaunch::python(worker) })
+}
+
+/// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
+pub fn command_pool(program: impl Into<Program>) -> Pool {
+    let program = program.into();
+    Pool::new(program.name(), SocketAdapter { launch: ProcessLaunch::command(program) })
+}
+
+/// How the processes of a pool are started.
+pub(super) enum ProcessLaunch {
+    Python { worker: Box<PythonWorker>, found: OnceLock<ResolvedPython> },
+    Command { program: Program, found: OnceLock<Interpreter> },
+}
+
+/// What all workers of a pool are started with.
+pub(super) struct ResolvedPython {
+    interpreter: Interpreter,
+    entry: PathBuf,
+}
+
+struct SocketAdapter {
+    launch: ProcessLaunch,
+}
+
+impl Adapter for SocketAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        self.launch.prepare(spawner).boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let command = self.launch.start()?;
+            let (ours, theirs) = socket_pair().map_err(|error| spawner.system("a socket", error))?;
+            let slate =
+                Slate::new(spawner.concurrency()).map_err(|error| spawner.system("a slate", error))?;
+            let slate_fd =
+                slate.fd().try_clone_to_owned().map_err(|error| spawner.system("a slate", error))?;
+            let (stacks, stack_fd) =
+                StackPipe::new().map_err(|error| spawner.system("a pipe for stacks", error))?;
+            let (beat, beat_fd) =
+                BeatPipe::new().map_err(|error| spawner.system("a pipe for beats", error))?;
+            let command = command
+                .fd(theirs, SOCKET_FD)
+                .fd(slate_fd, SLATE_FD)
+                .fd(stack_fd, STACK_FD)
+                .fd(beat_fd, BEAT_FD)
+                .env("SNAKEPIT_FD", SOCKET_FD.to_string())
+                .env("SNAKEPIT_SLATE_FD", SLATE_FD.to_string())
+                .env("SNAKEPIT_STACK_FD", STACK_FD.to_string())
+                .env("SNAKEPIT_BEAT_FD", BEAT_FD.to_string());
+            let hello = Hello {
+                protocol: 1,
+                engine: env!("CARGO_PKG_VERSION"),
+                pool: spawner.pool().into(),
+                worker: spawner.worker_id().to_string(),
+                concurrency: spawner.concurrency(),
+                max_frame: spawner.max_frame(),
+            };
+            let output = spawner.output();
+            let (connection, first_answer) = Connection::open(ours, slate, output, &hello)
+                .map_err(|error| spawner.system("a connection", error))?;
+            let process = spawner.spawn(command).await?;
+            let first = tokio::select! {
+                // One that is ready and then gone has been ready: its end is told like any other.
+                biased;
+                first = first_answer => first.ok(),
+                reason = connection.closed() => return Err(spawner.ended_early(&process, &reason).await),
+            };
+            match first {
+                Some(ReadyOutcome::Yes(ready)) => {
+                    Ok(Arc::new(SocketHandle::new(process, connection, stacks, beat, &ready))
+                        as Arc<dyn Handle>)
+                }
+                Some(ReadyOutcome::Failed(error)) => {
+                    Err(StartError::Failed { worker: spawner.worker_id().clone(), error: Box::new(error) })
+                }
+                None => Err(spawner.ended_early(&process, &connection.closed().await).await),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl ProcessLaunch {
+    pub(super) fn python(mut worker: PythonWorker) -> Self {
+        // An index may be named there, or a proxy, and whoever makes it ahead needs them as well.
+        worker.environment.variables.clone_from(&worker.env);
+        Self::Python { worker: Box::new(worker), found: OnceLock::new() }
+    }
+
+    pub(super) fn command(mut program: Program) -> Self {
+        if let Some(environment) = &mut program.environment {
+            environment.variables.clone_from(&program.env);
+        }
+        Self::Command { program, found: OnceLock::new() }
+    }
+
+    pub(super) fn environment(&self) -> Option<&Environment> {
+        match self {
+            ProcessLaunch::Python { worker, .. } => Some(&worker.environment),
+            ProcessLaunch::Command { program, .. } => program.environment.as_deref(),
+        }
+    }
+
+    /// Finds what all workers of a pool need.
+    pub(super) async fn prepare(&self, spawner: &Spawner) -> Result<(), StartError> {
+        let (worker, found) = match self {
+            ProcessLaunch::Python { worker, found } => (worker, found),
+            ProcessLaunch::Command { program, found } => {
+                if let Some(environment) = &program.environment {
+                    let dir = program.dir.as_deref();
+                    let _ = found.set(interpreter::resolve(environment, dir, spawner).await?);
+                }
+                return Ok(());
+            }
+        };
+        if let Some(path) = worker.file()
+            && !path.exists()
+        {
+            return Err(StartError::NoSuchFile { path: path.clone() });
+        }
+        let interpreter = interpreter::resolve(&worker.environment, worker.dir.as_deref(), spawner).await?;
+        let state_dir = spawner.state_dir().unwrap_or(Path::new("/nonexistent")).to_owned();
+        let installed = tokio::task::spawn_blocking(move || sdk::install(&state_dir)).await;
+        let entry = match installed {
+            Ok(entry) => entry.map_err(|error| spawner.system("a directory for the Python SDK", error))?,
+            Err(_) => return Err(StartError::ShuttingDown),
+        };
+        let _ = found.set(ResolvedPython { interpreter, entry });
+        Ok(())
+    }
+
+    /// What is started.
+    pub(super) fn start(&self) -> Result<Command, StartError> {
+        match self {
+            ProcessLaunch::Command { program, found } => start_program(program, found),
+            ProcessLaunch::Python { worker, found } => {
+                let found = found.get().ok_or(StartError::NotPrepared)?;
+                let command = Command::new(&found.interpreter.path).arg(&found.entry).arg(worker.argument());
+                let command = placed(command, &found.interpreter.variables(), None);
+                Ok(placed(command, &worker.env, worker.dir.as_deref()))
+            }
+        }
+    }
+
+    /// What is started, with each word of a program's arguments and variables changed.
+    #[cfg(feature = "http")]
+    pub(super) fn start_with(
+        &self,
+        change: impl Fn(&std::ffi::OsStr) -> OsString,
+    ) -> Result<Command, StartError> {
+        match self {
+            ProcessLaunch::Command { program, found } => start_program(&program.changed(change), found),
+            ProcessLaunch::Python { .. } => self.start(),
+        }
+    }
+}
+
+/// A program, in the environment that was made for it if it asked for one.
+fn start_program(program: &Program, found: &OnceLock<Interpreter>) -> Result<Command, StartError> {
+    if program.environment.is_none() {
+        return program.command();
+    }
+    let found = found.get().ok_or(StartError::NotPrepared)?;
+    let (name, args) = program.words()?;
+    let command = placed(Command::new(found.program(name)).args(args), &found.variables(), None);
+    Ok(placed(command, &program.env, program.dir.as_deref()))
+}
+
+impl PythonWorker {
+    /// What a pool of it is called.
+    pub(super) fn name(&self) -> String {
+        let stem = self.worker.file_stem();
+        stem.map_or_else(|| "python".into(), |stem| stem.to_string_lossy().into_owned())
+    }
+
+    /// The file, as the host sees it.
+    fn resolved(&self) -> PathBuf {
+        std::path::absolute(&self.worker).unwrap_or_else(|_| self.worker.clone())
+    }
+
+    fn argument(&self) -> PathBuf {
+        self.file().unwrap_or_else(|| self.worker.clone())
+    }
+}
+
+/// Whether a worker is named by its file; otherwise by its module.
+pub fn is_file(worker: &Path) -> bool {
+    worker.extension().is_some_and(|extension| extension == "py") || worker.components().count() > 1
+}
+
+fn socket_pair() -> std::io::Result<(UnixStream, OwnedFd)> {
+    use rustix::net::sockopt;
+    let (ours, theirs) = UnixStream::pair()?;
+    for socket in [&ours, &theirs] {
+        // Beyond the system's limit only root may go, on Linux; less than asked for is slower, not wrong.
+        #[cfg(target_os = "linux")]
+        if sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).is_ok() {
+            continue;
+        }
+        let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
+    }
+    Ok((ours, theirs.into()))
+}

@@ -1,0 +1,327 @@
+//! The calls that one worker holds, and what is written to it.
+//!
+//! What waits to be written is bounded by the calls that the worker may hold. What is heard is not read ahead: a stream
+//! whose reader is slow holds up the pipe, and thereby the worker.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, mpsc};
+
+use super::reader;
+use super::stdin::Stdin;
+use crate::adapter::{AtWork, Begun, HeldCall, HeldCalls, Introduction, Starts};
+use crate::call::{Call, CallError, CallId, Input, Portion, RemoteError, RemoteErrorKind};
+use crate::json::{self, Integers};
+use crate::lines::LineReader;
+use crate::transport::Closed;
+use crate::value::ValueError;
+
+/// Where the line of a call ends in all that is written.
+pub(super) type LineEnd = u64;
+
+/// What is written: the line of a call, or one about a call.
+struct Outgoing {
+    call: Option<u64>,
+    text: Vec<u8>,
+}
+
+pub(super) struct DialogueState {
+    pub(super) calls: HeldCalls<LineEnd>,
+    /// What is left of its output is read, whoever is slow: it has an end.
+    hurry: bool,
+}
+
+/// What is to be written.
+struct LineQueue {
+    lines: mpsc::UnboundedSender<Outgoing>,
+    /// How many bytes they are, those that were written included.
+    queued: u64,
+}
+
+/// See the module.
+pub(super) struct Dialogue {
+    state: Mutex<DialogueState>,
+    /// None when standard input is to be closed. Locked before the state.
+    writer: Mutex<Option<LineQueue>>,
+    /// None when it is closed.
+    stdin: Mutex<Option<Arc<Stdin>>>,
+    /// What is left is read without waiting for anybody.
+    hurried: Notify,
+    closed: Closed,
+    integers: Integers,
+}
+
+impl Dialogue {
+    pub(super) fn integers(&self) -> Integers {
+        self.integers
+    }
+
+    pub(super) fn open(
+        mut lines: LineReader,
+        stdin: pipe::Sender,
+        concurrency: usize,
+        introduction: &Introduction,
+    ) -> Arc<Self> {
+        // Bounded by the calls that the worker holds: a line for each, and two cancels. What is not written is not answered.
+        let (writer, to_write) = mpsc::unbounded_channel();
+        let stdin = Arc::new(Stdin::new(stdin));
+        let dialogue = Arc::new(Self {
+            state: Mutex::new(DialogueState { calls: HeldCalls::new(concurrency), hurry: false }),
+            writer: Mutex::new(Some(LineQueue { lines: writer, queued: 0 })),
+            stdin: Mutex::new(Some(Arc::clone(&stdin))),
+            hurried: Notify::new(),
+            closed: Closed::default(),
+            integers: Integers::of(&introduction.features),
+        });
+        let (reading, writing) = (Arc::clone(&dialogue), Arc::clone(&dialogue));
+        let writer = tokio::spawn(async move {
+            match writing.write_all(&stdin, to_write).await {
+                Ok(()) => drop(writing.stdin().take()),
+                Err(error) => writing.close(&format!("its standard input broke: {error}")),
+            }
+        });
+        let writer = writer.abort_handle();
+        tokio::spawn(async move {
+            let reason = reader::read(&reading, &mut lines).await;
+            reading.close(&reason);
+            // Were its streams closed under a worker that is at fault, it would end of that, and nobody would hear why.
+            reading.given_up().await;
+            writer.abort();
+            drop(lines);
+        });
+        dialogue
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, DialogueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<LineQueue>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stdin(&self) -> MutexGuard<'_, Option<Arc<Stdin>>> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a call.
+    pub(super) fn execute(&self, call: Call) {
+        if let Input::Many(_) = call.input() {
+            return call.finish(Err(RemoteError::new(
+                RemoteErrorKind::Refused,
+                "this worker takes one call at a time",
+            )));
+        }
+        let line = match request(&call, self.integers) {
+            Ok(line) => line,
+            Err(source) => {
+                let command = call.command().to_owned();
+                return call.fail(CallError::Arguments { command, source });
+            }
+        };
+        let id = call.id().get();
+        let mut writer = self.writer();
+        let mut state = self.state();
+        let begun = match &*writer {
+            None => Begun::Refused(call),
+            Some(to) => state.calls.begin(call, to.queued + line.len() as u64),
+        };
+        let is_abandoned = match begun {
+            Begun::ToSend(held) => held.call.is_abandoned(),
+            Begun::Kept => return,
+            Begun::Refused(call) => {
+                drop(state);
+                drop(writer);
+                return call.give_back();
+            }
+        };
+        // First: whoever writes the line needs it at once.
+        drop(state);
+        if let Some(to) = &mut *writer {
+            to.write(Outgoing { call: Some(id), text: line });
+        }
+        drop(writer);
+        if is_abandoned {
+            // Its caller went away before it was here, and could not ask the worker.
+            self.cancel(id);
+        }
+    }
+
+    /// Asks the worker to give up a call.
+    pub(super) fn cancel(&self, call: u64) {
+        let held = {
+            let state = self.state();
+            // A stream that nobody reads holds up nobody.
+            state.calls.release_stream(call);
+            state.calls.holds(call)
+        };
+        if held {
+            let text = format!("{{\"cancel\":{call}}}\n").into_bytes();
+            if let Some(writer) = self.writer().as_mut() {
+                writer.write(Outgoing { call: None, text });
+            }
+        }
+    }
+
+    /// Writes line after line until there will be no more.
+    async fn write_all(
+        &self,
+        stdin: &Stdin,
+        mut lines: mpsc::UnboundedReceiver<Outgoing>,
+    ) -> std::io::Result<()> {
+        while let Some(Outgoing { call, text }) = lines.recv().await {
+            if let Some(call) = call
+                && !self.state().calls.sent(call)
+            {
+                // Another worker gets it.
+                continue;
+            }
+            stdin.write_all(&text).await?;
+        }
+        Ok(())
+    }
+
+    /// So much more of a stream may be read.
+    pub(super) fn grant(&self, call: CallId, more: Portion) {
+        self.state().calls.grant(call.get(), more);
+    }
+
+    /// Waits until the stream of a call may send more.
+    pub(super) async fn room(&self, call: u64) {
+        let credit = self.state().calls.credit(call);
+        if let Some(credit) = credit {
+            credit.available().await;
+        }
+    }
+
+    /// Until nobody waits for it any more.
+    async fn given_up(&self) {
+        loop {
+            let hurried = self.hurried.notified();
+            if self.state().hurry {
+                return;
+            }
+            hurried.await;
+        }
+    }
+
+    /// The answer to a call has come: takes the call. The error is the fault of a worker that answers what it cannot have read.
+    pub(super) fn take(&self, call: u64) -> Result<Option<(HeldCall<LineEnd>, Duration)>, String> {
+        let mut state = self.state();
+        state.calls.check_sent(call)?;
+        let held = state.calls.take(call);
+        Ok(held.map(|held| {
+            let service = state.calls.service_time(&held);
+            (held, service)
+        }))
+    }
+
+    /// The worker can no longer be spoken to.
+    fn close(&self, reason: &str) {
+        self.state().calls.close();
+        self.closed.close(reason);
+    }
+
+    /// Until it can no longer be spoken to; why.
+    pub(super) async fn closed(&self) -> Arc<str> {
+        self.closed.reason().await
+    }
+
+    /// Says goodbye: what is to be written is, then standard input is closed.
+    pub(super) fn drain(&self) {
+        self.state().calls.leave();
+        *self.writer() = None;
+    }
+
+    /// Its process has ended: what it has written is read to the end.
+    pub(super) fn hurry(&self) {
+        let mut state = self.state();
+        state.hurry = true;
+        state.calls.release_streams();
+        drop(state);
+        self.hurried.notify_waiters();
+    }
+
+    pub(super) fn holds_calls(&self) -> bool {
+        !self.state().calls.is_empty()
+    }
+
+    /// The calls that it is most likely doing now.
+    pub(super) fn at_work(&self) -> Vec<AtWork> {
+        self.state().calls.at_work()
+    }
+
+    /// The calls whose lines the worker has not read to their ends.
+    pub(super) fn not_begun(&self) -> Vec<CallId> {
+        let read = self.stdin().as_ref().and_then(|stdin| stdin.read());
+        let mut state = self.state();
+        let starts = state.note_read(read);
+        state.calls.not_begun(starts)
+    }
+
+    /// Gives up all calls: those that were surely not begun go back to the pool, the others are lost. A worker that lives may
+    /// yet read what was written: then its starts are not known.
+    pub(super) fn give_up(&self, starts: Starts) {
+        let stdin = self.stdin().take();
+        let read = stdin.filter(|_| starts == Starts::Known).and_then(|stdin| stdin.read());
+        let mut state = self.state();
+        let starts = state.note_read(read);
+        let ended = state.calls.end(starts);
+        drop(state);
+        *self.writer() = None;
+        self.hurry();
+        ended.settle();
+    }
+}
+
+impl DialogueState {
+    /// The worker has read so much: it may have begun every call whose line ends there or before.
+    fn note_read(&mut self, read: Option<u64>) -> Starts {
+        let Some(read) = read else { return Starts::Unknown };
+        self.calls.started_where(|line_end| *line_end <= read);
+        Starts::Known
+    }
+}
+
+impl LineQueue {
+    fn write(&mut self, line: Outgoing) {
+        self.queued += line.text.len() as u64;
+        // One that cannot be written to is closed by then.
+        let _ = self.lines.send(line);
+    }
+}
+
+/// The line of a call. Its keys stand in this order, without spaces between them: a shell can cut it.
+fn request(call: &Call, integers: Integers) -> Result<Vec<u8>, ValueError> {
+    let mut out = format!("{{\"id\":{},\"command\":", call.id()).into_bytes();
+    json::scalar(&mut out, call.command())?;
+    out.extend_from_slice(b",\"args\":");
+    json::write_arguments(&mut out, call, integers)?;
+    if let Some(remaining) = call.remaining() {
+        out.extend_from_slice(format!(",\"timeout_ms\":{}", remaining.as_millis()).as_bytes());
+    }
+    if call.stream_credit().is_some() {
+        out.extend_from_slice(b",\"stream\":true");
+    }
+    if let Some(session) = call.session() {
+        out.extend_from_slice(b",\"session\":");
+        json::scalar(&mut out, session)?;
+    }
+    let metadata: std::collections::BTreeMap<&str, &str> = call.metadata().collect();
+    if !metadata.is_empty() {
+        out.extend_from_slice(b",\"metadata\":");
+        json::scalar(&mut out, &metadata)?;
+    }
+    if let Some(trace) = call.trace() {
+        out.extend_from_slice(b",\"traceparent\":");
+        json::scalar(&mut out, trace.traceparent())?;
+        if let Some(state) = trace.tracestate() {
+            out.extend_from_slice(b",\"tracestate\":");
+            json::scalar(&mut out, state)?;
+        }
+    }
+    out.extend_from_slice(b"}\n");
+    Ok(out)
+}

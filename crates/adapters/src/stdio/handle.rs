@@ -1,0 +1,95 @@
+//! A worker behind its standard streams.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::dialogue::Dialogue;
+use crate::OnDrop;
+use crate::adapter::patience::LAST_ANSWERS;
+use crate::adapter::{AtWork, CancelStage, Handle, Introduction, Reason, Starts};
+use crate::call::{Call, CallId, Portion};
+use crate::custody;
+use crate::value::Encoded;
+
+/// See the module.
+pub(super) struct StdioHandle {
+    process: custody::WorkerProcess,
+    dialogue: Arc<Dialogue>,
+    introduction: Introduction,
+}
+
+impl StdioHandle {
+    pub(super) fn new(
+        process: custody::WorkerProcess,
+        dialogue: Arc<Dialogue>,
+        introduction: Introduction,
+    ) -> Self {
+        Self { process, dialogue, introduction }
+    }
+}
+
+impl Handle for StdioHandle {
+    fn process(&self) -> Option<&custody::WorkerProcess> {
+        Some(&self.process)
+    }
+
+    fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    fn execute(self: Arc<Self>, call: Call) {
+        if self.introduction.ignores(call.command()) {
+            return call.finish(Ok(Encoded::nil()));
+        }
+        self.dialogue.execute(call);
+    }
+
+    fn cancel(&self, call: CallId, stage: CancelStage) {
+        match stage {
+            CancelStage::Ask => self.dialogue.cancel(call.get()),
+            // There is no exception to raise; what follows is TERM.
+            CancelStage::Raise => {}
+        }
+    }
+
+    fn grant(&self, call: CallId, more: Portion) {
+        self.dialogue.grant(call, more);
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        self.dialogue.at_work()
+    }
+
+    fn not_begun(&self) -> Vec<CallId> {
+        self.dialogue.not_begun()
+    }
+
+    fn broken(&self) -> BoxFuture<'_, String> {
+        async { self.dialogue.closed().await.to_string() }.boxed()
+    }
+
+    fn terminate(&self, reason: Reason) -> BoxFuture<'_, ()> {
+        async move {
+            // The pool drops this future when it loses patience, and the calls must be settled all the same.
+            let _calls = OnDrop(|| {
+                let is_gone = self.process.try_wait().is_some();
+                self.dialogue.give_up(if is_gone { Starts::Known } else { Starts::Unknown });
+            });
+            if reason == Reason::Died {
+                // What it had answered counts: it is read already, or lies in the pipe before its end.
+                self.dialogue.hurry();
+                let _ = tokio::time::timeout(LAST_ANSWERS, self.dialogue.closed()).await;
+            }
+            if matches!(reason, Reason::Stopped | Reason::Replaced(_)) {
+                self.dialogue.drain();
+                self.dialogue.closed().await;
+                if self.dialogue.holds_calls() {
+                    // It may still start what it has read.
+                    self.process.exited().await;
+                }
+            }
+        }
+        .boxed()
+    }
+}

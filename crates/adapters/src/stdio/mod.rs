@@ -1,0 +1,81 @@
+//! Workers that speak lines of JSON on their standard streams, as `spec/stdio.md` has it: a shell script will do.
+//!
+//! `dialogue.rs` has the calls and what is written, `stdin.rs` how far that was read, `reader.rs` what is heard, `handle.rs` is what the pool holds.
+
+mod dialogue;
+mod handle;
+mod reader;
+mod stdin;
+
+#[cfg(any(fuzzing, test))]
+pub(crate) use reader::fuzzing;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::net::unix::pipe;
+
+use super::announce::{self, Listens};
+use super::lines::LineReader;
+use super::python::ProcessLaunch;
+use super::{Adapter, Handle, Program, Spawner, StartError};
+use crate::environment::Environment;
+use dialogue::Dialogue;
+use handle::StdioHandle;
+use snakepit_core::Pool;
+
+/// The version of the protocol.
+const PROTOCOL: u64 = 1;
+
+/// A pool of workers in any language that speak lines of JSON (`spec/stdio.md`). Its name is that of the program.
+///
+/// ```
+/// let pool = snakepit::stdio(["bash", "examples/stdio/worker.sh"]);
+/// ```
+pub fn pool(program: impl Into<Program>) -> Pool {
+    let program = program.into();
+    Pool::new(program.name(), StdioAdapter { launch: ProcessLaunch::command(program) })
+}
+
+struct StdioAdapter {
+    launch: ProcessLaunch,
+}
+
+impl Adapter for StdioAdapter {
+    fn environment(&self) -> Option<&Environment> {
+        self.launch.environment()
+    }
+
+    fn init<'a>(&'a self, spawner: &'a Spawner) -> BoxFuture<'a, Result<(), StartError>> {
+        async {
+            spawner.refuse_debug()?;
+            self.launch.prepare(spawner).await
+        }
+        .boxed()
+    }
+
+    fn start_worker(&self, spawner: Spawner) -> BoxFuture<'_, Result<Arc<dyn Handle>, StartError>> {
+        async move {
+            let system = |error| spawner.system("pipes for its streams", error);
+            let (stdin, writer) = std::io::pipe().map_err(system)?;
+            let writer = pipe::Sender::from_owned_fd(writer.into()).map_err(system)?;
+            let command = self.launch.start()?.env("SNAKEPIT_CONCURRENCY", spawner.concurrency().to_string());
+            let (process, stdout) = spawner.spawn_tapped(command, OwnedFd::from(stdin).into()).await?;
+            let mut lines = LineReader::new(stdout, spawner.output(), spawner.max_frame()).map_err(system)?;
+            let said = announce::ready(&spawner, &process, &mut lines, Listens::Nowhere, "").await?;
+            match said.line.get("protocol") {
+                None => {}
+                Some(version) if version.as_u64() == Some(PROTOCOL) => {}
+                Some(version) => {
+                    let fault = format!("it speaks protocol {version}, and this engine speaks {PROTOCOL}");
+                    return Err(spawner.fault(fault));
+                }
+            }
+            let introduction = said.introduction();
+            let dialogue = Dialogue::open(lines, writer, spawner.concurrency(), &introduction);
+            Ok(Arc::new(StdioHandle::new(process, dialogue, introduction)) as Arc<dyn Handle>)
+        }
+        .boxed()
+    }
+}

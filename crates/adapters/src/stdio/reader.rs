@@ -1,0 +1,170 @@
+//! Reads the lines of a worker and acts on them. The host trusts a worker with nothing that costs the host.
+//!
+//! Each line stands alone: an unreadable line fails the call that it names and no other.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::dialogue::Dialogue;
+use crate::adapter::Streamed;
+use crate::call::{RemoteError, RemoteErrorKind};
+use crate::json;
+use crate::lines::{Line, LineReader};
+use crate::value::Encoded;
+
+/// What an error may take once it is decoded.
+const LONGEST_ERROR: usize = 1 << 20;
+
+/// A line of a worker.
+#[derive(Deserialize)]
+struct WorkerLine {
+    id: u64,
+    #[serde(default, deserialize_with = "json::present")]
+    result: Option<Encoded>,
+    #[serde(default, deserialize_with = "json::present")]
+    error: Option<Encoded>,
+    #[serde(default, deserialize_with = "json::present")]
+    item: Option<Encoded>,
+    #[serde(default)]
+    end: bool,
+    progress: Option<ProgressLine>,
+}
+
+#[derive(Deserialize)]
+struct ProgressLine {
+    fraction: Option<f64>,
+    text: Option<String>,
+}
+
+/// What comes of a line.
+#[derive(PartialEq, Eq, Debug)]
+enum ReaderStep {
+    Message,
+    /// An item of a call that may have no more before somebody reads.
+    Item(u64),
+    Log,
+}
+
+/// Reads until the end, and says why it is the end.
+pub(super) async fn read(dialogue: &Dialogue, lines: &mut LineReader) -> String {
+    loop {
+        let line = match lines.next().await {
+            Ok(Line::Object(line)) => line,
+            Ok(Line::TooLong) => return "it sent a line that is longer than max_frame".into(),
+            Ok(Line::End) => return "it closed its standard output".into(),
+            Err(error) => return format!("its standard output broke: {error}"),
+        };
+        match hear(dialogue, &line) {
+            Ok(ReaderStep::Message) => {}
+            Ok(ReaderStep::Item(call)) => dialogue.room(call).await,
+            Ok(ReaderStep::Log) => lines.log_line(&line),
+            Err(fault) => return fault,
+        }
+    }
+}
+
+fn hear(dialogue: &Dialogue, line: &[u8]) -> Result<ReaderStep, String> {
+    let wrong = match (dialogue.integers().first_unreadable(line), serde_json::from_slice::<WorkerLine>(line))
+    {
+        (None, Ok(message)) => return obey(dialogue, message),
+        (Some(number), _) => json::too_long(number),
+        (None, Err(error)) => error.to_string(),
+    };
+    // Whoever begins a line so means a call; without this its caller would wait in vain.
+    let Some(id) = named_id(line) else { return Ok(ReaderStep::Log) };
+    let Some((held, _)) = dialogue.take(id)? else { return Ok(ReaderStep::Log) };
+    let message = format!("the worker's answer cannot be read: {wrong}");
+    held.finish(Err(RemoteError::new(RemoteErrorKind::BadValue, message)));
+    Ok(ReaderStep::Log)
+}
+
+fn obey(dialogue: &Dialogue, message: WorkerLine) -> Result<ReaderStep, String> {
+    let WorkerLine { id, result, error, item, end, progress } = message;
+    if result.is_none() && error.is_none() && item.is_none() && !end && progress.is_none() {
+        return Ok(ReaderStep::Log);
+    }
+    if let Some(progress) = progress
+        && let Some(held) = dialogue.state().calls.get(id)
+    {
+        held.call.progress(progress.fraction, progress.text);
+    }
+    let has_item = item.is_some_and(|item| take_item(dialogue, id, item));
+    let outcome = match (error, result) {
+        (Some(error), _) => Err(read_error(&error)),
+        (None, Some(value)) => Ok(value),
+        (None, None) if end => Ok(Encoded::nil()),
+        (None, None) => return Ok(if has_item { ReaderStep::Item(id) } else { ReaderStep::Message }),
+    };
+    // An answer to a call that it does not hold (any more) is dropped: it was answered, or never asked.
+    if let Some((held, service)) = dialogue.take(id)? {
+        if let (Some(_), Ok(value), false) = (held.call.stream_credit(), &outcome, end) {
+            // A command that does not stream has one value.
+            held.call.send_item(value.clone());
+        }
+        held.finish_after(service, outcome);
+    }
+    Ok(ReaderStep::Message)
+}
+
+/// Hands on an item of a stream; whether it was one that somebody asked for.
+fn take_item(dialogue: &Dialogue, id: u64, item: Encoded) -> bool {
+    let streamed = dialogue.state().calls.item(id, item);
+    match streamed {
+        Streamed::Passed { .. } => true,
+        Streamed::Unasked => {
+            dialogue.cancel(id);
+            false
+        }
+        Streamed::Dropped => false,
+    }
+}
+
+/// An error, which has little to say.
+fn read_error(error: &Encoded) -> RemoteError {
+    match error.decode_within::<Json>(LONGEST_ERROR) {
+        Ok(error) if error.to_string().len() <= LONGEST_ERROR => json::read_error(error),
+        _ => RemoteError::new(
+            RemoteErrorKind::Exception,
+            format!("an error of {} bytes, which is too long", error.payload_len()),
+        ),
+    }
+}
+
+/// The number at the beginning of `{"id": 7, …`.
+fn named_id(line: &[u8]) -> Option<u64> {
+    let mut rest = line.trim_ascii_start();
+    for part in [&b"{"[..], b"\"id\"", b":"] {
+        rest = rest.strip_prefix(part)?.trim_ascii_start();
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing {
+    use super::*;
+    use crate::json::Integers;
+
+    /// Reads what a worker prints, in pieces of this size.
+    pub(crate) fn lines(bytes: &[u8], size: usize, limit: usize) {
+        crate::lines::cut_in_pieces(bytes, size, limit, |line| {
+            let _ = (Integers::Of64Bits.first_unreadable(line), named_id(line));
+            if let Ok(WorkerLine { error: Some(error), .. }) = serde_json::from_slice(line) {
+                let _ = read_error(&error);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_found_in_what_is_no_json() {
+        assert_eq!(named_id(br#"{"id":7,"result":NaN}"#), Some(7));
+        assert_eq!(named_id(b" { \"id\" : 42 , \xff"), Some(42));
+        assert_eq!(named_id(br#"{"result":NaN,"id":7}"#), None);
+        assert_eq!(named_id(br#"{"id":"7"}"#), None);
+    }
+}

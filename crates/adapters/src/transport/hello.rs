@@ -1,0 +1,14 @@
+//! The greeting: the host's first frame to a worker.
+
+use serde::Serialize;
+
+/// What a worker needs to know before its first call.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Hello {
+    pub(crate) protocol: u32,
+    pub(crate) engine: &'static str,
+    pub(crate) pool: String,
+    pub(crate) worker: String,
+    pub(crate) concurrency: usize,
+    pub(crate) max_frame: usize,
+}

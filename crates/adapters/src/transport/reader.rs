@@ -1,0 +1,431 @@
+//! Reads the frames of a worker and acts on them. The host trusts a worker with nothing that costs the host.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::time::Instant;
+use tracing::Level;
+
+use super::connection::{Connection, ConnectionState, Results};
+use super::frame::{FrameKind, HEADER, Header};
+use super::log_text::{beginning, log_text};
+use super::spans::{self, WorkerSpan, read_trace};
+use super::stacks::StackSignals;
+use super::tools;
+use crate::adapter::{HeldCall, Introduction, Streamed};
+use crate::call::{Input, Portion, RemoteError};
+use crate::harmless;
+use crate::logging::somebody_says;
+use crate::telemetry::{self, TraceContext};
+use crate::value::{Encoded, ValueError, write};
+use crate::worker::Output;
+
+/// How much is read at a time.
+const READ: usize = 64 * 1024;
+/// Payloads below this are copied out, so that a value that is kept does not keep the whole buffer.
+const COPIED: usize = 16 * 1024;
+
+/// What a frame about the worker itself may take once it is decoded.
+const MEMORY: usize = 16 << 20;
+/// What small ones may take: numbers, and a text.
+const LITTLE: usize = 4096;
+/// So much of a text of progress is told.
+const PROGRESS: usize = 8 * 1024;
+/// So much of a fault is told.
+const FAULT: usize = 2 * 1024;
+
+/// What a worker's first answer was.
+#[derive(Debug)]
+pub(crate) enum ReadyOutcome {
+    /// It is ready.
+    Yes(ReadyMessage),
+    /// Its code could not be loaded.
+    Failed(RemoteError),
+}
+
+/// The first thing that a worker says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReadyMessage {
+    pub(crate) protocol: u32,
+    pub(crate) pid: u32,
+    pub(crate) signals: Signals,
+    pub(crate) features: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) introduction: Introduction,
+}
+
+/// The signals that a worker understands.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Signals {
+    pub(crate) stack: Option<i32>,
+    pub(crate) cancel: Option<i32>,
+    pub(crate) tasks: Option<i32>,
+}
+
+impl Signals {
+    /// Those at which it tells where it is.
+    pub(crate) fn of_stacks(self) -> Option<StackSignals> {
+        Some(StackSignals { threads: self.stack?, tasks: self.tasks })
+    }
+}
+
+/// The options of a `HOST_CALL`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct HostCallOptions {
+    /// The first credit: items and bytes.
+    pub(crate) stream: Option<(u32, u64)>,
+    /// The span that asks: `[traceparent]` or `[traceparent, tracestate]`.
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+impl HostCallOptions {
+    /// The trace that the tool belongs to.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        let mut texts = self.trace.iter().flatten();
+        read_trace(texts.next()?, texts.next().map(String::as_str))
+    }
+}
+
+/// A `HOST_CALL`.
+pub(crate) struct HostCall {
+    pub(crate) id: u64,
+    pub(crate) tool: String,
+    pub(crate) args: Encoded,
+    pub(crate) options: HostCallOptions,
+}
+
+/// A `HOST_CALL`: with or without options.
+pub(crate) fn read_host_call(payload: &Encoded, room: usize) -> Result<HostCall, ValueError> {
+    type WithOptions = (u64, String, Encoded, HostCallOptions);
+    if let Ok((id, tool, args, options)) = payload.decode_within::<WithOptions>(room) {
+        return Ok(HostCall { id, tool, args, options });
+    }
+    let (id, tool, args) = payload.decode_within::<(u64, String, Encoded)>(room)?;
+    Ok(HostCall { id, tool, args, options: HostCallOptions::default() })
+}
+
+/// What an answer does to its call.
+enum FrameAnswer {
+    Value(Encoded),
+    Error(Encoded),
+    End,
+}
+
+/// Calls that were answered, and their answers.
+type Answers = Vec<(HeldCall<Results>, FrameAnswer)>;
+
+/// Memory for what one read brings, used again for the next.
+#[derive(Default)]
+struct ReadFrames {
+    frames: Vec<(Header, Incoming)>,
+    answers: Answers,
+}
+
+/// Reads until the end, and says why it is the end.
+pub(super) async fn read(connection: &Arc<Connection>, mut socket: OwnedReadHalf) -> String {
+    let mut buffer = BytesMut::with_capacity(READ);
+    let mut memory = ReadFrames::default();
+    loop {
+        if let Ok(Some(header)) = Header::peek(&buffer, connection.max_frame) {
+            buffer.reserve((HEADER + header.length).saturating_sub(buffer.len()).max(1));
+        } else {
+            buffer.reserve(READ);
+        }
+        match socket.read_buf(&mut buffer).await {
+            Ok(0) if buffer.is_empty() => return "it closed its socket".into(),
+            Ok(0) => return "it closed its socket in the middle of a frame".into(),
+            Ok(_) => {}
+            Err(error) => return format!("its socket broke: {error}"),
+        }
+        let heard = hear(connection, &mut buffer, &mut memory);
+        if let Ok(2..) = heard {
+            // Those who have their answers may call again at once: they go first, and what they send is written once.
+            tokio::task::yield_now().await;
+        }
+        connection.end_reading();
+        if let Err(fault) = heard {
+            let told = Encoded::encode(&fault);
+            if let Ok(told) = told {
+                connection.send(FrameKind::Fault, 0, &told);
+            }
+            return fault;
+        }
+    }
+}
+
+/// Works off all complete frames; how many answers were among them.
+fn hear(
+    connection: &Arc<Connection>,
+    buffer: &mut BytesMut,
+    heard: &mut ReadFrames,
+) -> Result<usize, String> {
+    // Without the lock: what a frame says may take its time to decode.
+    let cut = cut(buffer, &mut heard.frames, &connection.output, connection.max_frame);
+    let (sorted, told) = {
+        let mut state = connection.state();
+        Connection::begin_reading(&mut state);
+        let mut frames = heard.frames.drain(..);
+        let sorted = frames
+            .try_for_each(|(header, said)| frame(connection, &mut state, header, said, &mut heard.answers));
+        (sorted, std::mem::take(&mut state.told))
+    };
+    // Without the lock: whoever listens may do anything.
+    told.into_iter().for_each(telemetry::emit);
+    let count = heard.answers.len();
+    if count > 0 {
+        let now = Instant::now();
+        let service = connection.state().calls.answered(now) / count as u32;
+        for (held, answer) in heard.answers.drain(..) {
+            match answer {
+                FrameAnswer::Value(value) => held.finish_after(service, Ok(value)),
+                FrameAnswer::End => held.finish(Ok(Encoded::nil())),
+                FrameAnswer::Error(error) => held.finish_after(service, Err(RemoteError::read(&error))),
+            }
+        }
+    }
+    sorted.and(cut).map(|()| count)
+}
+
+/// Cuts what was received into frames, and reads them. The error comes after the frames before it.
+pub(super) fn cut(
+    buffer: &mut BytesMut,
+    frames: &mut Vec<(Header, Incoming)>,
+    output: &Output,
+    max_frame: usize,
+) -> Result<(), String> {
+    while let Some(header) = Header::peek(buffer, max_frame).map_err(|error| error.to_string())? {
+        if buffer.len() < HEADER + header.length {
+            break;
+        }
+        buffer.advance(HEADER);
+        let payload = if header.length < COPIED {
+            let copy = Bytes::copy_from_slice(&buffer[..header.length]);
+            buffer.advance(header.length);
+            copy
+        } else {
+            buffer.split_to(header.length).freeze()
+        };
+        let payload = Encoded::from_worker(payload, header.has_bodies, max_frame)
+            .map_err(|error| unreadable(header.kind, &error))?;
+        frames.push((header, decode(header, payload, output)?));
+    }
+    Ok(())
+}
+
+fn frame(
+    connection: &Arc<Connection>,
+    state: &mut ConnectionState,
+    header: Header,
+    said: Incoming,
+    answers: &mut Answers,
+) -> Result<(), String> {
+    if let Incoming::Result(_) | Incoming::Results(_) | Incoming::End | Incoming::Error(_) = said {
+        state.calls.check_sent(header.call)?;
+    }
+    match said {
+        Incoming::Result(value) => one_answer(state, header, FrameAnswer::Value(value), answers)?,
+        Incoming::Results(entries) => results(state, header, entries, answers)?,
+        Incoming::End => one_answer(state, header, FrameAnswer::End, answers)?,
+        Incoming::NotStarted(error) => not_started(state, error)?,
+        Incoming::Error(error) => answer(state, header.call, FrameAnswer::Error(error), answers),
+        Incoming::Item(value) => item(state, header.call, value)?,
+        Incoming::Ready(message) => ready(state, *message)?,
+        Incoming::Progress(fraction, text) => {
+            if let Some(held) = state.calls.get(header.call) {
+                held.call.progress(fraction, text);
+            }
+        }
+        Incoming::HostCall(asked) => {
+            tools::host_call(connection, state, header.call, *asked, header.length)?;
+        }
+        Incoming::HostCredit(id, more) => state.tools.grant(id, more),
+        Incoming::HostCancel(id) => state.tools.end(id),
+        Incoming::WorkerSpan(span) => {
+            let held = state.calls.get(header.call);
+            state.told.extend(held.and_then(|held| span.told_of(&held.call)));
+        }
+        Incoming::Nothing => {}
+    }
+    Ok(())
+}
+
+/// An answer to a call that the worker does not hold (any more) is dropped: it was answered, or never asked.
+fn answer(state: &mut ConnectionState, call: u64, answer: FrameAnswer, answers: &mut Answers) {
+    if let Some(held) = Connection::take(state, call) {
+        answers.push((held, answer));
+    } else if somebody_says(Level::DEBUG) {
+        tracing::debug!(call, "an answer to an unknown call was dropped");
+    }
+}
+
+/// RESULT and END, which answer one call.
+fn one_answer(
+    state: &mut ConnectionState,
+    header: Header,
+    outcome: FrameAnswer,
+    answers: &mut Answers,
+) -> Result<(), String> {
+    if let Some(held) = state.calls.get(header.call)
+        && let Input::Many(_) = held.call.input()
+    {
+        return Err(format!("it sent a {:?} for call {}, which is many calls", header.kind, header.call));
+    }
+    answer(state, header.call, outcome, answers);
+    Ok(())
+}
+
+/// Outcomes of many calls that came together: the last of them, or some. What cannot be told apart is believed in
+/// nothing: with more outcomes than calls, none is known to belong to its call.
+fn results(
+    state: &mut ConnectionState,
+    header: Header,
+    entries: Encoded,
+    answers: &mut Answers,
+) -> Result<(), String> {
+    let call = header.call;
+    let Some(held) = state.calls.get_mut(call) else {
+        if somebody_says(Level::DEBUG) {
+            tracing::debug!(call, "results of an unknown call were dropped");
+        }
+        return Ok(());
+    };
+    let Input::Many(inputs) = held.call.input() else {
+        return Err(format!("it sent Results for call {call}, which is one call"));
+    };
+    let count = entries.list_len().map_err(|error| unreadable(header.kind, &error))?;
+    held.data += count;
+    if held.data > inputs.len() {
+        return Err(format!("it sent {} results for the {} of call {call}", held.data, inputs.len()));
+    }
+    if !header.has_more {
+        answer(state, call, FrameAnswer::Value(entries), answers);
+    } else if count == 0 {
+        return Err(format!("it sent Results for call {call} that hold none, and more to follow"));
+    } else {
+        held.call.send_item(entries);
+        // Whatever the slate says.
+        state.calls.started(call);
+    }
+    Ok(())
+}
+
+fn item(state: &mut ConnectionState, call: u64, item: Encoded) -> Result<(), String> {
+    match state.calls.item(call, item) {
+        Streamed::Passed { unread } => {
+            let credit = state.calls.get(call).and_then(|held| held.call.stream_credit());
+            if let Some(credit) = credit
+                && unread.reaches(credit)
+            {
+                let what = if unread.items >= credit.items { "items" } else { "bytes" };
+                return Err(format!("it sent more {what} for call {call} than it had credit for"));
+            }
+        }
+        Streamed::Unasked => state.outbox.frame(FrameKind::Cancel, call, |out| write::uint(out, 1)),
+        Streamed::Dropped => {}
+    }
+    Ok(())
+}
+
+fn ready(state: &mut ConnectionState, message: ReadyMessage) -> Result<(), String> {
+    if message.protocol != u32::from(super::frame::VERSION) {
+        return Err(format!(
+            "it speaks protocol {}, and this engine speaks {}",
+            message.protocol,
+            super::frame::VERSION
+        ));
+    }
+    let waiting = state.ready.take().ok_or("it said twice that it is ready")?;
+    let _ = waiting.send(ReadyOutcome::Yes(message));
+    Ok(())
+}
+
+fn not_started(state: &mut ConnectionState, error: RemoteError) -> Result<(), String> {
+    let waiting = state.ready.take().ok_or("it sent an error that belongs to no call")?;
+    let _ = waiting.send(ReadyOutcome::Failed(error));
+    Ok(())
+}
+
+/// What a frame says.
+pub(super) enum Incoming {
+    Result(Encoded),
+    Results(Encoded),
+    End,
+    Error(Encoded),
+    /// The worker could not start.
+    NotStarted(RemoteError),
+    Item(Encoded),
+    Ready(Box<ReadyMessage>),
+    Progress(Option<f64>, Option<String>),
+    HostCall(Box<HostCall>),
+    HostCredit(u64, Portion),
+    HostCancel(u64),
+    WorkerSpan(Box<WorkerSpan>),
+    /// What nobody asks for, or what is done already.
+    Nothing,
+}
+
+/// Reads a frame. Logs go to the output at once. The error is the fault of the worker.
+fn decode(header: Header, payload: Encoded, output: &Output) -> Result<Incoming, String> {
+    let unreadable = |error: ValueError| unreadable(header.kind, &error);
+    Ok(match header.kind {
+        FrameKind::Result => Incoming::Result(payload),
+        FrameKind::Results => Incoming::Results(payload),
+        FrameKind::End => Incoming::End,
+        FrameKind::Error if header.call == 0 => Incoming::NotStarted(RemoteError::read(&payload)),
+        FrameKind::Error => Incoming::Error(payload),
+        FrameKind::Item => Incoming::Item(payload),
+        FrameKind::Ready => Incoming::Ready(payload.decode_within(MEMORY).map_err(unreadable)?),
+        FrameKind::Progress => {
+            let (fraction, text): (Option<f64>, Option<String>) =
+                payload.decode_within(LITTLE).map_err(unreadable)?;
+            Incoming::Progress(fraction, text.map(|text| beginning(&text, PROGRESS).to_owned()))
+        }
+        FrameKind::Log => {
+            let (level, text, fields): (String, String, Encoded) =
+                payload.decode_within(LITTLE).map_err(unreadable)?;
+            output.text("log", &log_text(&level, &text, Some(&fields)).map_err(unreadable)?);
+            Incoming::Nothing
+        }
+        FrameKind::HostCall => {
+            Incoming::HostCall(Box::new(read_host_call(&payload, LITTLE).map_err(unreadable)?))
+        }
+        FrameKind::HostCredit => {
+            let (id, items, bytes) = payload.decode_within(LITTLE).map_err(unreadable)?;
+            Incoming::HostCredit(id, Portion { items, bytes })
+        }
+        FrameKind::HostCancel => {
+            let (id,): (u64,) = payload.decode_within(LITTLE).map_err(unreadable)?;
+            Incoming::HostCancel(id)
+        }
+        FrameKind::Telemetry => spans::read(&payload).map_or(Incoming::Nothing, Incoming::WorkerSpan),
+        // Nobody asks for these yet; they are known, so they are no fault.
+        FrameKind::Pong | FrameKind::Bye => Incoming::Nothing,
+        FrameKind::Fault => {
+            let text: String = payload.decode_within(LITTLE).map_err(unreadable)?;
+            return Err(format!("it refuses what it was sent: {}", harmless(beginning(&text, FAULT))));
+        }
+        FrameKind::Hello
+        | FrameKind::Call
+        | FrameKind::Calls
+        | FrameKind::Credit
+        | FrameKind::Cancel
+        | FrameKind::Ping
+        | FrameKind::Drain
+        | FrameKind::HostResult
+        | FrameKind::HostError
+        | FrameKind::HostItem
+        | FrameKind::HostEnd => {
+            return Err(format!("it sent a frame of kind {:?}, which only the host may send", header.kind));
+        }
+    })
+}
+
+fn unreadable(kind: FrameKind, error: &ValueError) -> String {
+    format!("it sent a frame of kind {kind:?} that cannot be read: {error}")
+}

@@ -1,0 +1,106 @@
+//! How the tools of the host are asked for, and how their answers travel, in frames of spec/wire.md.
+
+use std::sync::{Arc, MutexGuard};
+
+use super::connection::{Connection, ConnectionState};
+use super::frame::FrameKind;
+use super::reader::HostCall;
+use crate::adapter::host_tools::{
+    MOST_TOOL_CALLS, Then, ToolAdmission, ToolLink, ToolReply, ToolRequest, ToolRunId, encode,
+};
+use crate::call::Portion;
+use crate::value::{Encoded, ValueBuilder, ValueError, write};
+
+/// While more than this waits to be written, what tools have for the worker waits to become frames.
+const ROOM: usize = 1024 * 1024;
+
+/// How many refusals may wait for a worker that does not read them.
+const MOST_REFUSALS: usize = 16 * MOST_TOOL_CALLS;
+
+/// Runs a tool beside the connection, and sends what comes of it. The error is the fault of the worker.
+pub(super) fn host_call(
+    connection: &Arc<Connection>,
+    state: &mut ConnectionState,
+    call: u64,
+    asked: HostCall,
+    bytes: usize,
+) -> Result<(), String> {
+    let HostCall { id, tool, args, options } = asked;
+    let admission = state.tools.admit(id, bytes, connection.max_frame)?;
+    let Some(held) = state.calls.get(call) else { return Ok(()) };
+    if let ToolAdmission::Refused(reason) = admission {
+        state.refusals += 1;
+        if state.refusals > MOST_REFUSALS {
+            return Err("it asks for tools without end, and does not read the answers".into());
+        }
+        if let Some(((kind, payload), ..)) = encode(&**connection, id, &ToolReply::Error(reason)) {
+            state.outbox.value_frame(kind, call, &payload);
+        }
+        return Ok(());
+    }
+    let answer = held.call.ask_within(&tool, args, options.trace());
+    let stream = options.stream.map(|(items, bytes)| Portion { items, bytes });
+    state.tools.start(connection, ToolRequest { call, id, bytes, stream }, answer);
+    Ok(())
+}
+
+impl Connection {
+    /// The state, as soon as little enough waits to be written for a tool to send something: a worker that asks, or grants
+    /// credit, and does not read costs this much, not more.
+    async fn room(&self) -> MutexGuard<'_, ConnectionState> {
+        loop {
+            // Made before the look: it hears of all that happens after it.
+            let room = self.room.notified();
+            {
+                let mut state = self.state();
+                if state.outbox.len() <= ROOM {
+                    return state;
+                }
+                state.wants_room = true;
+            }
+            room.await;
+        }
+    }
+}
+
+impl ToolLink for Connection {
+    type Frame = (FrameKind, Encoded);
+
+    fn max_frame(&self) -> usize {
+        self.max_frame
+    }
+
+    fn encode(&self, id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError> {
+        let (kind, payload) = match reply {
+            ToolReply::Value(value) => (FrameKind::HostResult, with_id(id, value)?),
+            ToolReply::Item(item) => (FrameKind::HostItem, with_id(id, item)?),
+            ToolReply::End => (FrameKind::HostEnd, Encoded::encode(&(id,))?),
+            ToolReply::Error(error) => (FrameKind::HostError, Encoded::encode(&(id, error))?),
+        };
+        let length = payload.payload_len();
+        Ok(((kind, payload), length))
+    }
+
+    async fn wait_for_room(&self) {
+        drop(self.room().await);
+    }
+
+    async fn deliver(&self, run: ToolRunId, (kind, payload): Self::Frame, _bytes: usize, then: Then) -> Then {
+        let mut state = self.room().await;
+        if !state.tools.may_send(run, then) {
+            return Then::IsOver;
+        }
+        state.outbox.value_frame(kind, run.call, &payload);
+        self.see_to_outbox(state, true);
+        then
+    }
+}
+
+/// `[id, value]`, as the HOST frames have it.
+fn with_id(id: u64, value: &Encoded) -> Result<Encoded, ValueError> {
+    let mut builder = ValueBuilder::default();
+    write::array_header(&mut builder.head, 2);
+    write::uint(&mut builder.head, id);
+    builder.encoded(value)?;
+    Ok(builder.finish())
+}

@@ -1,0 +1,264 @@
+//! Snakepit as a participant. No other file of this program uses the library.
+//!
+//! Callers are tasks of a multi-threaded runtime, as in a service.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use snakepit::custody::Config;
+use snakepit::value::Blob;
+use snakepit::{Pool, PythonWorker, Snakepit, args};
+use snakepit_bench::{BenchResult, TaskResult};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::python::BenchPython;
+use crate::turns::{Availability, CallPace, CallTimes, EchoCaller};
+
+/// The MessagePack codec of the worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Codec {
+    /// The default: `msgspec` is imported once it pays off.
+    Auto,
+    /// `msgspec` from the start, if the interpreter has it.
+    Msgspec,
+    /// The SDK's own, as if `msgspec` could not be imported.
+    Own,
+}
+
+/// How calls travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CallTransport {
+    /// Frames over an inherited socket.
+    Socket,
+    /// The gRPC adapter, which is compiled in with its peer.
+    Grpc,
+    /// Lines of JSON, to a worker without the SDK.
+    Stdio,
+    /// HTTP, to a worker of the standard library alone.
+    Http,
+}
+
+impl CallTransport {
+    /// JSON has no bytes, so these transports carry the same number of letters instead.
+    fn has_bytes(self) -> bool {
+        matches!(self, Self::Socket | Self::Grpc)
+    }
+}
+
+/// How the measured pool is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolShape {
+    pub(crate) workers: usize,
+    pub(crate) codec: Codec,
+    pub(crate) over: CallTransport,
+}
+
+/// A pool whose workers are all ready. Dropping it stops the engine and waits until every process is gone.
+///
+/// Its worker has three commands: `echo(data)` answers its bytes, `count(n)` streams the numbers below n, and
+/// `tiny(number)` answers the next number.
+pub(crate) trait MeasuredPool: EchoCaller {
+    /// Reads a stream of `items` numbers from one worker to its end.
+    fn stream(&mut self, items: usize) -> BenchResult<()>;
+
+    /// Makes `calls` calls of `tiny` through `map`, and checks every result.
+    fn map(&mut self, calls: usize) -> BenchResult<()>;
+
+    /// The pids of the workers, not of their shims.
+    fn worker_pids(&self) -> BenchResult<Vec<i32>>;
+
+    /// Changes the number of workers, and waits until they are ready, or gone.
+    fn scale(&mut self, workers: usize) -> BenchResult<()>;
+}
+
+struct RunningEngine {
+    runtime: Runtime,
+    pit: Snakepit,
+    workers: usize,
+    over: CallTransport,
+    _home: TempDir,
+}
+
+/// Starts a pool and waits until all its workers are ready.
+pub(crate) fn start(
+    python: &BenchPython,
+    shape: PoolShape,
+) -> BenchResult<Availability<Box<dyn MeasuredPool>>> {
+    let home = tempfile::tempdir()?;
+    // The peer's client runs on one thread, and a second one would cost each call extra.
+    let threads = match shape.over {
+        CallTransport::Grpc => 1,
+        CallTransport::Socket | CallTransport::Stdio | CallTransport::Http => 2,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let codec = match shape.codec {
+        Codec::Msgspec if python.has("msgspec").is_ok() => "msgspec",
+        Codec::Auto | Codec::Msgspec => "auto",
+        Codec::Own => "python",
+    };
+    let worker = PythonWorker::new(BenchPython::script("worker.py"))
+        .interpreter(python.path())
+        .env("SNAKEPIT_CODEC", codec);
+    let Some(pool) = pool(python, worker, shape.over) else {
+        return Ok(Availability::Absent("not compiled in: --features peers".to_owned()));
+    };
+    let pool = pool.workers(shape.workers).queue_limit(1 << 20);
+    let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
+    let pit = runtime.block_on(Snakepit::builder().pool(pool).custody(custody).start())?;
+    Ok(Availability::Available(Box::new(RunningEngine {
+        runtime,
+        pit,
+        workers: shape.workers,
+        over: shape.over,
+        _home: home,
+    })))
+}
+
+#[cfg_attr(
+    feature = "peers",
+    expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
+)]
+fn pool(python: &BenchPython, worker: PythonWorker, over: CallTransport) -> Option<Pool> {
+    let plain = |script| [python.path().to_owned(), BenchPython::script(script)];
+    match over {
+        CallTransport::Socket => Some(snakepit::python(worker)),
+        CallTransport::Stdio => {
+            Some(snakepit::stdio(plain("stdio_echo.py")).concurrency(crate::participant::WINDOW))
+        }
+        CallTransport::Http => {
+            Some(snakepit::http(plain("http_echo.py")).concurrency(crate::participant::WINDOW))
+        }
+        #[cfg(feature = "peers")]
+        CallTransport::Grpc => Some(snakepit::grpc(worker).concurrency(crate::participant::WINDOW)),
+        #[cfg(not(feature = "peers"))]
+        CallTransport::Grpc => None,
+    }
+}
+
+impl Drop for RunningEngine {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.pit.stop());
+    }
+}
+
+/// Echoes `calls` payloads, one after another.
+async fn echoes(pit: Snakepit, over: CallTransport, bytes: usize, calls: usize) -> TaskResult<Vec<Duration>> {
+    if over.has_bytes() {
+        echoes_of(pit, Blob::from(vec![b'x'; bytes]), |echoed| echoed.len() == bytes, calls).await
+    } else {
+        echoes_of(pit, "x".repeat(bytes), |echoed| echoed.len() == bytes, calls).await
+    }
+}
+
+async fn echoes_of<T: Serialize + DeserializeOwned + Send + 'static>(
+    pit: Snakepit,
+    data: T,
+    is_whole: impl Fn(&T) -> bool,
+    calls: usize,
+) -> TaskResult<Vec<Duration>> {
+    let mut times = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let began = Instant::now();
+        let echoed: T = pit.call("echo", args! { data: data }).await?;
+        times.push(began.elapsed());
+        if !is_whole(&echoed) {
+            return Err("an echo has another length".into());
+        }
+    }
+    Ok(times)
+}
+
+impl EchoCaller for RunningEngine {
+    fn one(&mut self, bytes: usize, calls: usize) -> BenchResult<CallTimes> {
+        self.many(bytes, calls, 0)
+    }
+
+    fn many(&mut self, bytes: usize, calls: usize, in_flight: usize) -> BenchResult<CallTimes> {
+        let callers = (in_flight * self.workers).max(1);
+        let (pit, over) = (self.pit.clone(), self.over);
+        self.runtime.block_on(async move {
+            let began = Instant::now();
+            let tasks: Vec<_> = (0..callers)
+                .map(|_| tokio::spawn(echoes(pit.clone(), over, bytes, calls / callers)))
+                .collect();
+            let mut times = Vec::with_capacity(calls);
+            for task in tasks {
+                times.extend(task.await?.map_err(|error| error.to_string())?);
+            }
+            Ok(CallTimes::new(began.elapsed(), times.iter().map(Duration::as_secs_f64)))
+        })
+    }
+
+    fn pace(&self) -> CallPace {
+        match self.over {
+            CallTransport::Socket | CallTransport::Stdio => CallPace::Fast,
+            CallTransport::Grpc | CallTransport::Http => CallPace::Slow,
+        }
+    }
+}
+
+impl MeasuredPool for RunningEngine {
+    fn stream(&mut self, items: usize) -> BenchResult<()> {
+        let pit = self.pit.clone();
+        let read = async move {
+            let mut stream = pit.stream::<u64>("count", args! { n: items }).open()?;
+            let mut expected = 0;
+            while let Some(item) = stream.next().await {
+                if item? != expected {
+                    return Err("an item is missing".into());
+                }
+                expected += 1;
+            }
+            if expected == items as u64 { TaskResult::Ok(()) } else { Err("items are missing".into()) }
+        };
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+    }
+
+    fn map(&mut self, calls: usize) -> BenchResult<()> {
+        let pit = self.pit.clone();
+        let read = async move {
+            let mut map = pit.map::<u64, _>("tiny", 0..calls as u64).in_order()?;
+            let mut expected = 1;
+            while let Some(value) = map.next().await {
+                if value? != expected {
+                    return Err("a value is not its own".into());
+                }
+                expected += 1;
+            }
+            if expected == calls as u64 + 1 { TaskResult::Ok(()) } else { Err("values are missing".into()) }
+        };
+        self.runtime
+            .block_on(async move { tokio::spawn(read).await?.map_err(|error| error.to_string().into()) })
+    }
+
+    fn scale(&mut self, workers: usize) -> BenchResult<()> {
+        let pool = &self.pit.pools()[0];
+        let pids = self.worker_pids()?;
+        pool.scale(workers);
+        self.runtime.block_on(pool.await_ready(Duration::from_mins(2)))?;
+        if workers == 0 {
+            pids.into_iter().try_for_each(gone)?;
+        }
+        Ok(())
+    }
+
+    fn worker_pids(&self) -> BenchResult<Vec<i32>> {
+        let status = self.pit.pools()[0].status();
+        Ok(status.workers.iter().filter_map(|worker| Some(worker.pid?.as_raw())).collect())
+    }
+}
+
+/// Waits for the exit of a process that is not a child of this one.
+fn gone(pid: i32) -> BenchResult<()> {
+    let pid = rustix::process::Pid::from_raw(pid).ok_or("pid 0")?;
+    // A process that is already gone has no descriptor.
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+        return Ok(());
+    };
+    rustix::event::poll(&mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)], None)?;
+    Ok(())
+}

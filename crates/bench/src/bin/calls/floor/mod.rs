@@ -1,0 +1,6 @@
+//! The floors: the least that the same mechanism costs, without a library around it.
+
+pub(crate) mod awaited_echo;
+pub(crate) mod blocking_echo;
+pub(crate) mod interpreter;
+pub(crate) mod pipelined_echo;

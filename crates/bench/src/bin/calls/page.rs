@@ -1,0 +1,36 @@
+//! The text around the table in `docs/bench/calls.md`.
+
+use snakepit_bench::ReportPage;
+
+pub(crate) const PAGE: ReportPage = ReportPage {
+    opening: "# Calls: speed and size\n\n\
+Written by `crates/bench/bench-venv && cargo run --release -p snakepit-bench --features peers --bin bench-calls -- \
+--write`. Each number of ours stands beside a floor (the best that the same mechanism can do) or a peer (what people \
+use today), measured in the same run and by turns (A B C A B C …), because machines are noisy. Values are medians \
+over the rounds with the 10th and 90th percentile of the rounds; p50 and p99 are taken within each round.",
+    beside: "floor or peer",
+    method: "\
+- **Everybody** runs the same interpreter, resolved (no launcher in front of it), and is warmed up by a round that does \
+not count. Participants that wait for their turn are blocked. Unless a row says so, nothing is pinned.\n\
+- **raw echo, blocking**: a plain Rust client (no runtime) writes a length and so many bytes to a Unix socket, a \
+blocking Python loop sends them back: `crates/cli/src/bench/raw_echo.{rs,py}`. Its socket has the buffers that ours \
+has (4 MiB).\n\
+- **cores**: where the kernel puts a woken process decides most of a small call's time. Unpinned, that is its choice \
+(often one core for both, where no core has to wake up). *Both on one core* and \
+*each on a core* hold host and worker of both sides there.\n\
+- **pipelined msgspec echo**: a Rust thread for each worker writes a window of `[command, args]` frames, then reads \
+the window's answers; the Python loop decodes, looks the command up, calls it and encodes with msgspec.\n\
+- **in flight**: how many calls a caller has open for each worker. A call's time runs from its submission to its \
+result, so with many in flight p50 is mostly waiting.\n\
+- **tonic → grpcio**: one Python server process for each worker, as Snakepit for Elixir has it, over TCP on loopback, one \
+channel each; tonic on a runtime with one thread and grpcio sync with four, which was the fastest of what was tried; messages with one field.\n\
+- **both over gRPC**: our gRPC adapter beside that, also on a runtime with one thread, over a Unix socket, as it comes; with `concurrency = 64`, so \
+that as many calls are in flight.\n\
+- **over stdio, over HTTP**: workers without the SDK, in the fewest lines of Python that their ways take (lines of JSON; `http.server`), which echo a \
+text, since JSON has no bytes; also with `concurrency = 64`.\n\
+- **mp.Pool, ProcessPoolExecutor, Ray**: timed inside their Python host, with the same number of calls in flight.\n\
+- **mosec**: HTTP/1.1 over kept connections, at most 32, from blocking Rust threads.\n\
+- **start until ready**: from the call until every worker has said that it is ready; for a bare python3 until its \
+byte has arrived over the inherited socket; for mp.Pool until each worker has run its initializer.\n\
+- **memory**: from `smaps_rollup`, four workers of each kind at the same time, ours after it has answered calls.",
+};

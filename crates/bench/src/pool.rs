@@ -1,0 +1,20 @@
+//! The pool that `bench-lifecycle` and `bench-supervision` measure.
+
+use std::path::{Path, PathBuf};
+
+use snakepit::{Pool, PythonWorker};
+
+/// Workers with the commands of `worker.py`.
+pub fn python_pool() -> Pool {
+    snakepit::python(PythonWorker::new(worker_script()).interpreter(interpreter())).name("bench")
+}
+
+/// What the workers of the pool run.
+pub fn worker_script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/worker.py")
+}
+
+/// `SNAKEPIT_TEST_PYTHON`, else `python3`.
+pub fn interpreter() -> PathBuf {
+    std::env::var_os("SNAKEPIT_TEST_PYTHON").map_or_else(|| "python3".into(), PathBuf::from)
+}

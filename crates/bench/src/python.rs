@@ -1,0 +1,18 @@
+//! The Python environment that the benchmarks measure with.
+
+use std::path::PathBuf;
+
+use crate::BenchResult;
+
+/// The variable that names another interpreter.
+pub const VARIABLE: &str = "SNAKEPIT_BENCH_PYTHON";
+
+/// `SNAKEPIT_BENCH_PYTHON`, else the environment that `crates/bench/bench-venv` makes beside the build, else none.
+pub fn environment() -> BenchResult<Option<PathBuf>> {
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        return Ok(Some(path.into()));
+    }
+    let exe = std::env::current_exe()?;
+    let venv = exe.ancestors().nth(2).map(|target| target.join("bench-venv/bin/python"));
+    Ok(venv.filter(|path| path.exists()))
+}

@@ -1,0 +1,43 @@
+//! Writes results from a thread of its own: a reader that pauses delays the stream, but never a signal.
+
+use std::io::{self, Write as _};
+
+use tokio::sync::{mpsc, oneshot};
+
+/// How many values may wait to be written.
+const AHEAD: usize = 64;
+
+pub(super) struct ResultWriter {
+    values: mpsc::Sender<Vec<u8>>,
+    outcome: oneshot::Receiver<io::Result<()>>,
+}
+
+impl ResultWriter {
+    pub(super) fn start() -> io::Result<Self> {
+        let (values, mut waiting) = mpsc::channel::<Vec<u8>>(AHEAD);
+        let (done, outcome) = oneshot::channel();
+        let mut write = move || {
+            let mut stdout = io::BufWriter::new(io::stdout().lock());
+            while let Some(value) = waiting.blocking_recv() {
+                stdout.write_all(&value)?;
+                if waiting.is_empty() {
+                    stdout.flush()?;
+                }
+            }
+            stdout.flush()
+        };
+        std::thread::Builder::new().name("results".into()).spawn(move || done.send(write()))?;
+        Ok(Self { values, outcome })
+    }
+
+    /// Queues a value when there is room; `false` once nothing can be written any more.
+    pub(super) async fn write(&self, value: Vec<u8>) -> bool {
+        self.values.send(value).await.is_ok()
+    }
+
+    /// Waits until everything is written, or cannot be.
+    pub(super) async fn finish(self) -> io::Result<()> {
+        drop(self.values);
+        self.outcome.await.unwrap_or(Ok(()))
+    }
+}

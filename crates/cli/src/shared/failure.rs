@@ -1,0 +1,104 @@
+//! Why a command gives up: what it could not do, why, and the way out.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::{Value as Json, json};
+use snakepit::custody::OpenError;
+
+use crate::shared::exit_status::{INTERNAL, USAGE};
+use crate::shared::output;
+
+const OTHER_STATE_DIR: &str = "choose another state directory with --state-dir or SNAKEPIT_STATE_DIR";
+
+#[derive(Debug)]
+pub(crate) struct CliFailure {
+    status: u8,
+    text: String,
+    hint: Option<String>,
+    /// What a program reads instead of the text.
+    json: Option<Json>,
+}
+
+impl CliFailure {
+    /// A failure of snakepit itself, without a cause.
+    pub(crate) fn internal(text: impl Into<String>) -> Self {
+        Self { status: INTERNAL, text: text.into(), hint: None, json: None }
+    }
+
+    /// What could not be done, and the chain of its causes.
+    pub(crate) fn new(what: impl Into<String>, cause: &dyn Error) -> Self {
+        Self::internal(format!("{}: {}", what.into(), chain(cause)))
+    }
+
+    /// An error that already names what could not be done.
+    pub(crate) fn of(cause: &dyn Error) -> Self {
+        Self::internal(chain(cause))
+    }
+
+    /// A command line, or a file that it names, that cannot be used.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::internal(text).status(USAGE)
+    }
+
+    pub(crate) fn usage_of(cause: &dyn Error) -> Self {
+        Self::usage(chain(cause))
+    }
+
+    /// The state directory cannot be used; custody's error names the directory.
+    pub(crate) fn state(error: &OpenError) -> Self {
+        Self::of(error).hint(OTHER_STATE_DIR)
+    }
+
+    pub(crate) fn status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn json(mut self, json: Json) -> Self {
+        self.json = Some(json);
+        self
+    }
+
+    /// What went wrong, without the way out.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What went wrong, and on a second line the way out.
+    pub(crate) fn message(&self) -> String {
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("\n  {hint}"));
+        format!("{}{hint}", self.text)
+    }
+
+    /// Prints the failure on stderr, for programs also as a line of JSON, and returns the exit status.
+    pub(crate) fn report(&self, json: bool) -> u8 {
+        let mut text = format!("snakepit: {}\n", self.message());
+        if json {
+            let error = self.json.clone().unwrap_or_else(|| json!({ "message": self.text }));
+            text.push_str(&output::json(&json!({ "status": self.status, "error": error })));
+        }
+        output::err(&text);
+        self.status
+    }
+}
+
+/// An error with the chain of its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let cause = error.to_string();
+        // Some errors print their cause themselves.
+        if !text.contains(&cause) {
+            let _ = write!(text, ": {cause}");
+        }
+        next = error.source();
+    }
+    text
+}

@@ -1,0 +1,7 @@
+//! `snakepit call`.
+
+mod adapters;
+mod config;
+mod interruption;
+mod progress;
+mod results;

@@ -1,0 +1,4 @@
+//! `snakepit doctor`.
+
+mod environment;
+mod report;

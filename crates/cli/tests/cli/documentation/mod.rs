@@ -1,0 +1,4 @@
+//! The README and the pages of `docs/`.
+
+mod readme;
+mod snippets;

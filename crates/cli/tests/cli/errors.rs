@@ -1,0 +1,464 @@
+//! Every error that a person can meet at the command line, and the help of every command, as snapshots: the table below runs
+//! the program with bad input and records its exit status and stderr.
+//!
+//! After a deliberate change, `INSTA_UPDATE=always cargo nextest run -p snakepit-cli --test cli errors` writes the snapshots anew.
+#![expect(clippy::disallowed_methods, reason = "the tests start the program, as a user would")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A home directory with files that are wrong in many ways.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().expect("a directory"));
+        for dir in [
+            "empty",
+            "taken",
+            "venv/lib/python3.8/site-packages",
+            "packaged/lib/python3.12/site-packages/snakepit",
+        ] {
+            fs::create_dir_all(home.path(dir)).expect("a directory");
+        }
+        for (name, text) in [
+            ("plain", "#!/bin/sh\n"),
+            ("list.json", "[1]"),
+            ("not.json", "{"),
+            ("not.toml", "[pool.a]\nworker = \n"),
+            ("key.toml", "[pool.a]\nworker = \"worker.py\"\nworkrs = 2\n"),
+            ("none.toml", ""),
+            ("absent.toml", "[pool.a]\nworker = \"absent.py\"\n"),
+            ("python.toml", "[pool.a]\nworker = \"project/worker.py\"\ninterpreter = \"venv/bin/python\"\n"),
+            ("loops.toml", LOOPS),
+            ("taken/worker.py", ""),
+            ("taken/my-lines", ""),
+            ("empty.jsonl", ""),
+            ("line.jsonl", "{\"input\": 1, \"expected\": 1}\nx\n"),
+            ("input.jsonl", "{\"id\": 1}\n"),
+            ("data.jsonl", "{\"input\": {\"a\": 1, \"b\": 2}, \"expected\": 3}\n"),
+            ("other.eval.jsonl", "{\"what\": \"this is\"}\n"),
+            ("venv/pyvenv.cfg", ""),
+            ("packaged/pyvenv.cfg", ""),
+            ("backup.db", ""),
+            ("exits.py", "raise SystemExit('no model here')\n"),
+            ("silent.py", "import time\ntime.sleep(60)\n"),
+            ("hard.py", HARD),
+            ("type.toml", "[pool.a]\nworker = \"worker.py\"\nworkers = \"two\"\n"),
+            ("range.toml", "[pool.a]\nworker = \"worker.py\"\nworkers = 0\n"),
+            ("table.toml", "[pol.a]\nworker = \"worker.py\"\n"),
+            ("command.toml", &LOOPS.replace("add", "sub").replace("numbres", "numbers")),
+            (
+                "pool.toml",
+                &LOOPS.replace("command", "pool = \"wroker\"\ncommand").replace("numbres", "numbers"),
+            ),
+        ] {
+            fs::write(home.path(name), text).expect("a file");
+        }
+        fs::write(home.path("noise"), [0x7f, 0xff, 0x01]).expect("a file");
+        fs::set_permissions(home.path("noise"), fs::Permissions::from_mode(0o755)).expect("its mode");
+        fs::create_dir(home.path("open")).expect("a directory");
+        fs::set_permissions(home.path("open"), fs::Permissions::from_mode(0o777)).expect("its mode");
+        std::os::unix::fs::symlink("empty", home.path("link")).expect("a link");
+        for words in [
+            &["init", "project"][..],
+            &["mailbox", "send", "sqlite:mail.db#numbers", "1"],
+            &["mailbox", "receive", "sqlite:mail.db#numbers"],
+        ] {
+            assert!(home.run(words, &home.path("")).status.success(), "{words:?}");
+        }
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, words: &[&str], current_dir: &Path) -> Output {
+        // A first word such as PATH=… sets a variable, as in a shell.
+        let assigned = words.first().and_then(|word| word.split_once('='));
+        Command::new(env!("CARGO_BIN_EXE_snakepit"))
+            .args(&words[usize::from(assigned.is_some())..])
+            .current_dir(current_dir)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(assigned)
+            .env("HOME", self.path("home"))
+            .env("SNAKEPIT_STATE_DIR", self.path("state"))
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program")
+    }
+
+    /// What a person sees: the command line, its exit status and stderr, with the home directory as `~`.
+    fn transcript(&self, current_dir: &str, cases: &[&[&str]]) -> String {
+        let mut text = String::new();
+        for words in cases {
+            let done = self.run(words, &self.path(current_dir));
+            let status = done.status.code().expect("an exit status");
+            let shown: Vec<String> =
+                words
+                    .iter()
+                    .map(|word| {
+                        if word.contains([' ', '"', '(']) { format!("'{word}'") } else { (*word).to_owned() }
+                    })
+                    .collect();
+            let stderr = String::from_utf8(done.stderr).expect("text");
+            assert!(!stderr.is_empty() && !stderr.contains("panicked"), "{words:?}: {stderr}");
+            assert_ne!(status, 0, "{words:?}: {stderr}");
+            let prompt = match shown.split_first() {
+                Some((assigned, rest)) if assigned.contains('=') => {
+                    format!("{assigned} snakepit {}", rest.join(" "))
+                }
+                _ => format!("snakepit {}", shown.join(" ")),
+            };
+            let _ = write!(text, "$ {prompt}\n[exit status {status}]\n{}\n", steady(&stderr));
+        }
+        text.replace(&self.0.path().display().to_string(), "~")
+    }
+}
+
+/// Replaces process ids and sizes, and leaves out the SDK's own part of a stack.
+fn steady(stderr: &str) -> String {
+    let is_ours = |line: &&str| !line.starts_with("Current thread") && !line.contains("/state/python-");
+    let line = |line: &str| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        for at in 1..words.len() {
+            match (words[at - 1], words[at]) {
+                ("(pid", _) => words[at] = "N)",
+                (_, "MiB") => words[at - 1] = "N",
+                _ => {}
+            }
+        }
+        words.join(" ") + "\n"
+    };
+    stderr.lines().filter(is_ours).map(line).collect()
+}
+
+const LOOPS: &str = "\
+[pool.worker]
+worker = \"project/worker.py\"
+
+[loop.sums]
+command = \"add\"
+mailbox = \"sqlite:mail.db#numbres\"
+";
+
+/// A worker whose commands end badly.
+const HARD: &str = "\
+import os, snakepit, time
+
+@snakepit.command
+def leave():
+    os._exit(3)
+
+@snakepit.command
+def wait():
+    time.sleep(60)
+
+@snakepit.command
+def unprintable():
+    return {None: 1}
+";
+
+#[test]
+fn wrong_command_lines() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["nothing"],
+            &["calll"],
+            &["call"],
+            &["call", "--no-such-option", "add"],
+            &["call", "-w", "worker.py", "-c", "snakepit.toml", "add"],
+            &["call", "--adapter", "smoke", "-w", "worker.py", "add"],
+            &["call", "--adapter", "stdio", "add"],
+            &["call", "--timeout", "0", "-w", "worker.py", "add"],
+            &["call", "--timeout", "soon", "-w", "worker.py", "add"],
+            &["exec"],
+            &["exec", "--tier", "steel", "--", "true"],
+            &["exec", "--grace", "soon", "--", "true"],
+            &["exec", "--copies", "0", "--", "true"],
+            &["eval", "data.jsonl"],
+            &["eval", "data.jsonl", "--command", "add", "--retry-errors"],
+            &["loop"],
+            &["mailbox"],
+            &["mailbox", "show", "sqlite:mail.db", "seven"],
+            &["mailbox", "settings", "sqlite:mail.db", "--rate", "many"],
+            &["mailbox", "settings", "sqlite:mail.db", "--rate", "x/1m"],
+            &["mailbox", "send", "sqlite:mail.db", "x", "--attribute", "a"],
+            &["mailbox", "send", "sqlite:mail.db", "x", "--priority", "1000"],
+            &["env", "build", "--pool", "a", "numpy"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn exec() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["exec", "--", "no-such-command"],
+            &["exec", "--", "./no-such-command"],
+            &["exec", "--", "./plain"],
+            &["exec", "--", "./noise"],
+            &["exec", "--", "./empty"],
+            &["exec", "--json", "--", "no-such-command"],
+            &["exec", "--state-dir", "/dev/null", "--", "true"],
+            &["exec", "--state-dir", "/proc/state", "--", "true"],
+            &["exec", "--state-dir", "open", "--", "true"],
+            &["exec", "--state-dir", "link", "--", "true"],
+            &["exec", "--state-dir", "plain", "--", "true"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn call_without_a_worker() {
+    let transcript = Home::new().transcript(
+        "empty",
+        &[
+            &["call", "add"],
+            &["call", "-w", "absent.py", "add"],
+            &["call", "-w", "..", "add"],
+            &["call", "-w", "absent", "--adapter", "stdio", "add"],
+            &["call", "-c", "nowhere.toml", "add"],
+            &["call", "-c", "../not.toml", "add"],
+            &["call", "-c", "../key.toml", "add"],
+            &["call", "-c", "../type.toml", "add"],
+            &["call", "-c", "../range.toml", "add"],
+            &["call", "-c", "../table.toml", "add"],
+            &["call", "-c", "../none.toml", "add"],
+            &["call", "-c", "../absent.toml", "add"],
+            &["call", "-c", "../python.toml", "add"],
+            &["call", "-c", "../project/snakepit.toml", "--pool", "wroker", "add"],
+            &["call", "-w", "../project/worker.py", "--state-dir", "/dev/null", "add"],
+            &["call", "--json", "add"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn call_with_wrong_arguments() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["call", "add", "World"],
+            &["call", "add", "=1"],
+            &["call", "add", "a=1", "a:=2"],
+            &["call", "add", "a:=World"],
+            &["call", "add", "a:time=soon"],
+            &["call", "add", "@absent.json"],
+            &["call", "add", "@list.json"],
+            &["call", "add", "@not.json"],
+            &["call", "add", "a=@noise"],
+            &["call", "add", "a=@-", "b=@-"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn call_that_the_worker_refuses() {
+    let transcript = Home::new().transcript(
+        "project",
+        &[
+            &["call", "sub", "a:=1"],
+            &["call", "count", "to:=3"],
+            &["call", "add", "a:=1"],
+            &["call", "add", "a:=1", "c:=2"],
+            &["call", "--json", "sub"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn call_whose_worker_ends_badly() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["call", "-w", "exits.py", "add"],
+            &["call", "-w", "silent.py", "--timeout", "100ms", "add"],
+            &["PATH=/nowhere", "call", "-w", "hard.py", "leave"],
+            &["call", "-w", "plain", "--adapter", "stdio", "add"],
+            &["call", "-w", "hard.py", "leave"],
+            &["call", "-w", "hard.py", "--timeout", "4s", "wait"],
+            &["call", "-w", "hard.py", "--json", "unprintable"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn eval() {
+    let home = Home::new();
+    let worker = ["-w", "project/worker.py", "--command", "add"];
+    let cases: Vec<Vec<&str>> = [
+        &["absent.jsonl"][..],
+        &["empty.jsonl"],
+        &["line.jsonl"],
+        &["input.jsonl"],
+        &["data.jsonl", "--evaluator", "regex:("],
+        &["data.jsonl", "--evaluator", "guess"],
+        &["data.jsonl", "--evaluator", "python:absent.py:judge"],
+        &["data.jsonl", "--experiment", "a={\"comand\": 1}"],
+        &["data.jsonl", "--experiment", "a", "--experiment", "a"],
+        &["data.jsonl", "--html", "absent/report.html", "--checkpoint", "html.jsonl"],
+        &["data.jsonl", "--checkpoint", "other.eval.jsonl"],
+        &["data.jsonl", "--checkpoint", "other.eval.jsonl", "--resume"],
+        &["data.jsonl", "--checkpoint", "absent/results.jsonl"],
+        &["data.jsonl", "--checkpoint", "sub.jsonl", "--experiment", "sub=sub"],
+        &["data.jsonl", "--checkpoint", "judge.jsonl", "--evaluator", "judge:fair"],
+        &["data.jsonl", "--checkpoint", "pool.jsonl", "--experiment", "a={\"pool\": \"wroker\"}"],
+    ]
+    .iter()
+    .map(|words| [&["eval"][..], words, &worker].concat())
+    .collect();
+    let cases: Vec<&[&str]> = cases.iter().map(Vec::as_slice).collect();
+    let without_worker: &[&str] = &["eval", "data.jsonl", "--command", "add"];
+    let broken_worker: &[&str] = &[
+        "eval",
+        "data.jsonl",
+        "-w",
+        "exits.py",
+        "--command",
+        "add",
+        "--checkpoint",
+        "exits.jsonl",
+        "--workers",
+        "1",
+    ];
+    let transcript = home.transcript("", &[&cases[..], &[without_worker, broken_worker]].concat());
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn loops() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["loop", "run"],
+            &["loop", "run", "-c", "nowhere.toml"],
+            &["loop", "run", "-c", "project/snakepit.toml"],
+            &["loop", "run", "-c", "loops.toml", "sms"],
+            &["loop", "run", "-c", "loops.toml"],
+            &["loop", "run", "-c", "loops.toml", "--health", "here"],
+            &["loop", "run", "-c", "pool.toml"],
+            &["loop", "run", "-c", "command.toml"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn mailbox() {
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["mailbox", "count", "redis://here"],
+            &["mailbox", "count", "sqlite:"],
+            &["mailbox", "count", "sqlite:absent.db"],
+            &["mailbox", "count", "sqlite:mail.db#numbres"],
+            &["mailbox", "count", "sqlite:noise"],
+            &["mailbox", "send", "sqlite:absent/mail.db", "x"],
+            &["mailbox", "send", "sqlite:mail.db#numbers", "x", "--delay", "9000h"],
+            &["mailbox", "receive", "sqlite:mail.db#numbers", "--max", "11"],
+            &["mailbox", "receive", "sqlite:mail.db#numbers", "--wait", "1m"],
+            &["mailbox", "ack", "sqlite:mail.db#numbers", "a-receipt"],
+            &["mailbox", "release", "sqlite:mail.db#numbers", "a-receipt"],
+            &["mailbox", "nack", "sqlite:mail.db#numbers", "a-receipt"],
+            &["mailbox", "extend", "sqlite:mail.db#numbers", "a-receipt", "1m"],
+            &["mailbox", "extend", "sqlite:mail.db#numbers", "a-receipt", "13h"],
+            &["mailbox", "pause", "sqlite:absent.db"],
+            &["mailbox", "recover", "sqlite:absent.db"],
+            &["mailbox", "dlq", "list", "sqlite:absent.db"],
+            &["mailbox", "settings", "sqlite:mail.db#numbers", "--max-deliveries", "0"],
+            &["mailbox", "settings", "sqlite:mail.db#numbers", "--rate", "0/1m"],
+            &["mailbox", "show", "sqlite:mail.db#numbers", ID],
+            &["mailbox", "result", "sqlite:mail.db#numbers", ID],
+            &["mailbox", "backup", "sqlite:mail.db#numbers", "backup.db"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn environments() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["env", "build"],
+            &["env", "build", "--python", "3.12"],
+            &["env", "build", "-c", "project/snakepit.toml", "--pool", "wroker"],
+            &["env", "build", "-r", "absent.txt"],
+            &["env", "build", "--project", "absent/pyproject.toml"],
+            &["env", "build", "--python", "absent/python", "numpy"],
+            &["env", "list", "--cache-dir", "/dev/null"],
+            &["env", "prune", "--cache-dir", "/dev/null"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn files_that_cannot_be_written() {
+    let transcript = Home::new().transcript(
+        "",
+        &[
+            &["init", "taken"],
+            &["init", "/dev/null/project"],
+            &["new-adapter", "My Lines"],
+            &["new-adapter", "match"],
+            &["new-adapter", "tokio"],
+            &["new-adapter", "my-lines", "--into", "taken"],
+            &["new-adapter", "my-lines", "--into", "/dev/null/x"],
+            &["new-adapter", "my-lines", "--snakepit", "empty"],
+            &["sdk", "install"],
+            &["sdk", "install", "--into", "empty"],
+            &["sdk", "install", "--into", "venv"],
+            &["sdk", "install", "--into", "packaged"],
+            &["sdk", "path", "--state-dir", "/dev/null"],
+            &["ledger", "--state-dir", "/dev/null"],
+            &["cleanup", "--state-dir", "/dev/null"],
+            &["bench", "--state-dir", "/dev/null"],
+        ],
+    );
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn help_of_every_command() {
+    let home = Home::new();
+    let help = |words: &[&str]| {
+        let done = home.run(&[words, &["--help"]].concat(), &home.path(""));
+        assert!(done.status.success(), "{words:?}");
+        String::from_utf8(done.stdout).expect("text")
+    };
+    // Depth first, from what the help itself lists.
+    let mut left = vec![Vec::<String>::new()];
+    let mut text = String::new();
+    while let Some(command) = left.pop() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let shown = help(&words);
+        let listed = shown.split_once("\nCommands:\n").map(|(_, rest)| rest).unwrap_or_default();
+        let names = listed
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .filter_map(|line| line.split_whitespace().next());
+        let below = names
+            .filter(|name| *name != "help")
+            .map(|name| command.iter().cloned().chain([name.to_owned()]).collect::<Vec<String>>());
+        left.extend(below.collect::<Vec<_>>().into_iter().rev());
+        let _ = write!(text, "==> snakepit {}\n\n{shown}\n", [&words[..], &["--help"]].concat().join(" "));
+    }
+    let transcript = text.replace(&home.0.path().display().to_string(), "~");
+    insta::assert_snapshot!(transcript);
+}

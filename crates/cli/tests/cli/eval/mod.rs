@@ -1,0 +1,8 @@
+//! `snakepit eval`.
+
+mod datasets;
+mod evaluators;
+mod fixture;
+mod html;
+mod reports;
+mod worker_deaths;

@@ -1,0 +1,262 @@
+//! `snakepit loop run`: a service from a file, ended by signals and started again.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use snakepit::mailbox::{Mailbox, MessageCounts, SendOptions, SqliteMailbox};
+use tempfile::TempDir;
+
+use crate::support::pty::{CTRL_C, Pty};
+use crate::support::{PATIENCE, Running, Scene, finish};
+
+const WORKER: &str = "\
+import time
+
+import snakepit
+
+@snakepit.command
+def double(n: int):
+    time.sleep(0.02)
+    return 2 * n
+
+@snakepit.command
+def nap(seconds: float):
+    time.sleep(seconds)
+";
+
+const CONFIG: &str = "\
+[pool.math]
+worker = \"worker.py\"
+workers = 2
+
+[loop.doubles]
+mailbox = \"sqlite:mail.db#numbers\"
+command = \"double\"
+
+[loop.naps]
+mailbox = \"sqlite:mail.db#naps\"
+command = \"nap\"
+pool = \"math\"
+visibility_timeout = \"1m\"
+wait = \"5s\"
+
+[service]
+shutdown_timeout = \"20s\"
+";
+
+/// A worker, a configuration and a mailbox in one directory.
+struct Service {
+    scene: Scene,
+    dir: TempDir,
+}
+
+impl Service {
+    fn new(config: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("worker.py"), WORKER).expect("written");
+        std::fs::write(dir.path().join("snakepit.toml"), config).expect("written");
+        Self { scene: Scene::new(), dir }
+    }
+
+    /// `snakepit loop run -c FILE REST`.
+    fn command(&self, rest: &[&str]) -> Command {
+        let mut command = self.scene.command(env!("CARGO_BIN_EXE_snakepit"));
+        command.args(["loop", "run", "--state-dir"]).arg(self.scene.state_dir());
+        command.arg("-c").arg(self.dir.path().join("snakepit.toml")).args(rest);
+        command
+    }
+
+    fn start(&self, rest: &[&str]) -> Running {
+        let mut running = Running::start(&mut self.command(rest));
+        running.expect_line("runs");
+        running
+    }
+
+    fn mailbox(&self, queue: &str) -> SqliteMailbox {
+        SqliteMailbox::open_named(self.dir.path().join("mail.db"), queue).expect("opened")
+    }
+
+    fn refused(&self, rest: &[&str]) -> String {
+        let done = finish(&mut self.command(rest));
+        done.assert_status(2);
+        done.stderr
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+fn count(mailbox: &SqliteMailbox) -> MessageCounts {
+    block_on(mailbox.count()).expect("counted")
+}
+
+/// Until there are so many that can be received, at least.
+#[track_caller]
+fn until_visible(mailbox: &SqliteMailbox, wanted: u64) {
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while count(mailbox).visible < wanted {
+        assert!(Instant::now() < deadline, "{:?} instead of {wanted}", count(mailbox));
+        std::thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn until_in_flight(mailbox: &SqliteMailbox, wanted: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while count(mailbox).in_flight != wanted {
+        assert!(Instant::now() < deadline, "{:?} instead of {wanted}", count(mailbox));
+        std::thread::yield_now();
+    }
+}
+
+fn ask(mailbox: &SqliteMailbox, bodies: impl Iterator<Item = String>) {
+    let messages = bodies.map(|body| (body.into_bytes(), SendOptions::new().reply_to("replies"))).collect();
+    block_on(mailbox.send_all(messages)).expect("sent");
+}
+
+#[test]
+fn a_service_that_is_stopped_in_the_middle_and_started_again_answers_each_message_once() {
+    let service = Service::new(CONFIG);
+    let (numbers, replies) = (service.mailbox("numbers"), service.mailbox("replies"));
+    ask(&numbers, (0..100).map(|number| number.to_string()));
+    let first = service.start(&["doubles"]);
+    until_visible(&replies, 10);
+    first.signal(Signal::TERM);
+    let done = first.finish();
+    done.assert_status(0);
+    assert!(done.stdout.contains("doubles: ") && done.stdout.contains(": ended, "), "{}", done.stdout);
+    let answered = count(&replies).visible;
+    let left = count(&numbers);
+    assert!(answered < 100, "it was to be stopped in the middle");
+    assert_eq!((answered + left.visible, left.in_flight, left.dead), (100, 0, 0), "{left:?}");
+
+    let second = service.start(&[]);
+    until_visible(&replies, 100);
+    second.signal(Signal::TERM);
+    second.finish().assert_status(0);
+    assert_eq!(count(&numbers), MessageCounts::default());
+    let answers: Vec<i64> = block_on(replies.peek(1_000))
+        .expect("a peek")
+        .iter()
+        .map(|reply| reply.read().expect("a number"))
+        .collect();
+    let all: BTreeSet<i64> = answers.iter().copied().collect();
+    assert_eq!((answers.len(), all), (100, (0..100).map(|number| 2 * number).collect()));
+    service.scene.assert_clean();
+}
+
+#[test]
+fn a_second_signal_cancels_what_is_in_flight_and_gives_it_back() {
+    let service = Service::new(CONFIG);
+    let naps = service.mailbox("naps");
+    ask(&naps, ["600".to_owned()].into_iter());
+    let running = service.start(&["naps", "--every", "100ms"]);
+    until_in_flight(&naps, 1);
+    running.signal(Signal::TERM);
+    let mut running = running;
+    running.expect_line("drains");
+    running.signal(Signal::TERM);
+    running.finish().assert_status(128 + 15);
+    assert_eq!(count(&naps).visible, 1);
+    service.scene.assert_clean();
+}
+
+#[test]
+fn a_misspelt_name_fails_the_start_and_the_error_suggests_the_nearest_name() {
+    let service = Service::new(CONFIG);
+    let told = service.refused(&["dubles"]);
+    assert!(told.contains("there is no loop `dubles`; did you mean `doubles`?"), "{told}");
+    for (right, wrong, said) in [
+        (
+            "command = \"double\"",
+            "command = \"duoble\"",
+            "pool math have no command duoble; did you mean `double`?",
+        ),
+        ("pool = \"math\"", "pool = \"meth\"", "there is no pool `meth`; did you mean `math`?"),
+        ("wait = \"5s\"", "wiat = \"5s\"", "unknown key `wiat`; did you mean `wait`?"),
+        ("shutdown_timeout", "shutdown_tiemout", "did you mean `shutdown_timeout`?"),
+    ] {
+        let service = Service::new(&CONFIG.replace(right, wrong));
+        let told = service.refused(&[]);
+        assert!(told.contains(said), "{said:?} is not in {told:?}");
+        service.scene.assert_clean();
+    }
+    let misspelt = Service::new(&CONFIG.replace("#numbers", "#numbres"));
+    drop(misspelt.mailbox("numbers"));
+    let told = misspelt.refused(&["doubles"]);
+    assert!(
+        told.contains("there is no mailbox numbres in") && told.contains("did you mean `numbers`?"),
+        "{told}"
+    );
+    assert!(told.contains("--create"), "{told}");
+    let running = misspelt.start(&["doubles", "--create"]);
+    running.signal(Signal::INT);
+    running.finish().assert_status(0);
+}
+
+#[test]
+fn a_service_without_loops_or_without_a_configuration_says_what_is_missing() {
+    let service = Service::new("[pool.math]\nworker = \"worker.py\"\n");
+    assert!(service.refused(&[]).contains("there is no loop: add a table [loop.NAME]"));
+    let mut nowhere = service.scene.command(env!("CARGO_BIN_EXE_snakepit"));
+    nowhere.args(["loop", "run"]).current_dir(service.scene.state_dir());
+    let done = finish(&mut nowhere);
+    done.assert_status(2);
+    assert!(done.stderr.contains("there is no snakepit.toml here"), "{done:?}");
+}
+
+/// What a probe says.
+fn probe(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn probes_are_answered_where_the_configuration_says_and_lines_may_be_json() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let service = Service::new(&CONFIG.replace("[service]", &format!("[service]\nhealth = {port}")));
+    let mut running = Running::start(&mut service.command(&["--json", "--every", "50ms"]));
+    let line = running.expect_line("\"runs\"");
+    let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(
+        (told["loop"].as_str(), told["command"].as_str()),
+        (Some("doubles"), Some("double")),
+        "{line}"
+    );
+    let answer = probe(&format!("127.0.0.1:{port}"), "/readyz");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"naps\""), "{answer}");
+    running.signal(Signal::TERM);
+    running.finish().assert_status(0);
+    service.scene.assert_clean();
+}
+
+#[test]
+fn a_terminal_gets_a_table_that_is_shown_anew() {
+    let service = Service::new(CONFIG);
+    ask(&service.mailbox("numbers"), (0..3).map(|number| number.to_string()));
+    let mut pty = Pty::bash(&service.scene);
+    let (program, state) = (env!("CARGO_BIN_EXE_snakepit"), service.scene.state_dir().display());
+    let config = service.dir.path().join("snakepit.toml");
+    pty.type_line(&format!("{program} loop run --every 100ms --state-dir {state} -c {}", config.display()));
+    pty.expect("LOOP");
+    pty.expect("math.double");
+    pty.expect("HANDLED");
+    // The lines before are gone when it is shown again.
+    pty.expect("\x1b[2A");
+    until_visible(&service.mailbox("replies"), 3);
+    pty.type_keys(CTRL_C);
+    pty.expect("ended");
+    pty.prompt();
+    assert!(pty.leave().success());
+    service.scene.assert_clean();
+}

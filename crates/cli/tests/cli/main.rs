@@ -1,0 +1,19 @@
+//! The program `snakepit`, run as a user runs it. One module for each command, as in `src/`.
+
+mod bench;
+mod call;
+mod cleanup;
+mod doctor;
+mod documentation;
+mod env;
+mod errors;
+mod eval;
+mod exec;
+mod init;
+mod ledger;
+mod loop_run;
+mod mailbox;
+mod new_adapter;
+mod sdk;
+mod state_dir;
+mod support;

@@ -1,0 +1,293 @@
+//! The dispatcher of host tools: runs what one worker asks of the host, and sends the answers as fast as the worker takes them.
+//!
+//! Bounded on all sides, whatever the worker does: by the number of tool calls under way, by the bytes that they
+//! brought, and by what waits to be sent, for an answer that finds no room is not sent, and its tool call stays under way. The
+//! credit of a stream protects the worker; that its next item is not made before there is room protects the host.
+//!
+//! Knows no protocol: a [`ToolLink`] says how answers travel.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio::task::AbortHandle;
+
+use super::ByNumber;
+use super::Credit;
+use crate::call::{Portion, RemoteError, RemoteErrorKind};
+use crate::tool::ToolAnswer;
+use crate::value::{Encoded, ValueError};
+
+/// How many tool calls of one worker may be under way; spec/wire.md names it.
+pub const MOST_TOOL_CALLS: usize = 1024;
+/// How many bytes they may have brought together, if `max_frame` is not more.
+const MOST_BYTES: usize = 16 << 20;
+
+/// How the answers of tools reach a worker.
+pub trait ToolLink: Send + Sync + 'static {
+    /// An answer as it travels.
+    type Frame: Send;
+
+    /// The longest answer that the worker takes.
+    fn max_frame(&self) -> usize;
+
+    /// An answer as it travels, and its length.
+    fn encode(&self, id: u64, reply: &ToolReply) -> Result<(Self::Frame, usize), ValueError>;
+
+    /// Waits until there is room for another answer.
+    fn wait_for_room(&self) -> impl Future<Output = ()> + Send;
+
+    /// Sends an answer of so many bytes once there is room for it, if [`HostTools::may_send`] says so. Both in one step: a worker
+    /// that has read the last answer may use the id again. Returns whether the tool call goes on: it does not if nobody wants it.
+    fn deliver(
+        &self,
+        run: ToolRunId,
+        frame: Self::Frame,
+        bytes: usize,
+        then: Then,
+    ) -> impl Future<Output = Then> + Send;
+}
+
+/// What a tool answers, one message at a time.
+#[derive(Debug)]
+pub enum ToolReply {
+    /// The answer.
+    Value(Encoded),
+    /// Of a stream.
+    Item(Encoded),
+    /// Of a stream.
+    End,
+    /// The tool failed.
+    Error(RemoteError),
+}
+
+/// Whether a tool call goes on after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// More follows.
+    GoesOn,
+    /// Nothing follows.
+    IsOver,
+}
+
+/// Names one run of a tool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToolRunId {
+    /// The call that asked.
+    pub call: u64,
+    /// As the worker chose it.
+    pub id: u64,
+    /// Tells this run from a later one with the same id.
+    number: u64,
+}
+
+/// What a worker asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolRequest {
+    /// The call that asks.
+    pub call: u64,
+    /// As the worker chose it.
+    pub id: u64,
+    /// How many bytes the request brought.
+    pub bytes: usize,
+    /// The first credit, if the worker takes a stream.
+    pub stream: Option<Portion>,
+}
+
+/// Whether a tool call may begin.
+#[derive(Debug)]
+pub enum ToolAdmission {
+    /// The tool runs.
+    Admitted,
+    /// The tool does not run, for this reason.
+    Refused(RemoteError),
+}
+
+struct ToolRun {
+    call: u64,
+    number: u64,
+    bytes: usize,
+    task: AbortHandle,
+    credit: Option<Arc<Credit>>,
+}
+
+/// The tools that run for one worker, by the ids that it chose.
+#[derive(Default)]
+pub struct HostTools {
+    runs: ByNumber<ToolRun>,
+    bytes: usize,
+    next_number: u64,
+}
+
+impl HostTools {
+    /// Whether one more tool call may begin. The error is the fault of the worker.
+    pub fn admit(&self, id: u64, bytes: usize, max_frame: usize) -> Result<ToolAdmission, String> {
+        if self.runs.contains_key(&id) {
+            // An error with this id would end the first one at the worker: there is no way to refuse only the second.
+            return Err(format!(
+                "it asked for a tool with the id {id}, which it uses for another one under way"
+            ));
+        }
+        let most_bytes = max_frame.max(MOST_BYTES);
+        let reason = if self.runs.len() >= MOST_TOOL_CALLS {
+            format!(
+                "{MOST_TOOL_CALLS} tool calls of this worker are under way, and no more are allowed at a time"
+            )
+        } else if self.bytes + bytes > most_bytes {
+            format!(
+                "the tool calls of this worker that are under way would hold {} bytes, and {most_bytes} is the limit",
+                self.bytes + bytes
+            )
+        } else {
+            return Ok(ToolAdmission::Admitted);
+        };
+        Ok(ToolAdmission::Refused(RemoteError::new(RemoteErrorKind::Refused, reason)))
+    }
+
+    /// Awaits a tool beside the connection, and sends what comes of it.
+    pub fn start<L: ToolLink>(
+        &mut self,
+        link: &Arc<L>,
+        asked: ToolRequest,
+        answer: impl Future<Output = Result<ToolAnswer, RemoteError>> + Send + 'static,
+    ) {
+        let ToolRequest { call, id, bytes, stream } = asked;
+        self.next_number += 1;
+        let number = self.next_number;
+        let credit = stream.map(|first| Arc::new(Credit::new(first)));
+        let asker =
+            Asker { link: Arc::clone(link), run: ToolRunId { call, id, number }, credit: credit.clone() };
+        let task = tokio::spawn(async move { asker.pass_on(answer.await).await }).abort_handle();
+        self.bytes += bytes;
+        self.runs.insert(id, ToolRun { call, number, bytes, task, credit });
+    }
+
+    /// Whether a run may send an answer: it may not once nobody wants its answers any more. With its last answer it is over.
+    pub fn may_send(&mut self, run: ToolRunId, then: Then) -> bool {
+        let is_under_way = self.runs.get(&run.id).is_some_and(|known| known.number == run.number);
+        match then {
+            Then::IsOver if is_under_way => drop(self.remove(run.id)),
+            Then::IsOver | Then::GoesOn => {}
+        }
+        is_under_way
+    }
+
+    fn remove(&mut self, id: u64) -> Option<ToolRun> {
+        let run = self.runs.remove(&id)?;
+        self.bytes -= run.bytes;
+        Some(run)
+    }
+
+    /// The worker no longer wants this tool.
+    pub fn end(&mut self, id: u64) {
+        if let Some(run) = self.remove(id) {
+            run.task.abort();
+        }
+    }
+
+    /// A call was answered: nothing runs for it any more.
+    pub fn end_of(&mut self, call: u64) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.runs.retain(|_, run| {
+            let keep = run.call != call;
+            if !keep {
+                *bytes -= run.bytes;
+                run.task.abort();
+            }
+            keep
+        });
+    }
+
+    /// Ends all of them: their worker is gone.
+    pub fn end_all(&mut self) {
+        self.runs.drain().for_each(|(_, run)| run.task.abort());
+        self.bytes = 0;
+    }
+
+    /// Lets a stream send so much more.
+    pub fn grant(&self, id: u64, more: Portion) {
+        if let Some(credit) = self.runs.get(&id).and_then(|run| run.credit.as_ref()) {
+            credit.grant(more);
+        }
+    }
+}
+
+/// An answer that the worker takes: the one that is meant, or the error why that cannot be sent. None if neither can be encoded.
+pub fn encode<L: ToolLink>(link: &L, id: u64, reply: &ToolReply) -> Option<(L::Frame, usize, Then)> {
+    let most = link.max_frame();
+    let error = match (link.encode(id, reply), reply) {
+        (Ok((frame, bytes)), _) if bytes <= most => {
+            let then = match reply {
+                ToolReply::Item(_) => Then::GoesOn,
+                ToolReply::Value(_) | ToolReply::End | ToolReply::Error(_) => Then::IsOver,
+            };
+            return Some((frame, bytes, then));
+        }
+        // Of an error that is too long, its beginning.
+        (_, ToolReply::Error(error)) => {
+            let beginning = error.message.chars().take(most / 16).collect::<String>();
+            RemoteError::new(error.kind.clone(), format!("{beginning}…"))
+        }
+        // The worker would refuse it, and be lost with all that it has.
+        (Ok((_, bytes)), ToolReply::Value(_) | ToolReply::Item(_) | ToolReply::End) => RemoteError::new(
+            RemoteErrorKind::BadValue,
+            format!("the tool's answer is {bytes} bytes long, and max_frame is {most}"),
+        ),
+        (Err(error), ToolReply::Value(_) | ToolReply::Item(_) | ToolReply::End) => {
+            RemoteError::new(RemoteErrorKind::BadValue, error.to_string())
+        }
+    };
+    let (frame, bytes) = link.encode(id, &ToolReply::Error(error)).ok()?;
+    Some((frame, bytes, Then::IsOver))
+}
+
+/// Sends what comes of one run of a tool.
+struct Asker<L> {
+    link: Arc<L>,
+    run: ToolRunId,
+    /// Of a stream.
+    credit: Option<Arc<Credit>>,
+}
+
+impl<L: ToolLink> Asker<L> {
+    async fn pass_on(&self, outcome: Result<ToolAnswer, RemoteError>) {
+        let last = match (outcome, &self.credit) {
+            (Ok(ToolAnswer::Value(value)), None) => ToolReply::Value(value),
+            (Ok(ToolAnswer::Value(value)), Some(_)) => match self.send(ToolReply::Item(value)).await {
+                Then::GoesOn => ToolReply::End,
+                Then::IsOver => return,
+            },
+            (Ok(ToolAnswer::Stream(_)), None) => ToolReply::Error(RemoteError::new(
+                RemoteErrorKind::Streaming,
+                "the tool streams: use host.stream",
+            )),
+            (Ok(ToolAnswer::Stream(mut items)), Some(credit)) => loop {
+                credit.available().await;
+                self.link.wait_for_room().await;
+                match items.next().await {
+                    Some(Ok(item)) => match self.send(ToolReply::Item(item)).await {
+                        Then::GoesOn => {}
+                        Then::IsOver => return,
+                    },
+                    Some(Err(error)) => break ToolReply::Error(error),
+                    None => break ToolReply::End,
+                }
+            },
+            (Err(error), _) => ToolReply::Error(error),
+        };
+        self.send(last).await;
+    }
+
+    /// Sends an answer. An item that cannot be sent is the stream's last: the error goes in its place.
+    async fn send(&self, reply: ToolReply) -> Then {
+        let Some((frame, bytes, then)) = encode(&*self.link, self.run.id, &reply) else {
+            return Then::IsOver;
+        };
+        if let Some(credit) = &self.credit {
+            credit.spend(bytes);
+        }
+        self.link.deliver(self.run, frame, bytes, then).await
+    }
+}

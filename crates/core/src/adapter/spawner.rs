@@ -1,0 +1,428 @@
+//! Custody's spawner, as an adapter gets it: the only source of a worker's process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::RemoteError;
+use crate::custody::{self, Command, ExitStatus, Run, WorkerId};
+use crate::environment::{EnvironmentError, HelperRunner};
+use crate::hardware::{GpuError, Variable, given};
+use crate::value::ValueError;
+use crate::worker::Output;
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The process could not be started.
+    #[error(transparent)]
+    Spawn(#[from] custody::SpawnError),
+    /// It ended before it was ready.
+    #[error("worker {worker} ended before it was ready, with {status}{}{}", shown(.output), without_sdk(.output))]
+    Exited {
+        /// The worker.
+        worker: WorkerId,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// It was not ready in time.
+    #[error("worker {worker} was not ready within {after:?} (worker_start_timeout){}", never_ready(.awaited.as_ref(), .output))]
+    Timeout {
+        /// The worker.
+        worker: WorkerId,
+        /// The time that it had.
+        after: Duration,
+        /// What its adapter waited for until then, if it tells.
+        awaited: Option<Awaited>,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// Its own code failed while it was loaded.
+    #[error("worker {worker} cannot start: {error}{}", shown_traceback(.error))]
+    Failed {
+        /// The worker.
+        worker: WorkerId,
+        /// Its error.
+        error: Box<RemoteError>,
+    },
+    /// A call that was to warm it up failed.
+    #[error("worker {worker} is not ready: its warm-up call of {command} failed: {reason}{}", shown(.output))]
+    WarmUp {
+        /// The worker.
+        worker: WorkerId,
+        /// The command.
+        command: String,
+        /// Why the call failed.
+        reason: String,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// Its health hook does not agree that it serves.
+    #[error("worker {worker} is not healthy: {reason}")]
+    Unhealthy {
+        /// The worker.
+        worker: WorkerId,
+        /// Why not.
+        reason: String,
+    },
+    /// It does not keep to the protocol.
+    #[error("worker {worker}: {fault}{}", shown(.output))]
+    Protocol {
+        /// The worker.
+        worker: WorkerId,
+        /// What it did.
+        fault: String,
+        /// What it printed last.
+        output: Vec<String>,
+    },
+    /// There is no Python for it, or not what it needs beside it.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// The pool's GPUs are not there.
+    #[error(transparent)]
+    Gpus(#[from] GpuError),
+    /// The pool stopped before it was ready.
+    #[error("the pool stopped before the worker was ready")]
+    Stopped,
+    /// The file of the worker does not exist.
+    #[error("the worker {} does not exist", .path.display())]
+    NoSuchFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The pool names no program.
+    #[error("the pool's command is empty")]
+    NoCommand,
+    /// The pool's name makes no names for its workers.
+    #[error(transparent)]
+    Name(#[from] custody::InvalidId),
+    /// The settings of the adapter contradict each other.
+    #[error("{0}")]
+    Settings(String),
+    /// The adapter says that it starts no processes, and starts one.
+    #[error("this pool was started without custody: its adapter says that it starts no processes")]
+    NoCustody,
+    /// `start_worker` was called before `init`.
+    #[error("the pool was not prepared")]
+    NotPrepared,
+    /// The host's runtime is shutting down.
+    #[error("the runtime is shutting down")]
+    ShuttingDown,
+    /// Workers got ready, and died again and again.
+    #[error("{0}")]
+    KeepsDying(String),
+    /// The system refused a resource.
+    #[error("cannot prepare worker {worker}: {what}")]
+    System {
+        /// The worker.
+        worker: WorkerId,
+        /// What was wanted.
+        what: &'static str,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// What the worker said cannot be read.
+    #[error("worker {worker} introduces itself with something that cannot be read")]
+    Introduction {
+        /// The worker.
+        worker: WorkerId,
+        /// Why not.
+        #[source]
+        source: ValueError,
+    },
+}
+
+/// What an adapter waits for while a worker starts. It is told if it does not come in time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Awaited {
+    /// What has not come: `no ready line came`.
+    pub missing: String,
+    /// What a person can do about it.
+    pub way_out: String,
+}
+
+fn never_ready(awaited: Option<&Awaited>, output: &[String]) -> String {
+    match awaited {
+        None => shown(output),
+        Some(Awaited { missing, way_out }) if output.is_empty() => {
+            format!(": {missing}; it printed nothing\n{way_out}")
+        }
+        Some(Awaited { missing, way_out }) => format!(": {missing}{}\n{way_out}", shown(output)),
+    }
+}
+
+fn shown(output: &[String]) -> String {
+    if output.is_empty() { String::new() } else { format!("; its last lines:\n  {}", output.join("\n  ")) }
+}
+
+/// What to do if its last lines say that its Python has no SDK of ours, or another package of that name.
+fn without_sdk(output: &[String]) -> &'static str {
+    const SIGNS: [&str; 3] =
+        ["No module named 'snakepit'", "No module named snakepit", "module 'snakepit' has no attribute"];
+    let is_sign = |line: &String| SIGNS.iter().any(|sign| line.contains(sign));
+    if output.iter().any(is_sign) {
+        "\nits Python does not have Snakepit's SDK: `snakepit sdk install --into VENV` puts it into a virtual \
+         environment, and PYTHONPATH=\"$(snakepit sdk path)\" does without one"
+    } else {
+        ""
+    }
+}
+
+fn shown_traceback(error: &RemoteError) -> String {
+    error.traceback.as_deref().map_or_else(String::new, |traceback| format!("\n{}", traceback.trim_end()))
+}
+
+/// How long a worker that went away before it was ready may take to end, and its last lines to be read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Starts the process of one worker, in custody and with its output captured.
+pub struct Spawner {
+    run: Option<Run>,
+    worker: WorkerId,
+    pool: Arc<str>,
+    concurrency: usize,
+    max_frame: usize,
+    output: Arc<Output>,
+    /// The number of its place in the pool, and the device that it is to use.
+    slot: usize,
+    device: Option<Arc<str>>,
+    /// What the worker finds in its environment, unless its own command sets it.
+    variables: Vec<Variable>,
+    /// Whether the worker has the host's standard streams.
+    at_terminal: bool,
+    /// Whether those that the pool is about to start will.
+    will_be_at_terminal: bool,
+    process: Arc<OnceLock<custody::WorkerProcess>>,
+    /// What its adapter waits for.
+    awaited: Arc<Mutex<Option<Awaited>>>,
+    /// Gone when nobody waits for the process any more.
+    wanted: Arc<()>,
+}
+
+impl Spawner {
+    /// A spawner of one worker, for tests of an adapter outside of an engine.
+    pub fn new(
+        run: Option<Run>,
+        worker: WorkerId,
+        pool: Arc<str>,
+        (concurrency, max_frame): (usize, usize),
+        output: Arc<Output>,
+    ) -> Self {
+        Self {
+            run,
+            worker,
+            pool,
+            concurrency,
+            max_frame,
+            output,
+            slot: 0,
+            device: None,
+            variables: Vec::new(),
+            at_terminal: false,
+            will_be_at_terminal: false,
+            process: Arc::default(),
+            awaited: Arc::default(),
+            wanted: Arc::default(),
+        }
+    }
+
+    pub(crate) fn at(mut self, slot: usize, device: Option<Arc<str>>, variables: Vec<Variable>) -> Self {
+        (self.slot, self.device, self.variables) = (slot, device, variables);
+        self
+    }
+
+    /// The number of the worker's place: no other worker of its pool has it at the same time.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The device that the worker is to use, if its pool names any.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// Gives the worker the host's standard streams: a person talks to it.
+    pub(crate) fn with_terminal(mut self) -> Self {
+        self.at_terminal = true;
+        self
+    }
+
+    /// Says whether the workers of the pool that is prepared will have a terminal.
+    pub(crate) fn with_debugger(mut self, debug: bool) -> Self {
+        self.will_be_at_terminal = debug;
+        self
+    }
+
+    /// For adapters that read what their workers write to standard output: those have no use for a terminal.
+    pub fn refuse_debug(&self) -> Result<(), StartError> {
+        if self.at_terminal || self.will_be_at_terminal {
+            return Err(StartError::Settings(
+                "`debug` gives a worker the terminal, but this adapter reads what it writes to standard output: \
+                 leave `debug` out"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The worker's name.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// How many calls the worker is to do at the same time.
+    pub fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// The largest message, in bytes.
+    pub fn max_frame(&self) -> usize {
+        self.max_frame
+    }
+
+    /// What the worker prints.
+    pub fn output(&self) -> Arc<Output> {
+        Arc::clone(&self.output)
+    }
+
+    /// The worker's last lines.
+    pub fn last_lines(&self) -> Vec<String> {
+        self.output.shown()
+    }
+
+    /// The directory that the engine keeps its files in.
+    pub fn state_dir(&self) -> Option<&std::path::Path> {
+        self.run.as_ref().map(Run::state_dir)
+    }
+
+    /// The directory of this run alone, which is removed with it.
+    pub fn run_dir(&self) -> Option<&std::path::Path> {
+        self.run.as_ref().map(Run::dir)
+    }
+
+    /// What starts other processes than the worker's, for those who prepare something.
+    pub fn helpers(&self, dir: std::path::PathBuf) -> Result<HelperRunner, StartError> {
+        let run = self.run.clone().ok_or(StartError::NoCustody)?;
+        Ok(HelperRunner::new(run, Arc::clone(&self.pool), dir))
+    }
+
+    /// What the pool looks at when the start fails or takes too long.
+    pub(crate) fn process(&self) -> Arc<OnceLock<custody::WorkerProcess>> {
+        Arc::clone(&self.process)
+    }
+
+    /// Says what is waited for from now on: it is told if the worker is not ready in time.
+    pub fn awaits(&self, missing: impl Into<String>, way_out: impl Into<String>) {
+        let awaited = Awaited { missing: missing.into(), way_out: way_out.into() };
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
+    }
+
+    /// What was waited for has come.
+    pub fn awaits_no_more(&self) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the pool tells when the start takes too long.
+    pub(crate) fn awaited(&self) -> Arc<Mutex<Option<Awaited>>> {
+        Arc::clone(&self.awaited)
+    }
+
+    /// Starts the process. Standard input is `/dev/null`; standard output and error are read as log lines.
+    pub async fn spawn(&self, command: Command) -> Result<custody::WorkerProcess, StartError> {
+        let (run, command) = self.placed(command)?;
+        if self.at_terminal {
+            return self.launch(run, command).await;
+        }
+        let (out_reader, out_writer) = self.pipe()?;
+        let (err_reader, err_writer) = self.pipe()?;
+        let command = command.stdin(custody::Stdio::Null).stdout(out_writer).stderr(err_writer);
+        let process = self.launch(run, command).await?;
+        self.output.capture(out_reader, "stdout");
+        self.output.capture(err_reader, "stderr");
+        Ok(process)
+    }
+
+    /// As [`Spawner::spawn`], and gives what the worker writes to standard output: somebody else reads it.
+    pub async fn spawn_tapped(
+        &self,
+        command: Command,
+        stdin: custody::Stdio,
+    ) -> Result<(custody::WorkerProcess, OwnedFd), StartError> {
+        self.refuse_debug()?;
+        let (run, command) = self.placed(command)?;
+        let (out_reader, out_writer) = self.pipe()?;
+        let (err_reader, err_writer) = self.pipe()?;
+        let command = command.stdin(stdin).stdout(out_writer).stderr(err_writer);
+        let process = self.launch(run, command).await?;
+        self.output.capture(err_reader, "stderr");
+        Ok((process, out_reader))
+    }
+
+    /// Where a command runs, and what each one is told.
+    fn placed(&self, command: Command) -> Result<(Run, Command), StartError> {
+        let run = self.run.clone().ok_or(StartError::NoCustody)?;
+        let command = given(command, &self.variables);
+        let command = command.worker_id(self.worker.clone()).env("SNAKEPIT_SLOT", self.slot.to_string());
+        let command = match &self.device {
+            Some(device) => command.env("SNAKEPIT_DEVICE", &**device),
+            None => command,
+        };
+        Ok((run, command))
+    }
+
+    async fn launch(&self, run: Run, command: Command) -> Result<custody::WorkerProcess, StartError> {
+        let (noted, wanted) = (Arc::clone(&self.process), Arc::downgrade(&self.wanted));
+        let spawned = tokio::task::spawn_blocking(move || {
+            let process = run.spawn(command)?;
+            let _ = noted.set(process.clone());
+            // Whoever wanted it has lost patience meanwhile, and may have looked for it before it was noted.
+            if wanted.strong_count() == 0 {
+                let _ = process.kill();
+            }
+            Ok::<_, StartError>(process)
+        });
+        let spawned = spawned.await;
+        spawned.map_err(|_| StartError::ShuttingDown)?
+    }
+
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), StartError> {
+        let pipe = io::pipe().and_then(|(reader, writer)| {
+            rustix::io::ioctl_fionbio(&reader, true)?;
+            Ok((reader.into(), writer.into()))
+        });
+        pipe.map_err(|error| self.system("a pipe for its output", error))
+    }
+
+    /// Why a worker that can no longer be heard before it was ready went away.
+    pub async fn ended_early(&self, process: &custody::WorkerProcess, reason: &str) -> StartError {
+        let worker = self.worker.clone();
+        match tokio::time::timeout(LAST_WORDS, process.exited()).await {
+            Ok(exit) => {
+                let _ = tokio::time::timeout(LAST_WORDS, self.output.complete()).await;
+                StartError::Exited { worker, status: exit.status, output: self.last_lines() }
+            }
+            Err(_) => self.fault(format!("{reason} before it was ready")),
+        }
+    }
+
+    /// The worker does not keep to the protocol.
+    pub fn fault(&self, fault: impl Into<String>) -> StartError {
+        StartError::Protocol { worker: self.worker.clone(), fault: fault.into(), output: self.last_lines() }
+    }
+
+    /// An error that names this worker.
+    pub fn system(&self, what: &'static str, source: io::Error) -> StartError {
+        StartError::System { worker: self.worker.clone(), what, source }
+    }
+}

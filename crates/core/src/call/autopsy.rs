@@ -1,0 +1,293 @@
+//! What is known about a worker's death.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::custody::{Exit, ExitStatus, Pid, WorkerId};
+use snakepit_policy::quarantine::DeathRecord;
+
+/// How many lines of a stack are shown.
+const SHOWN_LINES: usize = 30;
+
+/// The most that is kept of one autopsy's texts, in bytes.
+const KEPT_TEXT: usize = 4096;
+/// The most that is kept of one of its lines, in bytes.
+const KEPT_LINE: usize = 1024;
+
+/// Whether the kernel killed a worker for want of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It did.
+    Yes,
+    /// It did not.
+    No,
+    /// Nobody can tell: the process was killed, and neither the kernel log nor a count of its cgroup can be read.
+    Unknown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What is known about a worker's death.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Autopsy {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its process, if it was one.
+    pub pid: Option<Pid>,
+    /// How its process ended, if that could be seen in time.
+    pub exit: Option<Exit>,
+    /// Why we ended it, if we did.
+    pub fault: Option<String>,
+    /// Whether the kernel killed it for want of memory.
+    pub oom: Verdict,
+    /// The most memory that it had, in bytes, as far as it is known.
+    pub rss: Option<u64>,
+    /// How long it had served.
+    pub age: Duration,
+    /// How many calls it had been given.
+    pub calls: u64,
+    /// What it printed in the call that it died in, as [`CallError::Timeout`](crate::CallError::Timeout) has it.
+    pub output: Vec<String>,
+    /// Where its code was, if it could still be asked or told by itself: of a Python worker the stacks of its threads, the
+    /// one that crashed first.
+    pub stack: Option<String>,
+}
+
+impl fmt::Display for Autopsy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", self.worker)?;
+        if let Some(pid) = self.pid {
+            write!(f, " (pid {pid})")?;
+        }
+        write!(f, " {} after {} calls", self.ending(), self.calls)?;
+        if let Some(rss) = self.rss {
+            write!(f, ", at most {} MiB resident", rss >> 20)?;
+        }
+        if !self.output.is_empty() {
+            write!(f, "; its last lines:\n  {}", self.output.join("\n  "))?;
+        }
+        if let Some(stack) = &self.stack {
+            let lines: Vec<&str> = stack.lines().collect();
+            let (shown, hidden) = lines.split_at(lines.len().min(SHOWN_LINES));
+            let lead = if self.output.is_empty() { "; its" } else { "\nits" };
+            write!(f, "{lead} stack:\n  {}", shown.join("\n  "))?;
+            if !hidden.is_empty() {
+                write!(f, "\n  ({} lines more)", hidden.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Autopsy {
+    /// How it ended, without anything that another worker would not have in common with it.
+    fn ending(&self) -> String {
+        self.told(self.fault.as_deref())
+    }
+
+    /// The same, whatever was seen first: on a busy machine a socket breaks long before its process is seen to end, and is
+    /// then what the worker was ended for.
+    pub fn own_ending(&self) -> String {
+        use rustix::process::Signal;
+        let by_itself = match self.exit.map(|exit| exit.status) {
+            Some(ExitStatus::Code(_)) => true,
+            Some(ExitStatus::Signal(signal)) => {
+                ![Signal::KILL.as_raw(), Signal::TERM.as_raw()].contains(&signal)
+            }
+            Some(ExitStatus::Lost | ExitStatus::ShimKilled) | None => false,
+        };
+        self.told(self.fault.as_deref().filter(|_| !by_itself))
+    }
+
+    fn told(&self, fault: Option<&str>) -> String {
+        match (fault, self.exit.map(|exit| exit.status)) {
+            (Some(fault), _) => format!("was ended: {fault}"),
+            (None, Some(ExitStatus::Code(code))) => format!("exited with status {code}"),
+            (None, Some(ExitStatus::Signal(signal))) => {
+                format!("died of {}{}", signal_name(signal), self.memory_verdict(signal))
+            }
+            (None, Some(ExitStatus::Lost)) => "died with its keeper".to_owned(),
+            (None, Some(ExitStatus::ShimKilled)) => "died with its shim, which was killed".to_owned(),
+            (None, None) => "is gone".to_owned(),
+        }
+    }
+
+    /// Only of SIGKILL one wonders.
+    fn memory_verdict(&self, signal: i32) -> &'static str {
+        if signal != rustix::process::Signal::KILL.as_raw() {
+            return "";
+        }
+        match self.oom {
+            Verdict::Yes => ", by which the kernel ended it for want of memory,",
+            Verdict::No => " (not for want of memory)",
+            Verdict::Unknown => " (whether for want of memory is unknown)",
+        }
+    }
+}
+
+impl DeathRecord for Autopsy {
+    fn worker(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    fn shortened(self: &Arc<Self>) -> Arc<Self> {
+        let fault = self.fault.as_ref();
+        let stack = self.stack.as_ref();
+        let text: usize = self.output.iter().chain(fault).chain(stack).map(String::len).sum();
+        if text <= KEPT_TEXT {
+            return Arc::clone(self);
+        }
+        // The fault has a line's room, and so has a stack.
+        let mut room = KEPT_TEXT - KEPT_LINE * (1 + stack.iter().count());
+        let mut output = Vec::new();
+        for line in self.output.iter().rev() {
+            let line = cut(line);
+            let Some(left) = room.checked_sub(line.len()) else { break };
+            room = left;
+            output.push(line);
+        }
+        output.reverse();
+        let stack = stack.map(|it| cut(it));
+        Arc::new(Autopsy { fault: fault.map(|it| cut(it)), output, stack, ..(**self).clone() })
+    }
+}
+
+fn cut(line: &str) -> String {
+    const MARK: &str = "…";
+    if line.len() <= KEPT_LINE {
+        return line.to_owned();
+    }
+    let end = line.floor_char_boundary(KEPT_LINE - MARK.len());
+    format!("{}{MARK}", &line[..end])
+}
+
+fn signal_name(signal: i32) -> String {
+    use rustix::process::Signal;
+    let name = match Signal::from_named_raw(signal) {
+        Some(Signal::KILL) => "SIGKILL",
+        Some(Signal::SEGV) => "SIGSEGV",
+        Some(Signal::ABORT) => "SIGABRT",
+        Some(Signal::BUS) => "SIGBUS",
+        Some(Signal::TERM) => "SIGTERM",
+        Some(Signal::INT) => "SIGINT",
+        Some(Signal::HUP) => "SIGHUP",
+        Some(Signal::ILL) => "SIGILL",
+        Some(Signal::FPE) => "SIGFPE",
+        Some(Signal::PIPE) => "SIGPIPE",
+        Some(Signal::SYS) => "SIGSYS",
+        Some(Signal::XCPU) => "SIGXCPU",
+        Some(Signal::XFSZ) => "SIGXFSZ",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}
+
+/// The autopsy of a worker that crashed in its first call.
+#[cfg(test)]
+pub(crate) fn crash() -> Autopsy {
+    let status = ExitStatus::Signal(rustix::process::Signal::SEGV.as_raw());
+    Autopsy {
+        worker: WorkerId::new("w1").expect("an id"),
+        pid: None,
+        exit: Some(Exit { status, max_rss_kib: 0, user_time: Duration::ZERO, system_time: Duration::ZERO }),
+        fault: None,
+        oom: Verdict::No,
+        rss: None,
+        age: Duration::from_secs(1),
+        calls: 1,
+        output: vec!["Fatal Python error: Segmentation fault".into()],
+        stack: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_output_is_not_kept() {
+        let line = "ä".repeat(5000);
+        let long = Autopsy { output: vec![line.clone(); 20], fault: Some(line.clone()), ..crash() };
+        let kept = Arc::new(long).shortened();
+        let bytes: usize = kept.output.iter().chain(&kept.fault).map(String::len).sum();
+        assert!(bytes <= KEPT_TEXT && kept.output.len() == 3, "{bytes} bytes, {} lines", kept.output.len());
+        assert!(kept.output[0].ends_with('…'));
+        let kept = Arc::new(Autopsy { stack: Some(line), ..crash() }).shortened();
+        assert!(kept.stack.as_ref().is_some_and(|stack| stack.len() <= KEPT_LINE));
+        let short = Arc::new(crash());
+        assert!(Arc::ptr_eq(&short, &short.shortened()));
+    }
+
+    fn killed(oom: Verdict) -> Autopsy {
+        let exit = Exit {
+            status: ExitStatus::Signal(9),
+            max_rss_kib: 0,
+            user_time: Duration::ZERO,
+            system_time: Duration::ZERO,
+        };
+        Autopsy {
+            worker: WorkerId::new("w1").expect("an id"),
+            pid: None,
+            exit: Some(exit),
+            fault: None,
+            oom,
+            rss: Some(30 << 20),
+            age: Duration::from_secs(1),
+            calls: 2,
+            output: Vec::new(),
+            stack: None,
+        }
+    }
+
+    #[test]
+    fn it_is_read_from_the_end_to_its_place_in_the_code() {
+        let autopsy = Autopsy {
+            output: vec!["a last word".into()],
+            stack: Some("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 1 in f".into()),
+            ..killed(Verdict::Yes)
+        };
+        assert_eq!(
+            autopsy.to_string(),
+            "worker w1 died of SIGKILL, by which the kernel ended it for want of memory, after 2 calls, at most 30 MiB \
+             resident; its last lines:\n  a last word\nits stack:\n  Current thread 0x1 (most recent call first):\n    \
+             File \"a.py\", line 1 in f"
+        );
+        let no = "worker w1 died of SIGKILL (not for want of memory) after 2 calls, at most 30 MiB resident";
+        assert_eq!(killed(Verdict::No).to_string(), no);
+        assert!(killed(Verdict::Unknown).to_string().contains("(whether for want of memory is unknown)"));
+    }
+
+    #[test]
+    fn a_process_that_ended_by_itself_did_so_whatever_was_seen_first() {
+        let ended = |fault: Option<&str>, status: ExitStatus| {
+            let mut autopsy = Autopsy { fault: fault.map(Into::into), ..killed(Verdict::No) };
+            autopsy.exit = autopsy.exit.map(|exit| Exit { status, ..exit });
+            autopsy.own_ending()
+        };
+        let broken = Some("it closed its socket");
+        for seen_first in [None, broken] {
+            assert_eq!(ended(seen_first, ExitStatus::Code(3)), "exited with status 3");
+            assert_eq!(ended(seen_first, ExitStatus::Signal(11)), "died of SIGSEGV");
+        }
+        assert_eq!(ended(broken, ExitStatus::Signal(9)), "was ended: it closed its socket");
+    }
+
+    #[test]
+    fn a_long_stack_is_cut_where_it_is_shown_and_kept_whole() {
+        let stack = vec!["  File \"a.py\", line 1 in f"; 100].join("\n");
+        let autopsy = Autopsy { stack: Some(stack), ..killed(Verdict::No) };
+        let shown = autopsy.to_string();
+        assert_eq!(shown.lines().count(), 1 + SHOWN_LINES + 1);
+        assert!(shown.ends_with("(70 lines more)"), "{shown}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Calls that travel together: one frame to one worker, and each has its own end.
+//!
+//! The call that the worker holds (the *carrier*) owns the others, its members, so that each is still owned by one place and
+//! whoever drops the carrier answers them. A member whose caller goes away gets its own end at once; the carrier is cancelled
+//! when the last one has gone.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::Instant;
+
+use super::lease::Holder;
+use super::state::{CallEnd, CallPlace, CallState, Progress};
+use super::{Call, CallError, CallId, Extras, Input, PoolCommand, QueueKey, RemoteError, RemoteErrorKind};
+use crate::value::Encoded;
+
+/// A batch with a worker. When it is dropped, the next one may go.
+pub(crate) struct Underway {
+    holder: Arc<dyn Holder>,
+    command: Arc<PoolCommand>,
+    calls: usize,
+    /// How many of them are counted beside the one that the worker holds.
+    beside: usize,
+}
+
+impl Underway {
+    pub(crate) fn new(holder: Arc<dyn Holder>, command: Arc<PoolCommand>, calls: usize) -> Self {
+        let beside = calls.saturating_sub(1);
+        holder.take_batch(beside);
+        Self { holder, command, calls, beside }
+    }
+
+    /// They are about to be answered, and count no more.
+    fn put_down(&mut self) {
+        self.holder.put_batch_down(std::mem::take(&mut self.beside));
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.put_down();
+        self.holder.batch_landed(&self.command, self.calls);
+    }
+}
+
+/// What a call carries that is a batch.
+pub(crate) struct Batch {
+    /// None: the call itself is all of it.
+    members: Vec<Call>,
+    underway: Underway,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Batch").field(&self.members.len()).finish()
+    }
+}
+
+/// The batch that a member is a part of, as its caller can reach it.
+#[derive(Debug)]
+pub(crate) struct BatchMember {
+    pub(crate) carrier: CallId,
+    pub(crate) state: Arc<CallState>,
+    pub(crate) holder: Arc<dyn Holder>,
+    left: AtomicUsize,
+}
+
+impl BatchMember {
+    /// A member's caller has gone away; whether it was the last one.
+    pub(crate) fn leave(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+impl Call {
+    /// An empty carrier for calls of a command. The scheduler loads it when it has a place.
+    pub(crate) fn carrier(command: Arc<PoolCommand>, key: QueueKey, queued_at: Option<Instant>) -> Self {
+        let (inputs, state) = (Input::Many(Vec::new()), Arc::default());
+        let mut carrier = Self::new(CallId::next(), command, inputs, state, key);
+        carrier.queued_at = queued_at;
+        carrier
+    }
+
+    /// Whether it waits in the queue to be loaded. No other call has no inputs.
+    pub(crate) fn is_empty_carrier(&self) -> bool {
+        matches!(&self.input, Input::Many(inputs) if inputs.is_empty())
+    }
+
+    /// Loads a carrier. Its time is over when the last of its members' is.
+    pub(crate) fn board(&mut self, members: Vec<Self>, underway: Underway) {
+        let batched = Arc::new(BatchMember {
+            carrier: self.id,
+            state: Arc::clone(&self.state),
+            holder: Arc::clone(&underway.holder),
+            left: AtomicUsize::new(members.len()),
+        });
+        let mut inputs = Vec::with_capacity(members.len());
+        for member in &members {
+            member.state.set_place(CallPlace::InBatch(Arc::clone(&batched)));
+            if let Input::One(input) = &member.input {
+                inputs.push(input.clone());
+            }
+            self.deadline = self.deadline.max(member.deadline);
+        }
+        self.input = Input::Many(inputs);
+        if members.iter().any(|member| member.trace().is_some()) {
+            let trace = |member: &Self| member.extras.as_ref()?.trace.clone();
+            let traces = members.iter().map(trace).collect();
+            self.extras = Some(Box::new(Extras { traces, ..Extras::default() }));
+        }
+        self.batch = Some(Box::new(Batch { members, underway }));
+    }
+
+    /// How many callers wait for it.
+    pub(crate) fn callers(&self) -> u64 {
+        self.batch.as_ref().map_or(1, |batch| batch.members.len().max(1) as u64)
+    }
+}
+
+impl Batch {
+    /// The batch of a call that travels alone.
+    pub(crate) fn of_one(underway: Underway) -> Self {
+        Self { members: Vec::new(), underway }
+    }
+
+    pub(super) fn tell(&self, progress: &Progress) {
+        self.members.iter().for_each(|member| member.state.progress(progress.clone()));
+    }
+
+    /// Ends the call that carries it, and each member in its own way.
+    pub(super) fn end(self, carrier: &CallState, end: CallEnd) {
+        let Self { members, mut underway } = self;
+        underway.put_down();
+        if members.is_empty() {
+            // First: whoever has the answer may call again at once.
+            drop(underway);
+            carrier.end(end);
+            return;
+        }
+        let mut parts = carrier.take_items();
+        // Nobody waits for the carrier itself but those who cancel it.
+        carrier.end(CallEnd::Failed(CallError::Cancelled));
+        let mut members = members.into_iter();
+        let end = match end {
+            CallEnd::Value(last) => {
+                parts.push_back(last);
+                None
+            }
+            other => Some(other),
+        };
+        for part in parts {
+            let outcomes = split(&part, &underway.command, members.len());
+            for (outcome, member) in outcomes.into_iter().zip(members.by_ref()) {
+                member.end(outcome);
+            }
+        }
+        for member in members {
+            match &end {
+                None | Some(CallEnd::Value(_)) => member.finish(Err(no_outcome())),
+                Some(CallEnd::Failed(error @ CallError::Remote(_))) => {
+                    underway.holder.make_alone(member, CallEnd::Failed(error.clone()));
+                }
+                Some(CallEnd::Failed(error)) => member.fail(error.clone()),
+                Some(CallEnd::Lost { holder, .. }) => {
+                    let lost = CallEnd::Lost { holder: Arc::clone(holder), started: None };
+                    underway.holder.make_alone(member, lost);
+                }
+            }
+        }
+    }
+
+    /// A worker that did not start it is gone: its members wait again. The rest: the call itself is all of it.
+    pub(super) fn give_back(self, carrier: &CallState, holder: &Arc<dyn Holder>) {
+        let Self { members, mut underway } = self;
+        underway.put_down();
+        carrier.end(CallEnd::Failed(CallError::Cancelled));
+        for mut member in members {
+            if member.returns == super::MAX_RETURNS {
+                member.end(CallEnd::Lost { holder: Arc::clone(holder), started: None });
+            } else {
+                member.returns += 1;
+                underway.holder.gather_again(member);
+            }
+        }
+    }
+
+    pub(super) fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+}
+
+/// The ends in one part of an answer, of which `most` are wanted.
+fn split(part: &Encoded, command: &PoolCommand, most: usize) -> Vec<CallEnd> {
+    let ends = part.flagged(|well, value| {
+        if well {
+            return Ok(CallEnd::Value(value));
+        }
+        Ok(CallEnd::Failed(CallError::Remote(Box::new(RemoteError::read(&value)))))
+    });
+    match ends {
+        Ok(ends) => ends,
+        Err(source) => {
+            let expected = part.list_len().map_or(most, |entries| entries.min(most));
+            let wrong = || CallError::Result { command: command.name.to_string(), source: source.clone() };
+            (0..expected).map(|_| CallEnd::Failed(wrong())).collect()
+        }
+    }
+}
+
+/// The error of a call that was left out of the answer to many.
+pub(crate) fn no_outcome() -> RemoteError {
+    RemoteError::new(RemoteErrorKind::BadPayload, "the worker sent no outcome for it")
+}

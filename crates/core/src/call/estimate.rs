@@ -1,0 +1,87 @@
+//! How long a command takes, as far as one can tell: enough to decide how much work to send a worker ahead.
+//!
+//! Rises at once and falls slowly, so that a command that is sometimes slow is treated as slow.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How much work a worker may be sent ahead of what it can do at once. More hides the latency of the socket better; a call
+/// that turns out to be slow makes those behind it wait.
+const AHEAD: Duration = Duration::from_micros(500);
+
+/// The most calls that a worker may hold.
+pub(crate) const MAX_HELD: usize = 128;
+
+/// A command's time, in nanoseconds; `u32::MAX` is four seconds or more, or unknown.
+#[derive(Debug)]
+pub(crate) struct ServiceEstimate(AtomicU32);
+
+impl Default for ServiceEstimate {
+    fn default() -> Self {
+        Self(AtomicU32::new(u32::MAX))
+    }
+}
+
+impl ServiceEstimate {
+    pub(crate) fn learn(&self, sample: Duration) {
+        let sample = u32::try_from(sample.as_nanos()).unwrap_or(u32::MAX);
+        let known = self.0.load(Ordering::Relaxed);
+        let next = if known == u32::MAX || sample > known {
+            sample
+        } else {
+            // An eighth of the way down. Lost updates do no harm.
+            known - (known - sample) / 8
+        };
+        if next != known {
+            self.0.store(next, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn nanos(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// How many inputs make up about so much work; one as long as nothing is known.
+    pub(crate) fn fits_into(&self, time: Duration) -> usize {
+        match self.nanos() {
+            u32::MAX => 1,
+            nanos => (time.as_nanos() / u128::from(nanos.max(1))).clamp(1, 4096) as usize,
+        }
+    }
+}
+
+/// Whether work of `more` nanoseconds may be sent ahead of `held`.
+pub(crate) fn may_wait_at_worker(held: u64, more: u32) -> bool {
+    more != u32::MAX && u128::from(held + u64::from(more)) <= AHEAD.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_never_sent_ahead() {
+        assert!(!may_wait_at_worker(0, ServiceEstimate::default().nanos()));
+    }
+
+    #[test]
+    fn one_slow_sample_counts_at_once_and_fades_slowly() {
+        let estimate = ServiceEstimate::default();
+        estimate.learn(Duration::from_micros(10));
+        assert_eq!(estimate.nanos(), 10_000);
+        estimate.learn(Duration::from_millis(10));
+        assert_eq!(estimate.nanos(), 10_000_000);
+        (0..8).for_each(|_| estimate.learn(Duration::from_micros(10)));
+        assert!(estimate.nanos() > 3_000_000);
+        (0..60).for_each(|_| estimate.learn(Duration::from_micros(10)));
+        assert!(estimate.nanos() < 20_000);
+    }
+
+    #[test]
+    fn hours_are_not_short() {
+        let estimate = ServiceEstimate::default();
+        estimate.learn(Duration::from_hours(1));
+        assert!(!may_wait_at_worker(0, estimate.nanos()));
+        assert_eq!(estimate.fits_into(Duration::from_millis(2)), 1);
+    }
+}

@@ -1,0 +1,209 @@
+//! The engine as its user holds it: calls, pools, and the stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::builder::Builder;
+use super::running::{Engine, EnginePhase};
+use super::shutdown_report::ShutdownReport;
+use crate::call::{CallError, Chain};
+use crate::custody::{self, Run, RunId, StopReport};
+use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
+use crate::lifecycle::{CoordinatorError, ShutdownCoordinator, Stage};
+use crate::pool::PoolRef;
+use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
+
+/// A running engine. Clones are cheap; dropping the last one ends the workers.
+///
+/// ```no_run
+/// use snakepit::{Snakepit, args, python};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pit = Snakepit::builder().pool(python("worker.py").workers(4)).start().await?;
+/// let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
+/// pit.stop().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Snakepit(Arc<EngineGuard>);
+
+/// What all handles of an engine share. Its drop, with the last handle, ends the engine.
+struct EngineGuard(Arc<Engine>);
+
+impl Drop for EngineGuard {
+    fn drop(&mut self) {
+        let engine = &self.0;
+        if !engine.is_own() {
+            // A forked copy of the host: the runtime that the engine belongs to has no threads here.
+            return std::mem::forget(Arc::clone(engine));
+        }
+        if engine.phase() == EnginePhase::Closed {
+            return;
+        }
+        if !engine.needs_a_driver() {
+            // If the runtime is gone, too, its drop has ended the processes.
+            engine.begin_end(ShutdownCause::Drop, Duration::ZERO);
+        } else if engine.claim_end() {
+            engine.end_on_thread();
+        }
+    }
+}
+
+impl std::fmt::Debug for Snakepit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snakepit").field("pools", &self.engine().pools).finish_non_exhaustive()
+    }
+}
+
+impl Snakepit {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        Self(Arc::new(EngineGuard(engine)))
+    }
+
+    /// Starts the description of an engine.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn options(&self, command: &str) -> CallOptions {
+        CallOptions::new(Arc::clone(&self.engine().directory), self.engine().directory.first(), command)
+    }
+
+    /// Calls a command: `pit.call("add", args! { a: 1, b: 2 }).await?`. Options, such as `.timeout(…)` or `.session(…)`, go
+    /// before the `.await`.
+    ///
+    /// Dropping the future cancels the call.
+    pub fn call<T: DeserializeOwned + Send + 'static>(
+        &self,
+        command: &str,
+        args: impl Serialize,
+    ) -> CallBuilder<T> {
+        CallBuilder::new(self.options(command), &args)
+    }
+
+    /// Calls a command that answers with many values: `pit.stream("count", args! { n: 3 }).open()?`.
+    pub fn stream<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> StreamBuilder<T> {
+        StreamBuilder::new(self.options(command), &args)
+    }
+
+    /// Calls a command once for each input: `pit.map("square", 0..1000).in_order()?` is a stream of the outcomes.
+    ///
+    /// A struct or a map becomes arguments by name, a tuple or a list arguments by position, and any other input the only
+    /// argument.
+    pub fn map<T, I>(&self, command: &str, inputs: I) -> MapBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+        I: IntoIterator<IntoIter: Send + 'static>,
+        I::Item: Serialize,
+    {
+        MapBuilder::new(self.options(command), inputs)
+    }
+
+    /// The pool with this name.
+    pub fn pool(&self, name: &str) -> Option<&PoolRef> {
+        self.engine().pools.iter().find(|pool| pool.name() == name)
+    }
+
+    /// All pools.
+    pub fn pools(&self) -> &[PoolRef] {
+        &self.engine().pools
+    }
+
+    /// Waits until all workers of all pools are ready. All pools share the timeout; the error names the first pool that is not
+    /// ready by then.
+    pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
+        try_join_all(self.engine().pools.iter().map(|pool| pool.await_ready(timeout))).await?;
+        Ok(())
+    }
+
+    /// The run that the processes belong to; `None` if no pool has processes.
+    pub fn run(&self) -> Option<&Run> {
+        self.engine().run()
+    }
+
+    /// Waits until the engine takes no more calls: someone stops it, or a signal asks the process to end.
+    ///
+    /// A task that waits here gets the grace period of the stop to finish; see [`crate::script`].
+    pub async fn stopping(&self) {
+        self.engine().stopping().await;
+    }
+
+    /// Stops the engine. Queued calls fail, calls under way get 30 s to finish, then all workers end together: they have
+    /// `cleanup_on_stop_timeout_ms` of [`custody::Config`] from their goodbye to KILL (`docs/lifecycle.md`).
+    ///
+    /// The stop goes on even if you drop this future. In a tool of the host it returns at once, since the call that uses the
+    /// tool must finish, too.
+    ///
+    /// ```no_run
+    /// # async fn stop(pit: snakepit::Snakepit) {
+    /// let report = pit.stop().await;
+    /// if !report.is_clean() {
+    ///     eprintln!("{} calls were cut short, {:?} survived", report.cut_short, report.survivors);
+    /// }
+    /// # }
+    /// ```
+    pub async fn stop(&self) -> ShutdownReport {
+        self.stop_within(GRACE).await
+    }
+
+    /// Like [`Snakepit::stop`], with another grace period for the calls under way.
+    pub async fn stop_within(&self, grace: Duration) -> ShutdownReport {
+        let engine = self.engine();
+        if !engine.is_own() || engine.phase() == EnginePhase::Closed {
+            return engine.report();
+        }
+        engine.begin_end(ShutdownCause::Stop, grace);
+        if Chain::current().is_some() {
+            return engine.report();
+        }
+        let limit =
+            [engine.stop_grace, ENDING, CLEANUP_TIMEOUT].into_iter().fold(grace, Duration::saturating_add);
+        if tokio::time::timeout(limit, engine.reached(EnginePhase::Closed)).await.is_err() {
+            // Nobody drives the runtime of the engine.
+            engine.end_on_thread();
+            engine.reached(EnginePhase::Closed).await;
+        }
+        engine.report()
+    }
+
+    /// Serves until SIGTERM or SIGINT asks the process to end, then stops as [`Snakepit::stop`] does. A second signal ends all
+    /// workers at once; a third ends the process immediately.
+    ///
+    /// Returns the status to exit with: 0 after a clean drain, or if someone else stopped the engine; 128 + n if signal n cut
+    /// the drain short.
+    pub async fn until_shutdown(&self) -> Result<u8, CoordinatorError> {
+        let coordinator = ShutdownCoordinator::install()?;
+        tokio::select! {
+            biased;
+            _ = coordinator.reached(Stage::Draining { signal: None }) => {}
+            () = self.engine().reached(EnginePhase::Closed) => return Ok(0),
+        }
+        let shutdown = Shutdown::of(self.engine(), ShutdownCause::Signal, GRACE);
+        let outcome = Shutdown { if_cut_short: Some(ExitAction::Return), ..shutdown }.run().await;
+        Ok(u8::try_from(outcome.status).unwrap_or(u8::MAX))
+    }
+
+    /// Ends all workers of all engines of this process now, and waits until they are gone. Nothing drains: workers get TERM at
+    /// once, and KILL after the grace period of their engine's custody. These engines take no more calls.
+    ///
+    /// For hosts that end in their own way. Needs no runtime, blocks for a bounded time, and may be repeated.
+    pub fn cleanup() -> Vec<(RunId, StopReport)> {
+        let engines = Engine::all();
+        for engine in &engines {
+            engine.give_up();
+        }
+        let reports = custody::stop_all();
+        for engine in &engines {
+            engine.mark_closed();
+        }
+        reports
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.0.0
+    }
+}

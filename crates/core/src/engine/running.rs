@@ -1,0 +1,373 @@
+//! The engine behind its handles: the pools, the run, and how far the end has come.
+//!
+//! ```text
+//! Serving ── close ──► Closing ── drain, end the workers, clean up ──► Closed
+//! ```
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{self, Arc, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+use tracing::Level;
+
+use super::shutdown_report::ShutdownReport;
+use crate::custody::{Pid, Run, RunId, StopReport};
+use crate::lifecycle::shutdown::{self, Shutdown, ShutdownCause, ignoring_panics};
+use crate::lifecycle::stop_window::StopWindow;
+use crate::logging::somebody_says;
+use crate::pool::{PoolDirectory, PoolRef};
+use snakepit_policy::time::after;
+
+/// How far the end of an engine has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum EnginePhase {
+    Serving,
+    /// The engine takes no more calls.
+    Closing,
+    /// The workers are gone.
+    Closed,
+}
+
+pub(crate) struct Engine {
+    pub(crate) pools: Vec<PoolRef>,
+    pub(crate) directory: Arc<PoolDirectory>,
+    run: Option<Run>,
+    runtime: tokio::runtime::Handle,
+    /// The process that started the engine. A forked copy has its memory, but neither its threads nor its workers.
+    owner: Pid,
+    /// A task or a thread is responsible for the end.
+    is_ending: AtomicBool,
+    phase: watch::Sender<EnginePhase>,
+    /// When calls under way have had their time: the earliest deadline that anyone asked for.
+    deadline: watch::Sender<Option<Instant>>,
+    /// The holder of the lock stops the workers. Once they are stopped: whether all calls could finish.
+    stopped: Mutex<Option<bool>>,
+    /// From the goodbye to KILL, as custody is configured.
+    pub(crate) stop_grace: Duration,
+    /// Opened once, by the first to end the workers.
+    window: OnceLock<StopWindow>,
+    /// Someone waits for [`Engine::stopping`], and gets time to act on it.
+    has_stop_waiter: AtomicBool,
+    /// When the end began, and what it has done so far; `took` is set when the engine is closed.
+    end: sync::Mutex<Option<(Instant, ShutdownReport)>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("pools", &self.pools).finish_non_exhaustive()
+    }
+}
+
+/// All engines of this process that are not closed.
+static ENGINES: sync::Mutex<Vec<Weak<Engine>>> = sync::Mutex::new(Vec::new());
+
+impl Engine {
+    /// All engines of this process that are not closed.
+    pub(crate) fn all() -> Vec<Arc<Self>> {
+        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        engines.retain(|engine| engine.strong_count() > 0);
+        let all = engines.iter().filter_map(Weak::upgrade);
+        all.filter(|engine| engine.is_own() && engine.phase() != EnginePhase::Closed).collect()
+    }
+
+    /// Call it inside the runtime of the engine.
+    pub(crate) fn new(
+        pools: Vec<PoolRef>,
+        directory: Arc<PoolDirectory>,
+        run: Option<Run>,
+        stop_grace: Duration,
+    ) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            pools,
+            directory,
+            run,
+            runtime: tokio::runtime::Handle::current(),
+            owner: Pid::current(),
+            is_ending: AtomicBool::new(false),
+            phase: watch::Sender::new(EnginePhase::Serving),
+            deadline: watch::Sender::new(None),
+            stopped: Mutex::new(None),
+            stop_grace,
+            window: OnceLock::new(),
+            has_stop_waiter: AtomicBool::new(false),
+            end: sync::Mutex::new(None),
+        });
+        ENGINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&engine));
+        if engine.run.is_some() {
+            let guard = RuntimeGuard(Arc::clone(&engine));
+            tokio::spawn(async move { guard.0.reached(EnginePhase::Closed).await });
+        }
+        engine
+    }
+
+    pub(crate) fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    pub(crate) fn run_id(&self) -> Option<RunId> {
+        self.run.as_ref().map(Run::id)
+    }
+
+    /// Whether this process started the engine.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == Pid::current()
+    }
+
+    /// The one caller that gets `true` must see the end through; all others wait for it.
+    pub(crate) fn claim_end(&self) -> bool {
+        !self.is_ending.swap(true, Ordering::SeqCst)
+    }
+
+    /// Begins the end, unless it has begun; it goes on even if nobody waits for it. Calls under way get `grace`, and no more.
+    pub(crate) fn begin_end(self: &Arc<Self>, cause: ShutdownCause, grace: Duration) {
+        self.close();
+        self.hasten(after(Instant::now(), grace));
+        if self.claim_end() {
+            self.continue_end(cause, grace);
+        }
+    }
+
+    /// Sees the end through in a task of the runtime, for a caller that claimed it and cannot.
+    pub(crate) fn continue_end(self: &Arc<Self>, cause: ShutdownCause, grace: Duration) {
+        self.runtime.spawn(Shutdown::of(self, cause, grace).run());
+    }
+
+    /// Ends the engine on a thread of its own: nobody may be driving the runtime.
+    pub(crate) fn end_on_thread(self: &Arc<Self>) {
+        let engine = Arc::clone(self);
+        let end = move || {
+            engine.give_up();
+            shutdown::end_without_runtime(&engine);
+            engine.mark_closed();
+        };
+        if std::thread::Builder::new().name("snakepit-drop".into()).spawn(end).is_err() {
+            self.continue_end(ShutdownCause::Drop, Duration::ZERO);
+        }
+    }
+
+    /// Whether the runtime makes progress only while someone blocks on it.
+    pub(crate) fn needs_a_driver(&self) -> bool {
+        self.runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread
+    }
+
+    pub(crate) fn phase(&self) -> EnginePhase {
+        *self.phase.borrow()
+    }
+
+    /// Waits until the engine is in this phase, or past it.
+    pub(crate) async fn reached(&self, phase: EnginePhase) {
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+    }
+
+    /// Waits until the end begins. The caller gets time to act on it.
+    pub(crate) async fn stopping(&self) {
+        self.has_stop_waiter.store(true, Ordering::Relaxed);
+        self.reached(EnginePhase::Closing).await;
+    }
+
+    /// Whether someone has waited for [`Engine::stopping`].
+    pub(crate) fn has_stop_waiter(&self) -> bool {
+        self.has_stop_waiter.load(Ordering::Relaxed)
+    }
+
+    /// Fails the queued calls, and takes no more.
+    pub(crate) fn close(&self) {
+        self.phase.send_if_modified(|phase| {
+            let serves = *phase == EnginePhase::Serving;
+            if serves {
+                *phase = EnginePhase::Closing;
+            }
+            serves
+        });
+        let under_way = self.under_way();
+        let given_back = self.pools.iter().map(|pool| pool.shared.close()).sum::<usize>();
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, report) = end.get_or_insert_with(|| {
+            (Instant::now(), ShutdownReport { completed: under_way, ..ShutdownReport::default() })
+        });
+        report.given_back += given_back;
+    }
+
+    /// How many calls workers have.
+    fn under_way(&self) -> usize {
+        self.pools.iter().map(|pool| pool.shared.in_hand()).sum()
+    }
+
+    /// Notes what the end has done.
+    fn note_end(&self, note: impl FnOnce(&mut ShutdownReport)) {
+        if let Some((_, report)) = self.end.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            note(report);
+        }
+    }
+
+    /// What the end of the engine has done so far.
+    pub(crate) fn report(&self) -> ShutdownReport {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((began, report)) = &*end else { return ShutdownReport::default() };
+        let mut report = report.clone();
+        if self.phase() != EnginePhase::Closed {
+            report.took = began.elapsed();
+        }
+        report
+    }
+
+    /// Waits until no call is under way. A call of one pool may need another pool, so all serve until the last call is done.
+    pub(crate) async fn finished(&self) {
+        loop {
+            for pool in &self.pools {
+                pool.shared.finished().await;
+            }
+            if self.is_idle() {
+                return;
+            }
+        }
+    }
+
+    /// Whether no call is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pools.iter().all(|pool| pool.shared.is_done())
+    }
+
+    /// Drains the calls and ends all workers; returns whether all calls could finish. A second caller waits for the first, and
+    /// may shorten its deadline.
+    pub(crate) async fn stop(&self, grace: Duration) -> bool {
+        self.close();
+        self.hasten(after(Instant::now(), grace));
+        let mut stopped = self.stopped.lock().await;
+        if let Some(drained) = *stopped {
+            return drained;
+        }
+        let drained = tokio::select! {
+            biased;
+            () = self.finished() => true,
+            () = self.deadline_passed() => false,
+        };
+        let cut_short = if drained { 0 } else { self.under_way() };
+        self.note_end(|report| {
+            report.cut_short = cut_short;
+            report.completed = report.completed.saturating_sub(cut_short);
+        });
+        if !drained && !grace.is_zero() && somebody_says(Level::WARN) {
+            ignoring_panics(|| {
+                tracing::warn!(?grace, "calls were cut short: they did not finish within the grace period");
+            });
+        }
+        self.end_workers().await;
+        *stopped = Some(drained);
+        drained
+    }
+
+    /// Ends all workers of all pools within one window: the supervisors ask them, then custody's barrier ends all that are
+    /// left at once.
+    async fn end_workers(&self) {
+        let window = self.window();
+        let mut supervisors = pin!(join_all(self.pools.iter().map(|pool| pool.supervisor.stop(window))));
+        if tokio::time::timeout_at(window.term_at, &mut supervisors).await.is_ok() {
+            return;
+        }
+        if let Some(run) = self.run.clone() {
+            // On a thread of its own: the barrier blocks, and the runtime may have few threads.
+            let barrier = move || drop(run.stop_within(window.left()));
+            let name = "snakepit-barrier".to_owned();
+            if std::thread::Builder::new().name(name).spawn(barrier.clone()).is_err() {
+                barrier();
+            }
+        }
+        supervisors.await;
+    }
+
+    /// The time that workers have to end. The first call opens the window.
+    fn window(&self) -> StopWindow {
+        *self.window.get_or_init(|| StopWindow::open(self.stop_grace))
+    }
+
+    /// Runs custody's barrier over all that is left of the run, until the window closes. Blocks.
+    pub(crate) fn end_processes(&self) -> Option<StopReport> {
+        let left = self.window().left();
+        let done = self.run.as_ref().map(|run| run.stop_within(left));
+        if let Some(done) = &done {
+            self.note_end(|report| {
+                report.survivors.clone_from(&done.survivors);
+            });
+        }
+        done
+    }
+
+    /// Gives calls no more time, and kills the processes. The stop under way, or the next one, finds them gone.
+    pub(crate) fn kill_now(&self) {
+        self.close();
+        self.hasten(Instant::now());
+        if let Some(run) = self.run.clone() {
+            let kill = move || drop(run.stop_within(Duration::ZERO));
+            // Without the thread, the supervisors end their workers one by one, which takes longer.
+            let _ = std::thread::Builder::new().name("snakepit-stop-now".into()).spawn(kill);
+        }
+    }
+
+    /// Moves the deadline of the calls under way to this instant, if that is sooner.
+    fn hasten(&self, deadline: Instant) {
+        self.deadline.send_if_modified(|known| {
+            let sooner = known.is_none_or(|known| deadline < known);
+            if sooner {
+                *known = Some(deadline);
+            }
+            sooner
+        });
+    }
+
+    async fn deadline_passed(&self) {
+        let mut changes = self.deadline.subscribe();
+        loop {
+            let deadline = *changes.borrow_and_update();
+            tokio::select! {
+                () = async {
+                    match deadline {
+                        Some(deadline) => tokio::time::sleep_until(deadline).await,
+                        None => std::future::pending().await,
+                    }
+                } => return,
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Takes no more calls and replaces no workers: the caller is about to end them from outside.
+    pub(crate) fn give_up(&self) {
+        self.close();
+        self.hasten(Instant::now());
+        let window = self.window();
+        self.pools.iter().for_each(|pool| pool.supervisor.give_up(window));
+    }
+
+    /// Marks the engine as closed: nothing is left to end.
+    pub(crate) fn mark_closed(&self) {
+        if self.phase() != EnginePhase::Closed
+            && let Some((began, report)) = self.end.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+        {
+            report.took = began.elapsed();
+        }
+        self.phase.send_replace(EnginePhase::Closed);
+    }
+}
+
+/// Held by a task of the engine's runtime. If the runtime is dropped under the engine, the tasks that could stop it are gone,
+/// and this drop ends the processes.
+struct RuntimeGuard(Arc<Engine>);
+
+impl Drop for RuntimeGuard {
+    fn drop(&mut self) {
+        if self.0.is_own() && self.0.phase() != EnginePhase::Closed {
+            if self.0.claim_end() {
+                shutdown::end_without_runtime(&self.0);
+            } else {
+                // The task that claimed the end was dropped with this runtime, too.
+                let _ = self.0.end_processes();
+            }
+            self.0.mark_closed();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The engine of Snakepit without any protocol: calls, the queues that they wait in, workers and their supervision.
+//!
+//! A [`request`] becomes a [`call`], which travels `queue` → `worker` → [`adapter`], which is the contract that each kind of worker fulfils. What holds the
+//! processes, and ends them when the host is gone, is `snakepit_custody`. Knows no adapter, no mailbox and no configuration file. The
+//! crate `snakepit` shows users what they need of it.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod adapter;
+pub mod call;
+pub mod causes;
+mod engine;
+pub mod lifecycle;
+pub mod nearest;
+pub mod pool;
+mod queue;
+pub mod request;
+mod supervisor;
+pub mod tool;
+pub mod worker;
+
+use snakepit_custody as custody;
+use snakepit_environments as environment;
+use snakepit_environments::hardware;
+use snakepit_protocol::{harmless, value};
+use snakepit_telemetry as telemetry;
+use snakepit_telemetry::logging;
+
+pub use adapter::{Adapter, StartError};
+pub use call::state::Progress;
+pub use call::{
+    Autopsy, Call, CallError, CallId, Chain, Input, Link, MAX_NESTING, Portion, RemoteError, RemoteErrorKind,
+    Verdict,
+};
+pub use engine::{Builder, EngineError, ShutdownReport, Snakepit};
+pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
+pub use pool::{
+    Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolRef,
+    PoolStats, PoolStatus, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats, WorkerStatus,
+};
+pub use queue::{CircuitScope, CircuitTable, SessionInfo, Suspect};
+pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};
+pub use snakepit_policy::{
+    Breaker, CircuitPhase, CircuitState, Fault, FaultKind, Fingerprint, NoRetry, Quarantine, Recycling,
+    Restarts, Retry, Sizing, Stuck, SuspectCall, Taint, Tainted, WhenStuck, Why,
+};
+pub use supervisor::{ReloadError, Reloaded};
+pub use tool::{ToolAnswer, ToolContext};
+pub use worker::OutputLine;

@@ -1,0 +1,41 @@
+//! Signals on demand at each step of a script, for tests: `SNAKEPIT_SCRIPT_FAULT=stop:15` sends the process signal 15 at the
+//! step `stop`, and `stop:15,cleanup:2` sends two.
+
+/// A step of a script, with its number in `docs/lifecycle.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScriptStep {
+    /// 1
+    Resolve,
+    /// 2
+    Engine,
+    /// 3
+    Await,
+    /// 4
+    Function,
+    /// 5a
+    Start,
+    /// 5b
+    Capture,
+    /// 5c
+    Stop,
+    /// 5d
+    Cleanup,
+    /// 5e
+    Exit,
+}
+
+#[cfg(not(feature = "failpoints"))]
+pub(crate) fn reach(_: ScriptStep) {}
+
+/// Sends the signals that the variable asks for at this step.
+#[cfg(feature = "failpoints")]
+pub(crate) fn reach(step: ScriptStep) {
+    let Ok(faults) = std::env::var("SNAKEPIT_SCRIPT_FAULT") else { return };
+    let name = format!("{step:?}").to_lowercase();
+    for fault in faults.split(',') {
+        let Some((at, signal)) = fault.split_once(':') else { continue };
+        if let (true, Ok(signal)) = (at == name, signal.parse()) {
+            crate::custody::raise(signal);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! How a script ends its process, and whether it stops the engine: the modes, their names, and how they are parsed.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a script does with its process after the shutdown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExitMode {
+    /// Returns to its caller.
+    #[default]
+    None,
+    /// Ends the process at once: no destructors, no exit hooks, no output.
+    Halt,
+    /// Ends the process in order: exit hooks, then `exit`. The script does not return.
+    Stop,
+    /// `Stop` if this script started the engine and the process was started with `--no-halt` (or with
+    /// `SNAKEPIT_NO_HALT=1`), else `None`.
+    Auto,
+}
+
+/// Whether a script stops the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StopMode {
+    /// If the script started it.
+    #[default]
+    IfStarted,
+    /// Always, even if someone else started it.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// An option of a script has an unknown value. Nothing was started.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{value:?} is not a value of {option}: there are {allowed}")]
+pub struct ArgumentError {
+    /// The option.
+    pub option: &'static str,
+    /// The unknown value.
+    pub value: String,
+    /// The known values.
+    pub allowed: &'static str,
+}
+
+impl From<Infallible> for ArgumentError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl ExitMode {
+    /// What the script does, once it is known who started the engine.
+    pub(super) fn resolve(self, owned: bool, no_halt: bool) -> ExitAction {
+        match self {
+            Self::Halt => ExitAction::Halt,
+            Self::Stop => ExitAction::Stop,
+            Self::Auto if owned && no_halt => ExitAction::Stop,
+            Self::None | Self::Auto => ExitAction::Return,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Halt => "halt",
+            Self::Stop => "stop",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl StopMode {
+    /// Whether the script stops the engine.
+    pub(super) fn stops(self, owned: bool) -> bool {
+        match self {
+            Self::IfStarted => owned,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IfStarted => "if_started",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// An [`ExitMode`] without `auto`: what the script really does. (`custody::Exit` is how a process ended.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ExitAction {
+    Return,
+    Halt,
+    Stop,
+}
+
+impl ExitAction {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Return => ExitMode::None.as_str(),
+            Self::Halt => ExitMode::Halt.as_str(),
+            Self::Stop => ExitMode::Stop.as_str(),
+        }
+    }
+}
+
+impl ExitMode {
+    /// Parses the value of an environment variable; surrounding blanks and case do not matter.
+    pub(super) fn from_variable(text: &str) -> Result<Self, ArgumentError> {
+        text.trim().to_ascii_lowercase().parse()
+    }
+}
+
+impl FromStr for ExitMode {
+    type Err = ArgumentError;
+
+    /// Parses one of the four names, exactly as written.
+    fn from_str(text: &str) -> Result<Self, ArgumentError> {
+        match text {
+            "none" => Ok(Self::None),
+            "halt" => Ok(Self::Halt),
+            "stop" => Ok(Self::Stop),
+            "auto" => Ok(Self::Auto),
+            _ => Err(ArgumentError {
+                option: "exit_mode",
+                value: text.to_owned(),
+                allowed: "none, halt, stop and auto",
+            }),
+        }
+    }
+}
+
+impl FromStr for StopMode {
+    type Err = ArgumentError;
+
+    /// Parses one of the three names, exactly as written.
+    fn from_str(text: &str) -> Result<Self, ArgumentError> {
+        match text {
+            "if_started" => Ok(Self::IfStarted),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(ArgumentError {
+                option: "stop_mode",
+                value: text.to_owned(),
+                allowed: "if_started, always and never",
+            }),
+        }
+    }
+}
+
+impl TryFrom<&str> for ExitMode {
+    type Error = ArgumentError;
+
+    fn try_from(text: &str) -> Result<Self, ArgumentError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&str> for StopMode {
+    type Error = ArgumentError;
+
+    fn try_from(text: &str) -> Result<Self, ArgumentError> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for ExitMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for StopMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

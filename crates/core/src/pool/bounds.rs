@@ -1,0 +1,83 @@
+//! What every call asks of its pool's settings: how long it may take, and how large it may be.
+//!
+//! A reload may change the settings at any time, so they stand behind a pointer that must be followed with care: the three
+//! looks of a small call were 3 % of what it costs its host. So what every call asks stands here as plain numbers. Each is
+//! right by itself: a call that is made during a reload may find some of the old ones and some of the new.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::Pool;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct PoolBounds {
+    call_timeout: AtomicDuration,
+    stream_timeout: AtomicDuration,
+    queue_timeout: AtomicDuration,
+    max_frame: AtomicUsize,
+}
+
+/// In nanoseconds; what is longer than they can say, six hundred years, is as good as never.
+#[derive(Debug, Default)]
+struct AtomicDuration(AtomicU64);
+
+impl AtomicDuration {
+    fn set(&self, time: Duration) {
+        self.0.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl PoolBounds {
+    pub(crate) fn of(config: &Pool) -> Self {
+        let bounds = Self::default();
+        bounds.adopt(config);
+        bounds
+    }
+
+    /// New settings hold.
+    pub(crate) fn adopt(&self, config: &Pool) {
+        self.call_timeout.set(config.call_timeout);
+        self.stream_timeout.set(config.stream_timeout);
+        self.queue_timeout.set(config.queue_timeout);
+        self.max_frame.store(config.max_frame, Ordering::Relaxed);
+    }
+
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.call_timeout.get()
+    }
+
+    pub(crate) fn stream_timeout(&self) -> Duration {
+        self.stream_timeout.get()
+    }
+
+    pub(crate) fn queue_timeout(&self) -> Duration {
+        self.queue_timeout.get()
+    }
+
+    pub(crate) fn max_frame(&self) -> usize {
+        self.max_frame.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::testing::NoWorkers;
+
+    #[test]
+    fn they_are_what_the_settings_say_and_new_settings_hold_at_once() {
+        let pool = || Pool::new("worker", NoWorkers);
+        let bounds =
+            PoolBounds::of(&pool().call_timeout(Duration::MAX).queue_timeout(Duration::from_millis(1500)));
+        assert!(bounds.call_timeout() > Duration::from_hours(24 * 365 * 100));
+        assert_eq!(bounds.queue_timeout(), Duration::from_millis(1500));
+        bounds.adopt(&pool().call_timeout(Duration::from_nanos(7)).max_frame(1 << 20));
+        assert_eq!((bounds.call_timeout(), bounds.max_frame()), (Duration::from_nanos(7), 1 << 20));
+        assert_eq!(bounds.queue_timeout(), pool().queue_timeout, "nobody has set it");
+    }
+}

@@ -1,0 +1,44 @@
+//! What the workers of a pool are given of the machine: devices, and a share of the cores.
+
+use std::sync::Arc;
+
+use super::Pool;
+use crate::adapter::StartError;
+use crate::custody::Run;
+use crate::environment::Environment;
+use crate::hardware::{self, Gpus, Variable, of_device, of_threads};
+
+/// The pool with its devices, and with what its workers are told of them.
+pub(crate) async fn equipped(mut pool: Pool, run: Option<&Run>) -> Result<Pool, StartError> {
+    if !pool.adapter.starts_processes() {
+        return Ok(pool);
+    }
+    if let Some(gpus) = pool.gpus.clone() {
+        let chosen = hardware::choose(&gpus, run, &pool.name).await?;
+        if gpus != Gpus::All {
+            pool.devices = chosen.iter().map(|gpu| Arc::from(gpu.device())).collect();
+            if !pool.workers_are_set {
+                pool.workers = chosen.len();
+            }
+        }
+    }
+    let workers = pool.sizing.map_or(pool.workers, |sizing| sizing.max_workers);
+    pool.thread_share = hardware::thread_share(pool.threads, workers);
+    Ok(pool)
+}
+
+impl Pool {
+    /// The Python environment of its workers, if they have one that can be made ahead.
+    pub fn environment(&self) -> Option<&Environment> {
+        self.adapter.environment()
+    }
+
+    /// What a worker with this device finds in its environment.
+    pub(crate) fn variables(&self, device: Option<&str>) -> Vec<Variable> {
+        let mut variables = self.gpus.as_ref().and(device).map_or_else(Vec::new, of_device);
+        if let Some(threads) = self.thread_share {
+            variables.extend(of_threads(threads, |name| std::env::var_os(name).is_some()));
+        }
+        variables
+    }
+}

@@ -1,0 +1,43 @@
+//! How a pool emits its events: to those who subscribe to the pool, and to all who listen to the process.
+
+use std::sync::Arc;
+
+use super::PoolInner;
+use crate::call::{Autopsy, Verdict};
+use crate::queue::CircuitScope;
+use crate::telemetry::{Event, code_and_signal, pid_number};
+
+impl PoolInner {
+    /// Makes an event about the pool, if anyone listens; the function gets the pool's name.
+    pub(crate) fn announce(&self, event: impl FnOnce(Arc<str>) -> Event) {
+        self.events.emit_with(|| event(Arc::clone(&self.name)));
+    }
+}
+
+/// The command that a circuit is about; none if it is about the whole pool.
+pub(crate) fn command_of(scope: &CircuitScope) -> Option<Arc<str>> {
+    match scope {
+        CircuitScope::Pool => None,
+        CircuitScope::Command(command) => Some(Arc::clone(command)),
+    }
+}
+
+/// The death of a worker.
+pub(crate) fn worker_died(pool: Arc<str>, autopsy: &Autopsy) -> Event {
+    let (code, signal) = autopsy.exit.map_or((None, None), |exit| code_and_signal(exit.status));
+    Event::WorkerDied {
+        pool,
+        worker: autopsy.worker.as_str().into(),
+        pid: autopsy.pid.map(pid_number),
+        code,
+        signal,
+        oom: match autopsy.oom {
+            Verdict::Yes => Some(true),
+            Verdict::No => Some(false),
+            Verdict::Unknown => None,
+        },
+        calls: autopsy.calls,
+        age: autopsy.age,
+        autopsy: autopsy.to_string().into(),
+    }
+}

@@ -1,0 +1,307 @@
+//! A pool: workers of one kind behind a queue.
+//!
+//! Owns who serves which call (`scheduler`, `placement`), which calls travel together (`batch`), which belong together (`session`) and how many workers there are
+//! (`supervisor`). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
+
+mod bounds;
+mod command;
+pub(crate) mod config;
+mod directory;
+mod equipment;
+mod event;
+pub(crate) mod outcomes;
+mod reference;
+pub(crate) mod stats;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, watch};
+
+pub use config::{Affinity, CancelGrace, LostSessions, Pool, PoolSettings, WarmUp};
+pub(crate) use directory::PoolDirectory;
+pub(crate) use equipment::equipped;
+pub(crate) use event::{command_of, worker_died};
+pub(crate) use outcomes::CallOutcome;
+pub use outcomes::Outcomes;
+pub use reference::{PoolRef, PoolStatus, WorkerStatus};
+pub use stats::{
+    CallAtWork, CommandGrowth, PoolHealth, PoolStats, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats,
+};
+
+use crate::call::{CallError, Input, PoolCommand};
+use crate::logging::Logging;
+use crate::queue::Placement;
+use crate::queue::admission::Admission;
+use crate::queue::scheduler::Scheduler;
+use crate::queue::session::Sessions;
+use crate::request::{CallPlan, PendingCall};
+use crate::telemetry::EventOrigin;
+use crate::tool::Tools;
+use crate::value::{Encoded, Value};
+use crate::worker::{OomDetector, Worker};
+use snakepit_policy::growth::Growth;
+
+/// How it stands with a pool's workers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// Its first workers are being started.
+    Starting,
+    /// As many workers serve as were asked for: so many.
+    Ready(usize),
+    /// It was told to have no workers.
+    Empty,
+    /// None does any more.
+    Stopped,
+    /// Fewer do; why the last one could not be started, or died.
+    Short {
+        /// How many serve.
+        serving: usize,
+        /// Why the last one failed.
+        reason: Arc<str>,
+    },
+    /// They fail again and again, and only one at a time is tried.
+    Degraded {
+        /// How many serve.
+        serving: usize,
+        /// Why the last one failed.
+        reason: Arc<str>,
+    },
+}
+
+/// What is said of a pool that was told to have no workers.
+pub const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some";
+
+/// What callers, workers and the supervisor of a pool share.
+pub(crate) struct PoolInner {
+    pub(crate) name: Arc<str>,
+    /// What it is made of at present: a reload may change it.
+    config: ArcSwap<Pool>,
+    /// Of these, what every call asks for.
+    pub(crate) bounds: bounds::PoolBounds,
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) sessions: Sessions,
+    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) oom: OomDetector,
+    /// How much its engine says.
+    pub(crate) logging: Logging,
+    pub(crate) health: watch::Sender<Health>,
+    pub(crate) events: EventOrigin,
+    pub(crate) admission: Admission,
+    /// Whether the supervisor wants to hear of calls that wait.
+    pub(crate) wants_attention: AtomicBool,
+    pub(crate) attention: Notify,
+    /// It is to have no workers, by the last who said how many. Known before the supervisor has heard of it: no call is refused that
+    /// was made after somebody asked for workers.
+    pub(crate) emptied: AtomicBool,
+    /// Somebody may wait for the last call to end.
+    pub(crate) done: Notify,
+    /// Calls that workers hold.
+    pub(crate) in_hand: AtomicUsize,
+    /// Calls beyond the first of each batch that workers hold.
+    pub(crate) batched: AtomicUsize,
+    pub(crate) takes_many: AtomicBool,
+    pub(crate) growth: Mutex<Growth>,
+    pub(crate) scheduler: Mutex<Scheduler>,
+    pub(crate) commands: RwLock<HashMap<Box<str>, Arc<PoolCommand>>>,
+}
+
+impl PoolInner {
+    pub(crate) fn new(
+        config: Pool,
+        tools: Arc<Tools>,
+        runtime: tokio::runtime::Handle,
+        oom: OomDetector,
+        logging: Logging,
+    ) -> Arc<Self> {
+        let config = config.settled();
+        Arc::new(Self {
+            name: config.name.as_str().into(),
+            tools,
+            sessions: Sessions::new(config.session_ttl, config.max_sessions),
+            runtime,
+            oom,
+            logging,
+            health: watch::Sender::new(Health::Starting),
+            events: EventOrigin::default(),
+            admission: Admission::new(&config),
+            wants_attention: AtomicBool::new(false),
+            attention: Notify::new(),
+            emptied: AtomicBool::new(config.is_for_nobody()),
+            done: Notify::new(),
+            in_hand: AtomicUsize::new(0),
+            batched: AtomicUsize::new(0),
+            takes_many: AtomicBool::new(false),
+            growth: Mutex::default(),
+            scheduler: Mutex::new(Scheduler::new(config.queue_limit)),
+            commands: RwLock::new(HashMap::new()),
+            bounds: bounds::PoolBounds::of(&config),
+            config: ArcSwap::from_pointee(config),
+        })
+    }
+
+    pub(crate) fn config(&self) -> arc_swap::Guard<Arc<Pool>> {
+        self.config.load()
+    }
+
+    /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
+    pub(crate) fn adopt(&self, config: &Arc<Pool>) {
+        self.scheduler().set_limit(config.queue_limit);
+        self.bounds.adopt(config);
+        self.config.store(Arc::clone(config));
+    }
+
+    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which command leaves how much memory behind.
+    pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls workers hold.
+    pub(crate) fn in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::Relaxed) + self.batched.load(Ordering::Relaxed)
+    }
+
+    /// A worker takes no more calls; what only it was to serve goes to the others.
+    pub(crate) fn retire(self: &Arc<Self>, index: usize) {
+        let bound = self.scheduler().retire(index);
+        for call in bound {
+            self.requeue(call);
+        }
+    }
+
+    /// A worker gets no more calls, and is not among those that serve, until it is taken back.
+    pub(crate) fn set_aside(self: &Arc<Self>, worker: &Arc<Worker>) {
+        let bound = self.scheduler().set_aside(worker);
+        for call in bound {
+            self.requeue(call);
+        }
+    }
+
+    pub(crate) fn take_back(&self, worker: &Arc<Worker>) {
+        self.scheduler().take_back(worker);
+        self.feed(worker.index);
+    }
+
+    /// A worker that is worn beyond measure gets no more calls, or gets them again after all.
+    pub(crate) fn lay_off(self: &Arc<Self>, worker: &Arc<Worker>, rests: bool) {
+        if rests {
+            let bound = self.scheduler().lay_off(worker);
+            for call in bound {
+                self.requeue(call);
+            }
+        } else {
+            self.take_back(worker);
+        }
+    }
+
+    /// Answers all calls that wait: there is nobody to serve them, and nobody comes.
+    pub(crate) fn refuse_waiting(&self, reason: &str) {
+        let waiting = self.scheduler().drain();
+        let degraded = self.degraded();
+        for call in waiting {
+            let (pool, reason) = (self.name.to_string(), reason.to_owned());
+            call.fail(CallError::NoWorkers { pool, reason, degraded: degraded.clone() });
+        }
+    }
+
+    /// A worker's process was stopped, or goes on: whether it gets calls, and how it stands with the pool, depends on that.
+    pub(crate) fn note_halt(&self, worker: &Arc<Worker>) {
+        if worker.halted_since().is_some() {
+            self.scheduler().pause(worker);
+        } else {
+            self.scheduler().resume(worker);
+            self.feed(worker.index);
+        }
+        self.attention.notify_one();
+    }
+
+    /// Tells a worker that a session it has served is over.
+    pub(crate) fn tell_session_end(self: &Arc<Self>, worker: &Arc<Worker>, session: &str) {
+        let args = BTreeMap::from([("session", session)]);
+        if let Ok(mut told) = self.own_call(worker, "snakepit.session_end", &args) {
+            self.runtime.spawn(async move { told.value().await });
+        }
+    }
+
+    /// Asks a worker's health hook.
+    pub(crate) async fn ask_health(self: &Arc<Self>, worker: &Arc<Worker>) -> Result<Value, CallError> {
+        let mut waiting = self.own_call(worker, "snakepit.health", &BTreeMap::<&str, &str>::new())?;
+        let value = waiting.value().await?;
+        value.to_value().map_err(|source| CallError::Result { command: "snakepit.health".into(), source })
+    }
+
+    /// A call of the engine's own to one worker, before those of others.
+    fn own_call(
+        self: &Arc<Self>,
+        worker: &Arc<Worker>,
+        name: &str,
+        args: &BTreeMap<&str, &str>,
+    ) -> Result<PendingCall, CallError> {
+        let arguments =
+            Encoded::encode(args).map_err(|source| CallError::Arguments { command: name.into(), source })?;
+        let plan = CallPlan {
+            command: self.command(name),
+            input: Input::One(arguments),
+            // A worker that is busy for long is told late, not never.
+            timeout: self.bounds.call_timeout(),
+            queue_timeout: self.bounds.call_timeout(),
+            priority: i8::MAX,
+            extras: None,
+            began: None,
+            alone: false,
+        };
+        PendingCall::begin_at(Arc::clone(self), plan, Placement::Only(worker.index))
+    }
+
+    /// Gives back what waits, and takes no more calls but nested ones.
+    ///
+    /// Returns how many calls waited.
+    pub(crate) fn close(&self) -> usize {
+        let waiting = self.scheduler().close();
+        let count = waiting.len();
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
+        count
+    }
+
+    /// Takes no more calls at all: the workers are about to end.
+    pub(crate) fn shut(&self) {
+        let waiting = self.scheduler().shut();
+        for call in waiting {
+            call.fail(CallError::Stopped);
+        }
+    }
+
+    /// Whether it was closed and what was under way is finished, at workers that leave, too.
+    pub(crate) fn is_done(&self) -> bool {
+        self.scheduler().is_drained() && self.in_hand.load(Ordering::SeqCst) == 0
+    }
+
+    pub(crate) fn note_if_done(&self, scheduler: &Scheduler) {
+        if scheduler.is_drained() && self.in_hand.load(Ordering::SeqCst) == 0 {
+            self.done.notify_waiters();
+        }
+    }
+
+    /// Until what was under way when it was closed is finished.
+    pub(crate) async fn finished(&self) {
+        loop {
+            let done = self.done.notified();
+            if self.is_done() {
+                return;
+            }
+            done.await;
+        }
+    }
+}
+
+/// The longest that the error of a dead worker's call waits to learn how it died.
+pub const AUTOPSY_PATIENCE: Duration = Duration::from_millis(40);

@@ -1,0 +1,398 @@
+//! Who comes in, who is made again, and who is counted: what a pool asks its policies about calls.
+//!
+//! A call comes in with an [`AdmissionPermit`], and whoever holds the permit says how the call ended. That is the caller's side:
+//! what is known about workers that die is written into the book by the worker's side (`worker/suspects.rs`), whether or
+//! not a caller is still there.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::call::Autopsy;
+use crate::call::PoolCommand;
+use crate::call::{CallError, Input};
+use crate::pool::outcomes::Tally;
+use crate::pool::{CallOutcome, Health, Outcomes, Pool, PoolInner, command_of};
+use crate::telemetry::Event;
+use crate::value::Encoded;
+use snakepit_policy::breaker::{Circuit, CircuitPermit, OpenUntil};
+use snakepit_policy::jitter::Chance;
+use snakepit_policy::quarantine::{Admittance, Charge, QuarantineRefusal, SuspectList};
+use snakepit_policy::retry::RetryBudget;
+use snakepit_policy::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, SuspectCall};
+
+/// A call of which workers have died.
+pub type Suspect = SuspectCall<Autopsy>;
+
+/// What a pool knows about the calls that it let in. What was gathered outlives a change of the settings, where it can.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    retry: Mutex<Retry>,
+    budget: RetryBudget,
+    book: SuspectList<Autopsy>,
+    /// The pool's own; those of the commands are with the commands. Nobody asks them unless there is a breaker.
+    circuit: Circuit,
+    /// Locked while a command gets its circuit, and while all circuits get other settings.
+    breaker: Mutex<Option<Breaker>>,
+    has_breaker: AtomicBool,
+    /// Whether errors that workers answer with count as failures.
+    counts_errors: AtomicBool,
+    tally: Tally,
+}
+
+/// A call that was let in, until it is said how it ended.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct AdmissionPermit {
+    /// Of the pool and of the command, if there is a breaker.
+    permits: Option<(CircuitPermit, CircuitPermit)>,
+    is_trial: bool,
+}
+
+impl AdmissionPermit {
+    /// Whether it must be done alone: workers died that had it.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.is_trial
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(config: &Pool) -> Self {
+        let now = Instant::now();
+        Self {
+            retry: Mutex::new(config.retry),
+            budget: RetryBudget::new(&config.retry, now),
+            book: SuspectList::new(config.quarantine.if_enabled()),
+            circuit: Circuit::new(config.breaker.unwrap_or_default(), now),
+            breaker: Mutex::new(config.breaker),
+            has_breaker: AtomicBool::new(config.breaker.is_some()),
+            counts_errors: AtomicBool::new(config.breaker.is_some_and(|breaker| breaker.errors)),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// Other settings, once a reload has succeeded: one that fails must not have forgotten anything.
+impl PoolInner {
+    pub(crate) fn adopt_policies(&self, config: &Pool) {
+        let (admission, now) = (&self.admission, Instant::now());
+        *locked(&admission.retry) = config.retry;
+        admission.budget.adopt(&config.retry);
+        for (command, deaths) in admission.book.adopt(config.quarantine.if_enabled(), now) {
+            self.announce(|pool| Event::CallQuarantined { pool, command, deaths });
+        }
+        let mut breaker = locked(&admission.breaker);
+        *breaker = config.breaker;
+        admission.counts_errors.store(config.breaker.is_some_and(|it| it.errors), Ordering::Relaxed);
+        admission.has_breaker.store(config.breaker.is_some(), Ordering::Relaxed);
+        let commands = self.known_commands();
+        let of_commands = commands.iter().filter_map(|command| command.circuit.get());
+        for circuit in of_commands.chain([&admission.circuit]) {
+            match *breaker {
+                Some(breaker) => circuit.adopt(breaker, now),
+                None => circuit.forget(now),
+            }
+        }
+    }
+
+    /// The circuit of a command. A pool without a breaker never asks for it.
+    fn circuit_of<'a>(&self, command: &'a PoolCommand, now: Instant) -> &'a Circuit {
+        if let Some(circuit) = command.circuit.get() {
+            return circuit;
+        }
+        let breaker = locked(&self.admission.breaker);
+        command.circuit.get_or_init(|| Circuit::new(breaker.unwrap_or_default(), now))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Letting calls in, and counting how they end.
+impl PoolInner {
+    /// Whether a call may come in.
+    pub(crate) fn admit(&self, command: &PoolCommand, input: &Encoded) -> Result<AdmissionPermit, CallError> {
+        let is_trial = match self.admittance(command, input) {
+            Admittance::Free => false,
+            Admittance::Trial => true,
+            Admittance::Refused((fingerprint, autopsies)) => {
+                let command = command.name.to_string();
+                return Err(CallError::Quarantined { command, fingerprint, autopsies });
+            }
+        };
+        Ok(AdmissionPermit { is_trial, ..self.admit_by_breaker(command)? })
+    }
+
+    /// What is known about a call that workers may have died of.
+    pub(crate) fn admittance(&self, command: &PoolCommand, input: &Encoded) -> Admittance<Autopsy> {
+        let book = &self.admission.book;
+        if book.is_empty() { Admittance::Free } else { book.admittance(&command.name, input, Instant::now()) }
+    }
+
+    /// Whether it is known as one that workers die of, and of which deaths.
+    pub(crate) fn refuses(
+        &self,
+        command: &PoolCommand,
+        input: &Encoded,
+    ) -> Option<QuarantineRefusal<Autopsy>> {
+        let book = &self.admission.book;
+        if book.is_empty() { None } else { book.refuses(&command.name, input, Instant::now()) }
+    }
+
+    fn admit_by_breaker(&self, command: &PoolCommand) -> Result<AdmissionPermit, CallError> {
+        if !self.admission.has_breaker.load(Ordering::Relaxed) {
+            return Ok(AdmissionPermit::default());
+        }
+        let (circuit, now) = (&self.admission.circuit, Instant::now());
+        let refused = |OpenUntil(until): OpenUntil, command: Option<&PoolCommand>| CallError::CircuitOpen {
+            pool: self.name.to_string(),
+            command: command.map(|command| command.name.to_string()),
+            retry_in: until.saturating_duration_since(now),
+        };
+        let of_pool = circuit.admit(now).map_err(|until| refused(until, None))?;
+        if of_pool.is_first_trial() {
+            self.announce(|pool| Event::CircuitHalfOpen { pool, command: None });
+        }
+        match self.circuit_of(command, now).admit(now) {
+            Ok(of_command) => {
+                if of_command.is_first_trial() {
+                    let command = command_of(&CircuitScope::of(command));
+                    self.announce(|pool| Event::CircuitHalfOpen { pool, command });
+                }
+                Ok(AdmissionPermit { permits: Some((of_pool, of_command)), is_trial: false })
+            }
+            Err(until) => {
+                circuit.cancelled(of_pool, now);
+                Err(refused(until, Some(command)))
+            }
+        }
+    }
+
+    /// A call that never came in.
+    pub(crate) fn count_refused(&self, error: &CallError) {
+        self.admission.tally.count(CallOutcome::of(error));
+    }
+
+    /// A call has ended.
+    pub(crate) fn settle(&self, command: &PoolCommand, mut permit: AdmissionPermit, outcome: CallOutcome) {
+        self.admission.tally.count(outcome);
+        self.tell_breaker(command, &mut permit, outcome);
+    }
+
+    /// What the breaker learns from the end of a call, or of one attempt at it.
+    fn tell_breaker(&self, command: &PoolCommand, permit: &mut AdmissionPermit, outcome: CallOutcome) {
+        let Some((of_pool, of_command)) = permit.permits.take() else { return };
+        let now = Instant::now();
+        let tell = |circuit: &Circuit, permit: CircuitPermit| match outcome {
+            CallOutcome::Ok => circuit.succeeded(permit, now),
+            CallOutcome::Failed if !self.admission.counts_errors.load(Ordering::Relaxed) => {
+                circuit.succeeded(permit, now)
+            }
+            CallOutcome::Failed | CallOutcome::Died | CallOutcome::TimedOut => circuit.failed(permit, now),
+            CallOutcome::QueueTimedOut
+            | CallOutcome::Saturated
+            | CallOutcome::Refused
+            | CallOutcome::Cancelled
+            | CallOutcome::Stopped => {
+                circuit.cancelled(permit, now);
+                None
+            }
+        };
+        let became = [
+            (tell(&self.admission.circuit, of_pool), CircuitScope::Pool),
+            (tell(self.circuit_of(command, now), of_command), CircuitScope::of(command)),
+        ];
+        for (phase, scope) in became {
+            let command = command_of(&scope);
+            match phase {
+                Some(CircuitPhase::Open) => self.announce(|pool| Event::CircuitOpened { pool, command }),
+                Some(CircuitPhase::Closed) => self.announce(|pool| Event::CircuitClosed { pool, command }),
+                Some(CircuitPhase::HalfOpen) | None => {}
+            }
+        }
+    }
+
+    /// Why the pool is degraded, if it is.
+    pub(crate) fn degraded(&self) -> Option<Arc<str>> {
+        match &*self.health.borrow() {
+            Health::Degraded { reason, .. } => Some(Arc::clone(reason)),
+            Health::Starting | Health::Ready(_) | Health::Empty | Health::Stopped | Health::Short { .. } => {
+                None
+            }
+        }
+    }
+
+    pub(crate) fn outcomes(&self) -> Outcomes {
+        self.admission.tally.read()
+    }
+
+    pub(crate) fn circuits(&self) -> CircuitTable {
+        let now = Instant::now();
+        if !self.admission.has_breaker.load(Ordering::Relaxed) {
+            return CircuitTable::default();
+        }
+        let mut rows = vec![(CircuitScope::Pool, self.admission.circuit.snapshot(now))];
+        let of_commands = self.known_commands().into_iter().filter_map(|command| {
+            command.circuit.get().map(|circuit| (CircuitScope::of(&command), circuit.snapshot(now)))
+        });
+        rows.extend(of_commands);
+        CircuitTable(rows)
+    }
+}
+
+/// Making lost calls again.
+impl PoolInner {
+    /// A call that may be made again is made for the first time.
+    pub(crate) fn deposit_for_retries(&self) {
+        self.admission.budget.deposit();
+    }
+
+    /// One attempt at a call is lost. After which pause the next one may be made: its `attempt`th was lost, and its time ends
+    /// at `deadline`.
+    pub(crate) fn decide_retry(&self, attempt: u32, deadline: Instant) -> Result<Duration, NoRetry> {
+        let now = Instant::now();
+        let remaining = deadline.saturating_duration_since(now);
+        let policy = *locked(&self.admission.retry);
+        self.admission.budget.decide(&policy, attempt, remaining, now, Chance::draw())
+    }
+
+    /// An attempt at a call was lost, and the call is not over yet.
+    pub(crate) fn attempt_lost(&self, command: &PoolCommand, permit: &mut AdmissionPermit) {
+        self.tell_breaker(command, permit, CallOutcome::Died);
+    }
+
+    /// Whether a lost call may come in again: nobody counts it twice.
+    pub(crate) fn admit_again(
+        &self,
+        command: &PoolCommand,
+        input: &Encoded,
+        attempt: u32,
+    ) -> Result<AdmissionPermit, NoRetry> {
+        let is_trial = match self.admittance(command, input) {
+            Admittance::Free => false,
+            Admittance::Trial => true,
+            Admittance::Refused(_) => return Err(NoRetry::Quarantined),
+        };
+        let admitted = self.admit_by_breaker(command).map_err(|_| NoRetry::CircuitOpen)?;
+        let permit = AdmissionPermit { is_trial, ..admitted };
+        self.admission.tally.count_retry();
+        self.announce(|pool| Event::CallRetried { pool, command: Arc::clone(&command.name), attempt });
+        Ok(permit)
+    }
+}
+
+/// Calls of which workers die.
+impl PoolInner {
+    /// A worker died that had begun these calls.
+    pub(crate) fn suspect(
+        &self,
+        command: &PoolCommand,
+        input: &Encoded,
+        autopsy: &Arc<Autopsy>,
+        charge: Charge,
+    ) {
+        let book = &self.admission.book;
+        if let Some(deaths) = book.suspect(&command.name, input, autopsy, charge, Instant::now()) {
+            let command = Arc::clone(&command.name);
+            self.announce(|pool| Event::CallQuarantined { pool, command, deaths });
+        }
+    }
+
+    /// A worker has answered.
+    pub(crate) fn clear(&self, command: &PoolCommand, input: &Input) {
+        let inputs = match input {
+            Input::One(input) => std::slice::from_ref(input),
+            Input::Many(inputs) => inputs,
+        };
+        self.clear_each(command, inputs);
+    }
+
+    pub(crate) fn clear_each(&self, command: &PoolCommand, inputs: &[Encoded]) {
+        let book = &self.admission.book;
+        if !book.is_empty() {
+            let now = Instant::now();
+            for input in inputs {
+                book.cleared(&command.name, input, now);
+            }
+        }
+    }
+
+    pub(crate) fn suspects(&self) -> Vec<Suspect> {
+        self.admission.book.suspects(Instant::now())
+    }
+
+    pub(crate) fn release_suspect(&self, fingerprint: Fingerprint) -> bool {
+        self.admission.book.release(fingerprint)
+    }
+}
+
+/// What a circuit is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CircuitScope {
+    /// All calls of the pool.
+    Pool,
+    /// The calls of one command.
+    Command(Arc<str>),
+}
+
+impl CircuitScope {
+    fn of(command: &PoolCommand) -> Self {
+        Self::Command(Arc::clone(&command.name))
+    }
+}
+
+impl fmt::Display for CircuitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool => f.write_str("the pool"),
+            Self::Command(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The circuits of a pool at one moment, its own first; shown, it is a table for people. Empty without a breaker.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CircuitTable(pub Vec<(CircuitScope, CircuitState)>);
+
+impl CircuitTable {
+    /// The circuit of one scope.
+    pub fn get(&self, scope: &CircuitScope) -> Option<&CircuitState> {
+        self.0.iter().find(|(known, _)| known == scope).map(|(_, state)| state)
+    }
+}
+
+impl fmt::Display for CircuitTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = Instant::now();
+        let name = |scope: &CircuitScope| scope.to_string();
+        let width = self.0.iter().map(|(scope, _)| name(scope).chars().count()).max().unwrap_or(0).max(7);
+        write!(f, "{:width$}  state      calls  failed  opened  next trial", "circuit")?;
+        for (scope, state) in &self.0 {
+            let phase = match state.state {
+                CircuitPhase::Closed => "closed",
+                CircuitPhase::Open => "open",
+                CircuitPhase::HalfOpen => "half open",
+            };
+            let next = match state.until.map(|until| until.saturating_duration_since(now)) {
+                None => "–".to_owned(),
+                Some(Duration::ZERO) => "now".to_owned(),
+                Some(left) => format!("in {:.1} s", left.as_secs_f64()),
+            };
+            write!(
+                f,
+                "\n{:width$}  {phase:9}  {:5}  {:6}  {:6}  {next}",
+                name(scope),
+                state.calls,
+                state.failures,
+                state.trips,
+            )?;
+        }
+        Ok(())
+    }
+}

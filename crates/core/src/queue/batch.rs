@@ -1,0 +1,324 @@
+//! Calls of a batch command, gathered until they travel together.
+//!
+//! Pure bookkeeping, a part of the scheduler and under its lock: no timer, no clock of its own (it is told the time).
+//!
+//! Each batch command has a group of calls that wait. When the group is *due*, an empty *carrier* stands in the queue for it,
+//! where its first call would stand, and is loaded when a worker has a place: so calls that come while it waits go with
+//! it. A group is due when a batch is full, when its window has passed since its first call, or when no batch of the
+//! command is under way: an idle pool adds no wait, and while one batch is under way the next one gathers.
+//!
+//! ```text
+//!            first call                 full, window, or nothing under way            a worker's place
+//!  (empty) ────────────► gathering ───────────────────────────────────► carrier in queue ────────────────► under way
+//!                            ▲                                               │ more than it holds
+//!                            └── the next first call                         └──► another carrier
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::QueueLimit;
+use super::scheduler::Scheduler;
+use crate::call::PoolCommand;
+use crate::call::QueueKey;
+use crate::call::batch::{Batch, Underway};
+use crate::call::state::CallPlace;
+use crate::call::{Call, Input};
+use crate::telemetry::TraceContext;
+use snakepit_policy::time::after;
+
+/// What stands around the arguments of a call in a frame, at the most.
+const AROUND: usize = 16;
+
+/// What became of a call that is to be gathered.
+#[derive(Debug)]
+pub(crate) enum BatchStep {
+    /// It waits; whoever keeps the time must be told.
+    Opened,
+    Waits,
+    /// A carrier waits for a worker.
+    Queued,
+    Goes(Call),
+    Saturated(Call, usize),
+    Closed(Call),
+}
+
+/// The calls of one command that wait for one another.
+#[derive(Debug, Default)]
+struct Group {
+    calls: BTreeMap<QueueKey, Call>,
+    bytes: usize,
+    /// Where its carrier stands in the queue, if it does.
+    carrier: Option<QueueKey>,
+    /// Some of its calls have waited long enough.
+    overdue: bool,
+    /// When they have.
+    closes_at: Option<Instant>,
+    /// Whether somebody looks at it then, or earlier.
+    watched: bool,
+    /// Batches that are with workers.
+    underway: usize,
+    /// Of these, those that are answered, but whose callers get a moment to call again.
+    landed: usize,
+    /// How many bytes may travel together.
+    most_bytes: usize,
+}
+
+impl Group {
+    fn is_due(&self, size: usize) -> bool {
+        let full = self.calls.len() >= size || self.bytes >= self.most_bytes;
+        !self.calls.is_empty() && self.carrier.is_none() && (full || self.overdue || self.underway == 0)
+    }
+
+    /// An empty carrier that stands where the first call would stand.
+    fn van_for(&self, command: &Arc<PoolCommand>) -> Option<Call> {
+        let (key, first) = self.calls.first_key_value()?;
+        Some(Call::carrier(Arc::clone(command), *key, first.queued_at))
+    }
+
+    fn remove(&mut self, key: QueueKey) -> Option<Call> {
+        let call = self.calls.remove(&key)?;
+        self.bytes -= weight(&call);
+        self.settle();
+        Some(call)
+    }
+
+    /// The next calls that travel together: by priority, then by age.
+    fn load(&mut self, size: usize) -> Vec<Call> {
+        if self.calls.len() <= size && self.bytes <= self.most_bytes {
+            // All of them, as nearly always: to take them out one by one would move those behind each time.
+            self.bytes = 0;
+            let members = std::mem::take(&mut self.calls).into_values().collect();
+            self.settle();
+            return members;
+        }
+        let mut members = Vec::with_capacity(size.min(self.calls.len()));
+        let mut bytes = 0;
+        while members.len() < size
+            && let Some(entry) = self.calls.first_entry()
+        {
+            bytes += weight(entry.get());
+            if bytes > self.most_bytes && !members.is_empty() {
+                break;
+            }
+            members.push(entry.remove());
+        }
+        self.bytes -= members.iter().map(weight).sum::<usize>();
+        // What is left has waited as long as those that go.
+        self.overdue = true;
+        self.settle();
+        members
+    }
+
+    fn settle(&mut self) {
+        if self.calls.is_empty() {
+            self.overdue = false;
+            self.closes_at = None;
+        }
+    }
+}
+
+fn weight(call: &Call) -> usize {
+    AROUND
+        + call.trace().map_or(0, TraceContext::wire_len)
+        + match &call.input {
+            Input::One(input) => input.payload_len(),
+            Input::Many(inputs) => inputs.iter().map(crate::value::Encoded::payload_len).sum(),
+        }
+}
+
+/// The groups of a pool, by the numbers of their commands.
+#[derive(Debug, Default)]
+pub(crate) struct BatchQueue {
+    groups: Vec<Group>,
+    /// Calls that wait in groups.
+    pub(crate) waiting: usize,
+    /// Vans in the queue.
+    pub(crate) carriers: usize,
+}
+
+impl BatchQueue {
+    fn group(&mut self, command: &PoolCommand) -> &mut Group {
+        if self.groups.len() <= command.number {
+            self.groups.resize_with(command.number + 1, Group::default);
+        }
+        &mut self.groups[command.number]
+    }
+
+    /// Takes out everything that waits.
+    pub(crate) fn drain(&mut self) -> Vec<Call> {
+        let mut calls = Vec::with_capacity(self.waiting);
+        for group in &mut self.groups {
+            calls.extend(std::mem::take(&mut group.calls).into_values());
+            group.bytes = 0;
+            group.carrier = None;
+            group.settle();
+        }
+        (self.waiting, self.carriers) = (0, 0);
+        calls
+    }
+}
+
+impl Scheduler {
+    /// A call joins the others of its command.
+    pub(crate) fn gather(
+        &mut self,
+        mut call: Call,
+        limit: QueueLimit,
+        most_bytes: usize,
+        now: Instant,
+    ) -> BatchStep {
+        if !self.admits(&call) {
+            return BatchStep::Closed(call);
+        }
+        let depth = self.depth();
+        let (key, command) = (call.key, Arc::clone(&call.command));
+        call.state.set_place(CallPlace::Queued(key));
+        call.queued_at.get_or_insert(now);
+        let window = command.window();
+        let group = self.batches.group(&command);
+        group.most_bytes = most_bytes.saturating_sub(command.name.len() + 4 * AROUND);
+        // A worker may announce any time.
+        group.closes_at.get_or_insert(after(now, window));
+        group.overdue |= window.is_zero();
+        group.bytes += weight(&call);
+        group.calls.insert(key, call);
+        self.batches.waiting += 1;
+        let gathered = self.send_or_wait(&command);
+        let waits = matches!(gathered, BatchStep::Opened | BatchStep::Waits | BatchStep::Queued);
+        if limit == QueueLimit::Holds
+            && depth >= self.limit
+            && waits
+            && let Some(call) = self.leave_group(key)
+        {
+            return BatchStep::Saturated(call, depth);
+        }
+        gathered
+    }
+
+    fn send_or_wait(&mut self, command: &Arc<PoolCommand>) -> BatchStep {
+        self.place_van_first(command);
+        if let Some(carrier) = self.next_batch(command) {
+            return BatchStep::Goes(carrier);
+        }
+        let group = self.batches.group(command);
+        if group.carrier.is_some() {
+            BatchStep::Queued
+        } else if std::mem::replace(&mut group.watched, true) {
+            BatchStep::Waits
+        } else {
+            BatchStep::Opened
+        }
+    }
+
+    /// The next batch of a command, if one is due and a worker has a place. Else, if one is due, its carrier is queued.
+    pub(crate) fn next_batch(&mut self, command: &Arc<PoolCommand>) -> Option<Call> {
+        let size = command.batch().unwrap_or(1);
+        let group = self.batches.group(command);
+        if !group.is_due(size) {
+            return None;
+        }
+        let carrier = group.van_for(command)?;
+        let key = carrier.key;
+        // Whoever came earlier is served earlier.
+        let first = self.queue.first_key_value().is_none_or(|(other, _)| key < *other);
+        if first && let Some((entry, _)) = self.choose(&carrier) {
+            return Some(self.load(entry, carrier));
+        }
+        self.queue_van(carrier);
+        None
+    }
+
+    fn queue_van(&mut self, carrier: Call) {
+        self.batches.group(&carrier.command).carrier = Some(carrier.key);
+        self.batches.carriers += 1;
+        self.queue.insert(carrier.key, carrier);
+    }
+
+    /// A carrier that stood in the queue is there no more.
+    pub(crate) fn take_carrier(&mut self, key: QueueKey) -> Option<Call> {
+        let carrier = self.queue.remove(&key)?;
+        self.batches.group(&carrier.command).carrier = None;
+        self.batches.carriers -= 1;
+        Some(carrier)
+    }
+
+    /// Loads a carrier that has a place at a worker, and queues another one for what is left.
+    pub(crate) fn load(&mut self, entry: usize, mut carrier: Call) -> Call {
+        let Some(worker) = self.worker(entry) else { return carrier };
+        let command = Arc::clone(&carrier.command);
+        let group = self.batches.group(&command);
+        let mut members = group.load(command.batch().unwrap_or(1));
+        group.underway += 1;
+        let next = group.van_for(&command);
+        self.batches.waiting -= members.len();
+        if let Some(next) = next {
+            self.queue_van(next);
+        }
+        let underway = Underway::new(worker, command, members.len());
+        if members.len() == 1
+            && let Some(mut call) = members.pop()
+        {
+            // Alone it travels as what it is.
+            call.batch = Some(Box::new(Batch::of_one(underway)));
+            return self.assign(entry, call, false);
+        }
+        carrier.board(members, underway);
+        self.assign(entry, carrier, false)
+    }
+
+    /// Takes a call out of its group.
+    pub(crate) fn leave_group(&mut self, key: QueueKey) -> Option<Call> {
+        if self.batches.waiting == 0 {
+            return None;
+        }
+        let call = self.batches.groups.iter_mut().find_map(|group| group.remove(key))?;
+        self.batches.waiting -= 1;
+        self.place_van_first(&call.command);
+        Some(call)
+    }
+
+    /// A carrier stands where the first of its calls would stand, and nowhere if there is none.
+    fn place_van_first(&mut self, command: &PoolCommand) {
+        let group = self.batches.group(command);
+        let first = group.calls.first_key_value().map(|(key, _)| *key);
+        let Some(stands) = group.carrier.filter(|stands| first != Some(*stands)) else { return };
+        if let Some(mut carrier) = self.take_carrier(stands)
+            && let Some(first) = first
+        {
+            carrier.key = first;
+            self.queue_van(carrier);
+        }
+    }
+
+    /// A batch is answered. If it was one call, the next batch may go at once; else its callers, who may call again
+    /// together, get a moment to do so, until [`Scheduler::attend`].
+    pub(crate) fn lands(&mut self, command: &PoolCommand, calls: usize) {
+        let group = self.batches.group(command);
+        if calls > 1 {
+            group.landed += 1;
+        } else {
+            group.underway -= 1;
+        }
+    }
+
+    /// The moment is over; and so is the window, if its time has come.
+    pub(crate) fn attend(&mut self, command: &PoolCommand, now: Instant) {
+        let group = self.batches.group(command);
+        group.underway -= std::mem::take(&mut group.landed);
+        group.overdue |= group.closes_at.is_some_and(|time| time <= now);
+    }
+
+    /// When somebody must [`Scheduler::attend`] again, if not for a batch that lands.
+    pub(crate) fn watch(&mut self, command: &PoolCommand) -> Option<Instant> {
+        let group = self.batches.group(command);
+        let until = group.closes_at.filter(|_| group.carrier.is_none());
+        group.watched = until.is_some();
+        until
+    }
+}
+
+#[cfg(test)]
+mod tests;

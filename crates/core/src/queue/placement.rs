@@ -1,0 +1,322 @@
+//! The way of a call to a worker, between a pool and its scheduler: what it wishes for, where it waits, who hands it over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::dispatch::Dispatch;
+use super::session::{SessionClaim, SessionVisit};
+use crate::adapter::Reason;
+use crate::call::QueueKey;
+use crate::call::batch::BatchMember;
+use crate::call::lease::Load;
+use crate::call::state::{CallPlace, CallState};
+use crate::call::{Call, CallError, Extras, Input};
+use crate::pool::{Affinity, EMPTY, LostSessions, PoolInner};
+use crate::telemetry::{Event, Level, emit_with};
+use crate::worker::{CallWear, Worker, WorkerOrder};
+
+/// Which worker a call may go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Placement {
+    Any,
+    /// This one if it has a free place, else any.
+    Rather(usize),
+    /// This one, waiting for it if need be.
+    Only(usize),
+    /// This one, now or not at all.
+    OnlyNow(usize),
+}
+
+/// Whether the queue's limit holds for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueLimit {
+    Holds,
+    /// The caller bounds itself.
+    Waived,
+}
+
+/// What became of a call that was offered.
+#[derive(Debug)]
+pub(crate) enum OfferResult {
+    Now(Call),
+    Queued,
+    Saturated(Call, usize),
+    Busy(Call),
+    Closed(Call),
+}
+
+/// Where a call was found.
+pub(crate) enum Location {
+    Withdrawn(Box<Call>),
+    With(Arc<Worker>),
+    /// With a worker, in a batch.
+    InBatch(Arc<BatchMember>),
+    Nowhere,
+}
+
+/// Finding a worker, or a place to wait.
+impl PoolInner {
+    /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
+    #[inline]
+    pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Result<(), CallError> {
+        if self.emptied.load(Ordering::Relaxed) && self.serves_nobody(&call) {
+            withhold(call);
+            let (pool, reason) = (self.name.to_string(), EMPTY.to_owned());
+            return Err(CallError::NoWorkers { pool, reason, degraded: None });
+        }
+        let plain = call.extras.as_ref().is_none_or(|extras| extras.is_only_trace());
+        if plain && !call.alone && call.command.gathers() && matches!(call.input, Input::One(_)) {
+            return self.gather(call, limit);
+        }
+        self.submit_alone(call, limit)
+    }
+
+    /// As [`PoolInner::submit`], for a call that is to travel with no others.
+    #[inline]
+    pub(crate) fn submit_alone(self: &Arc<Self>, mut call: Call, limit: QueueLimit) -> Result<(), CallError> {
+        let placement = match call.extras.as_deref_mut() {
+            Some(extras) if extras.session.is_some() => self.wish_of_session(extras)?,
+            _ => Placement::Any,
+        };
+        self.submit_to(call, placement, limit)
+    }
+
+    pub(crate) fn submit_to(
+        self: &Arc<Self>,
+        call: Call,
+        placement: Placement,
+        limit: QueueLimit,
+    ) -> Result<(), CallError> {
+        let placed = self.scheduler().offer(call, placement, limit);
+        match placed {
+            OfferResult::Now(call) => {
+                self.hand_over(call);
+                Ok(())
+            }
+            OfferResult::Queued => {
+                self.call_attention();
+                Ok(())
+            }
+            OfferResult::Saturated(call, depth) => {
+                withhold(call);
+                Err(self.saturated(depth))
+            }
+            OfferResult::Busy(call) => {
+                let session = call.session().unwrap_or_default().to_owned();
+                withhold(call);
+                let worker =
+                    self.sessions.worker(&session).map_or_else(String::new, |worker| worker.id.to_string());
+                Err(CallError::SessionBusy { session, worker })
+            }
+            OfferResult::Closed(call) => {
+                withhold(call);
+                Err(CallError::Stopped)
+            }
+        }
+    }
+
+    /// The error of a call for which there is no room.
+    pub(crate) fn saturated(&self, depth: usize) -> CallError {
+        CallError::Saturated { pool: self.name.to_string(), depth, degraded: self.degraded() }
+    }
+
+    /// A pool that was told to have no workers has none any more, and is not stopped either, which says more.
+    #[cold]
+    fn serves_nobody(&self, call: &Call) -> bool {
+        let scheduler = self.scheduler();
+        scheduler.admits(call) && scheduler.workers().next().is_none()
+    }
+
+    /// A call waits: a supervisor that has none, or too few, to serve it may want to know.
+    pub(crate) fn call_attention(&self) {
+        if self.wants_attention.load(Ordering::Relaxed) {
+            self.attention.notify_one();
+        }
+    }
+
+    fn wish_of_session(&self, extras: &mut Extras) -> Result<Placement, CallError> {
+        let visited = self.sessions.visit(extras.session.as_deref().unwrap_or_default());
+        let (visit, in_use) = visited.ok_or_else(|| CallError::TooManySessions {
+            pool: self.name.to_string(),
+            limit: self.sessions.limit(),
+        })?;
+        extras.session_in_use = Some(in_use);
+        if let (SessionVisit::New, Some(session)) = (&visit, &extras.session) {
+            emit_with(Level::Debug, || Event::SessionOpened {
+                pool: Arc::clone(&self.name),
+                session: Arc::clone(session),
+                sessions: self.sessions.count(),
+            });
+        }
+        Ok(match visit {
+            SessionVisit::New | SessionVisit::Unserved => Placement::Any,
+            SessionVisit::Lost(worker) => self.wish_of_lost(extras, &worker)?,
+            SessionVisit::At(worker) if !self.scheduler().serves(&worker) => {
+                self.wish_of_lost(extras, worker.id.as_str())?
+            }
+            SessionVisit::At(worker) => match self.config().affinity {
+                Affinity::Hint => Placement::Rather(worker.index),
+                Affinity::StrictQueue => Placement::Only(worker.index),
+                Affinity::StrictFailFast => Placement::OnlyNow(worker.index),
+            },
+        })
+    }
+
+    /// The worker of its session is gone.
+    fn wish_of_lost(&self, extras: &Extras, worker: &str) -> Result<Placement, CallError> {
+        let config = self.config();
+        if config.affinity == Affinity::Hint || config.lost_sessions == LostSessions::Move {
+            return Ok(Placement::Any);
+        }
+        let session = extras.session.as_deref().unwrap_or_default().to_owned();
+        Err(CallError::SessionLost { session, worker: worker.to_owned() })
+    }
+
+    /// A call that its worker never started.
+    pub(crate) fn requeue(self: &Arc<Self>, call: Call) {
+        let placed = self.scheduler().requeue(call);
+        match placed {
+            OfferResult::Now(call) => self.hand_over(call),
+            OfferResult::Closed(call) => call.fail(CallError::Stopped),
+            OfferResult::Queued => self.call_attention(),
+            OfferResult::Saturated(..) | OfferResult::Busy(_) => {}
+        }
+    }
+
+    /// Takes back a call that still waits. None: a worker has it, or had it.
+    pub(crate) fn withdraw(&self, key: QueueKey) -> Option<Call> {
+        let mut scheduler = self.scheduler();
+        let call = scheduler.withdraw(key);
+        self.note_if_done(&scheduler);
+        call
+    }
+
+    /// Where a caller's call is, for whoever wants to reach it.
+    pub(crate) fn withdraw_or_locate(&self, call_state: &CallState) -> Location {
+        loop {
+            match call_state.place() {
+                None => return Location::Nowhere,
+                Some(CallPlace::With(holder)) => return Location::With(Worker::of(&holder)),
+                Some(CallPlace::InBatch(batched)) => return Location::InBatch(batched),
+                Some(CallPlace::Queued(key)) => match self.withdraw(key) {
+                    Some(call) => return Location::Withdrawn(Box::new(call)),
+                    None if call_state.has_ended() => return Location::Nowhere,
+                    // It was on its way to a worker between the two looks; its place is set under the lock that
+                    // withdraw has taken, so the next look sees it.
+                    None => {}
+                },
+            }
+        }
+    }
+}
+
+/// Dispatch over.
+impl PoolInner {
+    /// A worker has, or may have, a free place: gives it what waits.
+    pub(crate) fn feed(&self, index: usize) {
+        loop {
+            // Taken in a statement of its own, so that the lock is free when the worker gets the call.
+            let next = self.scheduler().next_for(index);
+            match next {
+                None => return,
+                Some(call) => self.hand_over(call),
+            }
+        }
+    }
+
+    /// Gives a call to the worker that was chosen for it.
+    pub(crate) fn hand_over(&self, mut call: Call) {
+        let Some(lease) = &call.lease else { return };
+        let worker = Worker::of(lease.holder());
+        match self.claim_session(&call, &worker) {
+            Ok(None) => {}
+            Err(lost) => return call.fail(lost),
+            // Two calls of a new session were under way at the same time, and the other one came first.
+            Ok(Some(owner)) => {
+                drop(call.lease.take());
+                let placed = self.scheduler().offer(call, Placement::Only(owner.index), QueueLimit::Waived);
+                return match placed {
+                    OfferResult::Now(call) => self.hand_over(call),
+                    OfferResult::Closed(call) => call.fail(CallError::Stopped),
+                    OfferResult::Queued | OfferResult::Saturated(..) | OfferResult::Busy(_) => {}
+                };
+            }
+        }
+        // Its caller went away while it was on its way here.
+        if call.is_abandoned() {
+            return;
+        }
+        match worker.count(&call.command.name, call.callers()) {
+            CallWear::No => {}
+            CallWear::Due => self.attention.notify_one(),
+            CallWear::Twice => {
+                // Here, and not by the supervisor: it would get many more before the supervisor has looked.
+                worker.pool.lay_off(&worker, true);
+                self.attention.notify_one();
+            }
+        }
+        if worker.serves_one {
+            worker.pool.retire(worker.index);
+            worker.order(WorkerOrder::Retire(Reason::Replaced("each call gets a worker of its own".into())));
+        }
+        let _dispatch = Dispatch::begin();
+        Arc::clone(&worker.handle).execute(call);
+    }
+
+    /// A worker is about to serve a call of a session, if there is one. The worker that the session belongs to, if that is another.
+    fn claim_session(&self, call: &Call, worker: &Arc<Worker>) -> Result<Option<Arc<Worker>>, CallError> {
+        let Some(session) = call.session() else { return Ok(None) };
+        let config = self.config();
+        if config.affinity == Affinity::Hint {
+            self.sessions.served_by(session, worker);
+            return Ok(None);
+        }
+        let lives = |owner: &Arc<Worker>| self.scheduler().serves(owner);
+        match (self.sessions.claim(session, worker, config.lost_sessions, lives), config.lost_sessions) {
+            (SessionClaim::Own, _) => Ok(None),
+            (SessionClaim::Others(owner), _) => Ok(Some(owner)),
+            (SessionClaim::Inherited(from), LostSessions::Move) => {
+                let (session, to) = (session.into(), worker.id.as_str().into());
+                self.announce(|pool| Event::SessionMoved { pool, session, from, to });
+                Ok(None)
+            }
+            (SessionClaim::Inherited(from), LostSessions::Fail) => {
+                Err(CallError::SessionLost { session: session.to_owned(), worker: from.to_string() })
+            }
+        }
+    }
+
+    pub(crate) fn release(&self, worker: &Worker, load: Load, places: Option<usize>) {
+        let next = {
+            let mut scheduler = self.scheduler();
+            scheduler.release(worker, load);
+            if let Some(places) = places {
+                scheduler.set_places(worker, places);
+            }
+            self.note_if_done(&scheduler);
+            if Dispatch::feeds_later(&worker.pool, worker.index) {
+                None
+            } else {
+                scheduler.next_for(worker.index)
+            }
+        };
+        if let Some(call) = next {
+            self.hand_over(call);
+            self.feed(worker.index);
+        }
+    }
+}
+
+/// A refused call is answered by the caller itself; its end must not be taken for the pool's.
+pub(crate) fn withhold(call: Call) {
+    call.fail(CallError::Cancelled);
+}
+
+impl Call {
+    /// How long it will take, as far as one can tell.
+    pub(crate) fn nanos(&self) -> u32 {
+        // A stream takes as long as its reader does.
+        let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };
+        each.saturating_mul(self.command.runs(&self.input))
+    }
+}

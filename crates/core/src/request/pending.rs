@@ -1,0 +1,452 @@
+//! A call under way, as its caller holds it: waits for the end, keeps the time, and gives the call up when it is dropped.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+use tracing::Span;
+
+use super::retry::RetryState;
+use super::telemetry::{refused, tell_refusal};
+pub(crate) use super::timeout::LateCall;
+use super::timeout::TimedOutCall;
+use crate::call::PoolCommand;
+use crate::call::QueueKey;
+use crate::call::state::{CallEnd, CallState, Progress};
+use crate::call::{Call, CallError, CallId, Extras, Input, Portion, RemoteError};
+use crate::pool::{self, AUTOPSY_PATIENCE, CallOutcome};
+use crate::queue::{AdmissionPermit, Location, Placement, QueueLimit};
+use crate::telemetry::TraceContext;
+use crate::value::{Encoded, ValueError};
+use crate::worker::{Worker, abandon};
+use snakepit_policy::time::after;
+
+/// What a call is to be.
+pub(crate) struct CallPlan {
+    pub(crate) command: Arc<PoolCommand>,
+    pub(crate) input: Input,
+    pub(crate) timeout: Duration,
+    pub(crate) queue_timeout: Duration,
+    pub(crate) priority: i8,
+    pub(crate) extras: Option<Box<Extras>>,
+    /// When its time began, if that is not now.
+    pub(crate) began: Option<Instant>,
+    /// Whether its worker may have no other call meanwhile.
+    pub(crate) alone: bool,
+}
+
+impl CallPlan {
+    /// An upper bound of the bytes that it takes to send it. A worker refuses a longer frame than was agreed, and is lost.
+    fn length(&self) -> usize {
+        /// The header of a text, a number, or the name of an option.
+        const SMALL: usize = 16;
+        let arguments = match &self.input {
+            Input::One(input) => input.payload_len(),
+            Input::Many(inputs) => inputs.iter().map(Encoded::payload_len).sum(),
+        };
+        let extras = self.extras.as_ref().map_or(0, |extras| {
+            let metadata = extras.metadata.iter().map(|(key, value)| key.len() + value.len() + SMALL);
+            let trace = extras.trace.as_ref().map_or(0, |trace| trace.wire_len());
+            let session = extras.session.as_ref().map_or(0, |session| session.len());
+            metadata.sum::<usize>() + session + trace + 8 * SMALL
+        });
+        arguments + self.command.name.len() + extras + 4 * SMALL
+    }
+}
+
+/// What came of one wait.
+pub(crate) enum CallEvent {
+    Item(Encoded),
+    End(CallEnd),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PendingPhase {
+    /// The timer is set for the end of the caller's patience with the queue.
+    MayBeQueued,
+    /// The timer is set for the deadline.
+    Running,
+    /// The end was seen.
+    Over,
+}
+
+/// See the module.
+pub struct PendingCall {
+    pub(crate) id: CallId,
+    pub(super) pool: Arc<pool::PoolInner>,
+    pub(crate) command: Arc<PoolCommand>,
+    pub(super) state: Arc<CallState>,
+    pub(super) began: Instant,
+    /// When it was given to the pool, the last time.
+    pub(super) queued_at: Instant,
+    queue_timeout: Duration,
+    pub(super) timeout: Duration,
+    pub(super) phase: PendingPhase,
+    pub(super) streams: bool,
+    /// How many parts of a stream were handed on.
+    pub(super) delivered: u64,
+    pub(super) trace: Option<Arc<TraceContext>>,
+    /// While it is not settled.
+    pub(super) span: Span,
+    /// Until it is settled; none if somebody else counts it, or nobody does.
+    pub(super) permit: Option<AdmissionPermit>,
+    /// Only if it is idempotent.
+    pub(super) again: Option<Box<RetryState>>,
+}
+
+impl PendingCall {
+    /// Gives a caller's call to its pool, which counts it.
+    pub(crate) fn begin(
+        pool: Arc<pool::PoolInner>,
+        mut plan: CallPlan,
+        again: Option<Box<RetryState>>,
+        span: Span,
+    ) -> Result<Self, CallError> {
+        let admitted = match &plan.input {
+            Input::One(input) => pool.admit(&plan.command, input),
+            Input::Many(_) => Ok(AdmissionPermit::default()),
+        };
+        let permit = admitted.inspect_err(|error| {
+            pool.count_refused(error);
+            tell_refusal(&pool, &plan.command, error);
+        })?;
+        plan.alone |= permit.is_trial();
+        if again.is_some() {
+            pool.deposit_for_retries();
+        }
+        let mut begun =
+            Self::start(pool, plan, Some(permit), |pool, call| pool.submit(call, QueueLimit::Holds))?;
+        begun.again = again;
+        begun.span = span;
+        begun.tell_beginning();
+        Ok(begun)
+    }
+
+    /// As [`PendingCall::begin`], for a caller that bounds itself and settles with the pool.
+    pub(crate) fn begin_bulk(pool: Arc<pool::PoolInner>, plan: CallPlan) -> Result<Self, CallError> {
+        Self::start(pool, plan, None, |pool, call| pool.submit(call, QueueLimit::Waived))
+    }
+
+    /// For a call of the engine's own, with a placement for the worker.
+    pub(crate) fn begin_at(
+        pool: Arc<pool::PoolInner>,
+        plan: CallPlan,
+        placement: Placement,
+    ) -> Result<Self, CallError> {
+        Self::start(pool, plan, None, |pool, call| pool.submit_to(call, placement, QueueLimit::Waived))
+    }
+
+    fn start(
+        pool: Arc<pool::PoolInner>,
+        plan: CallPlan,
+        permit: Option<AdmissionPermit>,
+        submit: impl FnOnce(&Arc<pool::PoolInner>, Call) -> Result<(), CallError>,
+    ) -> Result<Self, CallError> {
+        let length = plan.length();
+        let most = pool.bounds.max_frame();
+        if length > most {
+            let message = format!("they are {length} bytes long, and max_frame is {most}");
+            let source = ValueError::unsendable(message);
+            let error = CallError::Arguments { command: plan.command.name.to_string(), source };
+            return Err(refused(&pool, &plan.command, permit, error));
+        }
+        let id = CallId::next();
+        let call_state = Arc::new(CallState::default());
+        let now = Instant::now();
+        let began = plan.began.unwrap_or(now);
+        let extras = plan.extras.as_ref();
+        let nested = extras.is_some_and(|extras| extras.chain.is_some());
+        let streams = extras.is_some_and(|extras| extras.stream.is_some());
+        let trace = extras.and_then(|extras| extras.trace.clone());
+        let key = if nested { QueueKey::nested(id.0) } else { QueueKey::new(plan.priority, now, id.0) };
+        let mut call = Call::new(id, Arc::clone(&plan.command), plan.input, Arc::clone(&call_state), key);
+        call.deadline = Some(after(began, plan.timeout));
+        call.extras = plan.extras;
+        call.alone = plan.alone;
+        if let Err(error) = submit(&pool, call) {
+            return Err(refused(&pool, &plan.command, permit, error));
+        }
+        Ok(Self {
+            id,
+            pool,
+            command: plan.command,
+            state: call_state,
+            began,
+            queued_at: now,
+            queue_timeout: plan.queue_timeout.min(plan.timeout),
+            timeout: plan.timeout,
+            phase: PendingPhase::MayBeQueued,
+            streams,
+            delivered: 0,
+            trace,
+            span: Span::none(),
+            permit,
+            again: None,
+        })
+    }
+
+    /// Lets the worker send so much more.
+    pub(crate) fn grant(&self, more: Portion) {
+        if let Some(worker) = self.state.worker() {
+            worker.handle.grant(self.id, more);
+        }
+    }
+
+    pub(crate) fn take_progress(&self) -> Option<Progress> {
+        self.state.take_progress()
+    }
+
+    /// As `PendingCall::value`, and hands on the progress that is told meanwhile.
+    pub async fn value_with_progress(
+        &mut self,
+        mut watcher: impl FnMut(Progress),
+    ) -> Result<Encoded, CallError> {
+        let mut timer = pin!(self.timer());
+        loop {
+            let end = poll_fn(|context| {
+                let end = self.poll(timer.as_mut(), context, CallState::poll_end);
+                if let Some(progress) = self.state.take_progress() {
+                    watcher(progress);
+                }
+                end
+            });
+            match end.await {
+                Ok(CallEnd::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
+                Ok(end) => {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
+                        return Ok(value);
+                    }
+                }
+                Err(late) => return Err(Box::pin(late.explain()).await),
+            }
+            timer.as_mut().reset(self.first_look());
+        }
+    }
+
+    /// The value of a call that is not a stream.
+    pub(crate) async fn value(&mut self) -> Result<Encoded, CallError> {
+        let mut timer = pin!(self.timer());
+        loop {
+            match poll_fn(|context| self.poll(timer.as_mut(), context, CallState::poll_end)).await {
+                Ok(CallEnd::Value(value)) => return Ok(self.answered(value)),
+                // Rare, and large: not a part of every call's future.
+                Ok(end) => {
+                    if let Some(value) = Box::pin(self.conclude_or_again(end)).await? {
+                        return Ok(value);
+                    }
+                }
+                Err(late) => return Err(Box::pin(late.explain()).await),
+            }
+            timer.as_mut().reset(self.first_look());
+        }
+    }
+
+    /// The values of many calls that travel together. The answers come in one part or in several; what has
+    /// come is kept, however it ends. If their worker died: the error, and how many of them it had started.
+    pub(crate) async fn values(&mut self) -> (Vec<Encoded>, Result<(), (CallError, Option<usize>)>) {
+        let mut timer = pin!(self.timer());
+        let mut parts = Vec::new();
+        let end = loop {
+            match poll_fn(|context| self.poll_event(timer.as_mut(), context)).await {
+                Ok(CallEvent::Item(part)) => parts.push(part),
+                Ok(CallEvent::End(end)) => break end,
+                Err(late) => return (parts, Err((late.explain().await, None))),
+            }
+        };
+        let started = match end {
+            CallEnd::Lost { started, .. } => started,
+            CallEnd::Value(_) | CallEnd::Failed(_) => None,
+        };
+        let last = self.conclude(end).await.map(|last| parts.push(last));
+        (parts, last.map_err(|error| (error, started)))
+    }
+
+    /// The next item of a stream, or its end.
+    pub(crate) fn poll_event(
+        &mut self,
+        timer: Pin<&mut Sleep>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<CallEvent, LateCall>> {
+        let event = self.poll(timer, context, |call_state, context| {
+            call_state.poll_next(context).map(|next| match next {
+                Ok(item) => CallEvent::Item(item),
+                Err(end) => CallEvent::End(end),
+            })
+        });
+        self.delivered += u64::from(matches!(event, Poll::Ready(Ok(CallEvent::Item(_)))));
+        event
+    }
+
+    /// A timer for [`PendingCall::poll_event`]: first for the queue, later for the deadline.
+    pub(crate) fn timer(&self) -> Sleep {
+        tokio::time::sleep_until(self.first_look())
+    }
+
+    /// When the caller's patience with the queue is over.
+    pub(crate) fn first_look(&self) -> Instant {
+        after(self.queued_at, self.queue_timeout).min(after(self.began, self.timeout))
+    }
+
+    fn poll<T>(
+        &mut self,
+        mut timer: Pin<&mut Sleep>,
+        context: &mut Context<'_>,
+        look: impl Fn(&CallState, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Result<T, LateCall>> {
+        if let Poll::Ready(seen) = look(&self.state, context) {
+            return Poll::Ready(Ok(seen));
+        }
+        loop {
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            match self.phase {
+                PendingPhase::MayBeQueued => match self.pool.withdraw_or_locate(&self.state) {
+                    Location::Withdrawn(call) => {
+                        self.phase = PendingPhase::Over;
+                        drop(call);
+                        let error = self.queue_error();
+                        self.tell_queue_timeout();
+                        self.settle(CallOutcome::of(&error));
+                        return Poll::Ready(Err(LateCall::Queued(error)));
+                    }
+                    Location::With(_) | Location::InBatch(_) | Location::Nowhere => {
+                        self.phase = PendingPhase::Running;
+                        timer.as_mut().reset(after(self.began, self.timeout));
+                    }
+                },
+                PendingPhase::Running | PendingPhase::Over => {
+                    // The answer may have come with the deadline: then it counts.
+                    if let Poll::Ready(seen) = look(&self.state, context) {
+                        return Poll::Ready(Ok(seen));
+                    }
+                    return Poll::Ready(Err(LateCall::Running(self.time_is_up())));
+                }
+            }
+        }
+    }
+
+    fn queue_error(&self) -> CallError {
+        let pool = self.pool.name.to_string();
+        let degraded = self.pool.degraded();
+        let reason = match &*self.pool.health.borrow() {
+            pool::Health::Short { serving: 0, reason } | pool::Health::Degraded { serving: 0, reason } => {
+                Some(reason.to_string())
+            }
+            pool::Health::Empty => Some(pool::EMPTY.to_owned()),
+            _ => None,
+        };
+        let error = match reason {
+            Some(reason) => CallError::NoWorkers { pool, reason, degraded },
+            None => CallError::QueueTimeout {
+                pool,
+                command: self.command.name.to_string(),
+                after: self.queue_timeout,
+                depth: self.pool.scheduler().depth(),
+                degraded,
+            },
+        };
+        match &self.again {
+            Some(again) => again.explain(error),
+            None => error,
+        }
+    }
+
+    pub(super) fn settle(&mut self, outcome: CallOutcome) {
+        if let Some(permit) = self.permit.take() {
+            self.pool.settle(&self.command, permit, outcome);
+            self.tell_end(outcome);
+        }
+    }
+
+    fn time_is_up(&mut self) -> TimedOutCall {
+        self.phase = PendingPhase::Over;
+        self.settle(CallOutcome::TimedOut);
+        TimedOutCall {
+            pool: Arc::clone(&self.pool),
+            call: self.id,
+            state: Arc::clone(&self.state),
+            command: self.command.name.to_string(),
+            after: self.timeout,
+        }
+    }
+
+    fn answered(&mut self, value: Encoded) -> Encoded {
+        self.phase = PendingPhase::Over;
+        self.settle(CallOutcome::Ok);
+        value
+    }
+
+    /// What an end means to the caller.
+    pub(crate) async fn conclude(&mut self, end: CallEnd) -> Result<Encoded, CallError> {
+        self.phase = PendingPhase::Over;
+        match end {
+            CallEnd::Value(value) => Ok(self.answered(value)),
+            CallEnd::Failed(error) => {
+                let error = match &self.again {
+                    Some(again) => again.explain(error),
+                    None => error,
+                };
+                self.settle(CallOutcome::of(&error));
+                if error.remote().is_some_and(RemoteError::has_run) {
+                    self.tell_output();
+                }
+                Err(error)
+            }
+            CallEnd::Lost { holder, .. } => {
+                self.settle(CallOutcome::Died);
+                Err(self.lost(&Worker::of(&holder)).await)
+            }
+        }
+    }
+
+    /// It failed: what its worker printed may say why.
+    pub(super) fn tell_output(&self) {
+        if let Some(worker) = self.state.worker() {
+            worker.output.tell(self.state.printed(), self.id, &self.command.name, "failed");
+        }
+    }
+
+    /// The error of a call whose worker is gone.
+    pub(super) async fn lost(&self, worker: &Worker) -> CallError {
+        let error = lost(&self.pool, self.id, &self.command.name, worker, &self.state).await;
+        worker.output.tell(self.state.printed(), self.id, &self.command.name, "lost");
+        error
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        if self.phase != PendingPhase::Over && !self.state.has_ended() {
+            abandon(&self.pool, self.id, &self.state);
+        }
+        self.settle(CallOutcome::Cancelled);
+    }
+}
+
+async fn lost(
+    pool: &pool::PoolInner,
+    call: CallId,
+    command: &str,
+    worker: &Worker,
+    call_state: &CallState,
+) -> CallError {
+    let autopsy = tokio::time::timeout(AUTOPSY_PATIENCE, worker.autopsy()).await.ok().flatten();
+    let mut autopsy = match autopsy {
+        Some(autopsy) => Box::new((*autopsy).clone()),
+        None => Box::new(worker.first_look()),
+    };
+    worker.show_lines_of(call_state, &mut autopsy);
+    CallError::WorkerDied {
+        call,
+        command: command.to_owned(),
+        autopsy,
+        attempts: 1,
+        no_retry: None,
+        degraded: pool.degraded(),
+    }
+}

@@ -1,0 +1,163 @@
+//! A call that answers with many values.
+//!
+//! Backpressure by credit: the worker may send so many items and so many bytes ahead, and gets more as they are read, so
+//! that a slow reader slows the generator and memory stays flat, whatever the size of an item.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Sleep;
+
+use super::builder::{CallOptions, common_options};
+use super::pending::{CallEvent, LateCall, PendingCall};
+use crate::call::state::CallEnd;
+use crate::call::state::Progress;
+use crate::call::{CallError, Portion};
+use crate::value::{Encoded, ValueError};
+
+/// How much a worker may send ahead, unless the caller says otherwise.
+const CREDIT: Portion = Portion { items: 1024, bytes: 4 * 1024 * 1024 };
+
+/// A stream that is about to be opened with [`StreamBuilder::open`].
+#[must_use = "a stream is opened with open()"]
+pub struct StreamBuilder<T> {
+    options: CallOptions,
+    input: Result<Encoded, ValueError>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> StreamBuilder<T> {
+    pub(crate) fn new(mut options: CallOptions, args: &(impl Serialize + ?Sized)) -> Self {
+        options.extras().stream = Some(CREDIT);
+        Self { options, input: Encoded::encode_args(args), value: PhantomData }
+    }
+
+    common_options!();
+
+    /// How many items the worker may send ahead of the reader; 1024 unless this is said.
+    pub fn credit(mut self, items: u32) -> Self {
+        self.options.extras().stream.get_or_insert(CREDIT).items = items.max(1);
+        self
+    }
+
+    /// How many bytes the worker may send ahead of the reader; 4 MiB unless this is said. What is unread exceeds it by
+    /// less than one item: an item that is larger passes, alone.
+    pub fn credit_bytes(mut self, bytes: u64) -> Self {
+        self.options.extras().stream.get_or_insert(CREDIT).bytes = bytes.max(1);
+        self
+    }
+
+    /// Opens it. Dropping the stream cancels the call.
+    pub fn open(mut self) -> Result<CallStream<T>, CallError> {
+        let credit = self.options.extras().stream.unwrap_or(CREDIT);
+        let waiting = self.options.begin(self.input)?;
+        Ok(CallStream {
+            timer: Box::pin(waiting.timer()),
+            state: StreamState::Open(waiting),
+            credit,
+            read: Portion::default(),
+            value: PhantomData,
+        })
+    }
+}
+
+enum StreamState {
+    Open(PendingCall),
+    Ending(BoxFuture<'static, StreamEnding>),
+    Over,
+}
+
+enum StreamEnding {
+    Over(Option<CallError>),
+    /// Its worker was lost before the first item, and it is made again.
+    Again(PendingCall),
+}
+
+/// The values of a streaming call.
+#[must_use = "a stream does nothing unless it is read"]
+pub struct CallStream<T> {
+    timer: Pin<Box<Sleep>>,
+    state: StreamState,
+    credit: Portion,
+    /// What was read since credit was last granted.
+    read: Portion,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> CallStream<T> {
+    /// The progress that the worker has told since this was last asked.
+    pub fn take_progress(&self) -> Option<Progress> {
+        match &self.state {
+            StreamState::Open(waiting) => waiting.take_progress(),
+            StreamState::Ending(_) | StreamState::Over => None,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Stream for CallStream<T> {
+    type Item = Result<T, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                StreamState::Over => return Poll::Ready(None),
+                StreamState::Ending(ending) => match ready!(ending.as_mut().poll(context)) {
+                    StreamEnding::Over(error) => {
+                        this.state = StreamState::Over;
+                        return Poll::Ready(error.map(Err));
+                    }
+                    StreamEnding::Again(waiting) => {
+                        this.timer.as_mut().reset(waiting.first_look());
+                        this.state = StreamState::Open(waiting);
+                    }
+                },
+                StreamState::Open(waiting) => {
+                    match ready!(waiting.poll_event(this.timer.as_mut(), context)) {
+                        Ok(CallEvent::Item(item)) => {
+                            this.read.add_item(item.payload_len());
+                            if this.read.is_half_of(this.credit) {
+                                waiting.grant(std::mem::take(&mut this.read));
+                            }
+                            let command = &waiting.command.name;
+                            let value = item
+                                .decode()
+                                .map_err(|source| CallError::Result { command: command.to_string(), source });
+                            if value.is_err() {
+                                this.state = StreamState::Over;
+                            }
+                            return Poll::Ready(Some(value));
+                        }
+                        Ok(CallEvent::End(end)) => this.end(end),
+                        Err(late) => this.give_up(late),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T> CallStream<T> {
+    fn end(&mut self, end: CallEnd) {
+        let StreamState::Open(mut waiting) = std::mem::replace(&mut self.state, StreamState::Over) else {
+            return;
+        };
+        self.state = StreamState::Ending(Box::pin(async move {
+            match waiting.conclude_or_again(end).await {
+                Ok(None) => StreamEnding::Again(waiting),
+                Ok(Some(_)) => StreamEnding::Over(None),
+                Err(error) => StreamEnding::Over(Some(error)),
+            }
+        }));
+    }
+
+    fn give_up(&mut self, late: LateCall) {
+        self.state =
+            StreamState::Ending(Box::pin(async move { StreamEnding::Over(Some(late.explain().await)) }));
+    }
+}

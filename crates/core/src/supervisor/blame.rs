@@ -1,0 +1,29 @@
+//! Whose fault it was that a worker has ended, as far as a start or a reload must know.
+
+use rustix::process::Signal;
+
+use crate::adapter::StartError;
+use crate::call::{Autopsy, Verdict};
+use crate::custody::ExitStatus;
+
+/// Whether somebody else may have ended it, who knows nothing of its code: an operator, or the end of its keeper.
+pub(super) fn died_from_outside(autopsy: &Autopsy) -> bool {
+    let status = autopsy.exit.map(|exit| exit.status);
+    autopsy.fault.is_none() && autopsy.oom != Verdict::Yes && status.is_some_and(is_from_outside)
+}
+
+/// The same of one that did not get ready.
+pub(super) fn failed_from_outside(error: &StartError) -> bool {
+    matches!(error, StartError::Exited { status, .. } if is_from_outside(*status))
+}
+
+fn is_from_outside(status: ExitStatus) -> bool {
+    match status {
+        ExitStatus::Signal(signal) => matches!(
+            Signal::from_named_raw(signal),
+            Some(Signal::KILL | Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT)
+        ),
+        ExitStatus::Lost | ExitStatus::ShimKilled => true,
+        ExitStatus::Code(_) => false,
+    }
+}

@@ -1,0 +1,457 @@
+//! Who serves, who starts, who is due, who leaves. One rule covers recycling, reloading and scaling:
+//!
+//! ```text
+//! wanted = target + those that are due (a few at a time)
+//! fewer than wanted: start one           more than target: one leaves, those that are due first
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+
+use super::reload::Reload;
+use super::rounds::{RoundNotes, WorkerLook};
+use super::worker_task::{TaskEnd, WorkerStart, tell_of_session_end};
+use super::{Generation, SupervisorCommand};
+use crate::adapter::{Reason, StartError};
+use crate::custody::Run;
+use crate::lifecycle::stop_window::StopWindow;
+use crate::pool::PoolInner;
+use crate::telemetry::{Event, Level, emit_with};
+use crate::worker::Worker;
+use snakepit_policy::jitter::Chance;
+use snakepit_policy::recycling::{Term, Why};
+use snakepit_policy::restarts::{NextStart, RestartLog, SHORT_LIFE, WorkerLife};
+use snakepit_policy::sizing::{Sizer, Sizing};
+use snakepit_policy::taint::{AllTainted, Assignment, Slots};
+use snakepit_policy::time::after;
+
+/// How often a supervisor in trouble looks whether its newest worker serves.
+const PROOF: Duration = Duration::from_millis(20);
+
+/// What the tasks of the workers report.
+pub(super) enum WorkerReport {
+    Serving(Id, Arc<Worker>),
+    /// It finishes what it has, and takes no more.
+    Leaving(usize),
+    /// What the workers do and hold.
+    Seen(Vec<WorkerLook>),
+}
+
+/// A worker that serves.
+pub(super) struct SupervisedWorker {
+    pub(super) worker: Arc<Worker>,
+    /// Who stays with it.
+    pub(super) task: Id,
+    /// Why it is to be replaced, if it is.
+    pub(super) due: Option<ReplaceMark>,
+    /// It has gone so far beyond its term that it gets no more calls.
+    pub(super) is_worn_out: bool,
+    pub(super) term: Term,
+    pub(super) notes: RoundNotes,
+    /// It has answered a call, or lived long enough to be believed.
+    pub(super) proved: bool,
+}
+
+/// A worker is to be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ReplaceMark {
+    pub(super) due: ReplaceReason,
+    pub(super) since: Instant,
+}
+
+/// Why a worker is to be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReplaceReason {
+    Worn(Why),
+    Reload,
+}
+
+impl ReplaceReason {
+    pub(super) fn reason(self) -> Reason {
+        Reason::Replaced(self.to_string())
+    }
+
+    pub(super) fn now(self) -> ReplaceMark {
+        ReplaceMark { due: self, since: Instant::now() }
+    }
+}
+
+impl fmt::Display for ReplaceReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worn(why) => why.fmt(f),
+            Self::Reload => f.write_str("the pool was reloaded"),
+        }
+    }
+}
+
+pub(super) struct Supervisor {
+    pub(super) shared: Arc<PoolInner>,
+    pub(super) run: Option<Run>,
+    pub(super) generation: Arc<Generation>,
+    pub(super) next_generation: u64,
+    pub(super) target: usize,
+    /// Nobody is started before the first call.
+    pub(super) asleep: bool,
+    pub(super) next_name: u64,
+    pub(super) news: mpsc::UnboundedSender<WorkerReport>,
+    /// Decides how many there should be, if the load is to decide.
+    pub(super) sizer: Option<Sizer>,
+    pub(super) sized_at: Instant,
+    pub(super) looked_at: Instant,
+    /// When the next session may be over.
+    pub(super) sessions_at: Instant,
+    /// When the next of those that are due may be replaced.
+    pub(super) next_replacement: Instant,
+    /// Calls of those that are gone.
+    pub(super) buried_calls: u64,
+    pub(super) tasks: JoinSet<TaskEnd>,
+    /// The generation of each worker that starts, by its task.
+    pub(super) starting: HashMap<Id, u64>,
+    /// Where each worker runs, from its start to its end, by its task.
+    pub(super) places: HashMap<Id, Assignment>,
+    pub(super) slots: Slots,
+    pub(super) serving: BTreeMap<usize, SupervisedWorker>,
+    /// Those that finish what they have.
+    pub(super) leaving: Vec<SupervisedWorker>,
+    /// Those that a reload has replaced, until it is done.
+    pub(super) kept: Vec<SupervisedWorker>,
+    pub(super) reload: Option<Reload>,
+    pub(super) stopping: watch::Sender<Option<StopWindow>>,
+    pub(super) restarts: RestartLog,
+    pub(super) pause_until: Option<Instant>,
+    pub(super) trouble: Option<Arc<str>>,
+    pub(super) first: Option<oneshot::Sender<Result<(), StartError>>>,
+    /// The first of those that could not be started, while somebody waits for the start.
+    pub(super) first_failure: Option<StartError>,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        shared: Arc<PoolInner>,
+        run: Option<Run>,
+        first: oneshot::Sender<Result<(), StartError>>,
+    ) -> (Self, mpsc::UnboundedReceiver<WorkerReport>) {
+        // Bounded by the workers: each tells when it serves and when it leaves, and one round looks at all of them.
+        let (news, news_in) = mpsc::unbounded_channel();
+        let config = Arc::clone(&*shared.config());
+        let sizer = config.sizing.map(Sizer::new);
+        let supervisor = Self {
+            target: sizer.as_ref().map_or(config.workers, Sizer::target),
+            sizer,
+            sized_at: Instant::now(),
+            looked_at: Instant::now(),
+            sessions_at: after(Instant::now(), config.session_ttl),
+            next_replacement: Instant::now(),
+            buried_calls: 0,
+            asleep: config.lazy,
+            next_generation: 2,
+            shared,
+            run,
+            next_name: 1,
+            news,
+            tasks: JoinSet::new(),
+            generation: Generation::new(1, Arc::clone(&config)),
+            starting: HashMap::new(),
+            places: HashMap::new(),
+            slots: Slots::new(&config.taint, config.devices.iter().cloned()),
+            restarts: RestartLog::new(config.restarts, config.workers),
+            serving: BTreeMap::new(),
+            leaving: Vec::new(),
+            kept: Vec::new(),
+            reload: None,
+            stopping: watch::Sender::new(None),
+            pause_until: None,
+            trouble: None,
+            first: Some(first),
+            first_failure: None,
+        };
+        (supervisor, news_in)
+    }
+
+    pub(super) async fn work(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<SupervisorCommand>,
+        mut news: mpsc::UnboundedReceiver<WorkerReport>,
+    ) {
+        loop {
+            self.wake_up();
+            self.believe();
+            self.make_rounds();
+            self.give_up_start();
+            self.fill_up();
+            self.trim();
+            self.finish_reload();
+            self.tell_health();
+            let look_again = self.look_again();
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(SupervisorCommand::Scale(workers)) => {
+                        self.keep_size();
+                        self.scale(workers);
+                    }
+                    Some(SupervisorCommand::ScaleBy(sizing)) => {
+                        self.keep_size();
+                        self.scale_by(sizing);
+                    }
+                    Some(SupervisorCommand::Recycle(worker, reply)) => {
+                        let _ = reply.send(self.recycle(worker.as_deref()));
+                    }
+                    Some(SupervisorCommand::WorkerRows(reply)) => drop(reply.send(self.roll())),
+                    Some(SupervisorCommand::Reload(pool, reply)) => self.begin_reload(pool, reply),
+                    Some(SupervisorCommand::Stop(window, done)) => {
+                        self.stop(window, news).await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    // The engine is gone without a stop, so nobody waits.
+                    None => return self.stop(StopWindow::open(Duration::ZERO), news).await,
+                },
+                Some(heard) = news.recv() => self.hear(heard),
+                Some(left) = self.tasks.join_next_with_id() => {
+                    // Serving is reported before the end, through another channel: hear it first.
+                    while let Ok(heard) = news.try_recv() {
+                        self.hear(heard);
+                    }
+                    self.bury(left);
+                }
+                () = self.shared.attention.notified() => {}
+                () = wait_until(look_again) => {}
+                () = tokio::time::sleep_until(self.sessions_at) => self.end_sessions(),
+            }
+        }
+    }
+
+    /// Those whose time is over.
+    pub(super) fn end_sessions(&mut self) {
+        let (ended, next) = self.shared.sessions.expire();
+        for session in ended {
+            let (pool, id) = (&self.shared.name, &session.id);
+            emit_with(Level::Debug, || Event::SessionExpired {
+                pool: Arc::clone(pool),
+                session: Arc::clone(id),
+            });
+            tell_of_session_end(&self.shared, &session);
+        }
+        self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
+    }
+
+    /// A lazy supervisor wakes up when a call waits.
+    fn wake_up(&mut self) {
+        let debug = self.generation.config.debug;
+        // With a sizer, the first call that waits; while there are some it looks by itself.
+        let waits_for_load = self.sizer.is_some() && self.shared.scheduler().depth() == 0;
+        self.shared.wants_attention.store(self.asleep || debug || waits_for_load, Ordering::SeqCst);
+        // After that was said, so that a call is either seen here or calls for attention.
+        if self.asleep && self.shared.scheduler().depth() > 0 {
+            self.asleep = false;
+        }
+    }
+
+    /// How many there should be at present.
+    pub(super) fn target(&self) -> usize {
+        match self.generation.config.debug {
+            _ if self.asleep => 0,
+            // A worker for each call that waits.
+            true => self.target.min(self.shared.scheduler().depth()),
+            false => self.target,
+        }
+    }
+
+    /// How many are to serve while some of them are being replaced.
+    pub(super) fn wanted(&self) -> usize {
+        let replaced = if Instant::now() < self.next_replacement {
+            0
+        } else {
+            self.due().min(self.generation.config.replace_at_once)
+        };
+        // Those that get no more calls are missing already.
+        self.target() + replaced.max(self.worn_out())
+    }
+
+    /// It was told to have no workers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.target == 0 && self.sizer.is_none()
+    }
+
+    fn due(&self) -> usize {
+        self.serving.values().filter(|member| member.due.is_some()).count()
+    }
+
+    /// Whoever answers, or lives on, shows that workers can be started.
+    fn believe(&mut self) {
+        let was_degraded = self.restarts.is_degraded();
+        self.restarts.forget_old(Instant::now());
+        for member in self.serving.values_mut().filter(|member| !member.proved) {
+            let (lived, answered) = (member.worker.ready_at.elapsed(), member.worker.has_answered());
+            // In this order: the calls of one that has died count as answered, and before that it serves no more.
+            let life = WorkerLife { lived, answered, was_used: answered };
+            if self.restarts.passes(life) && self.shared.scheduler().serves(&member.worker) {
+                member.proved = true;
+                self.restarts.served();
+            }
+        }
+        if was_degraded && !self.restarts.is_degraded() {
+            self.shared.announce(|pool| Event::PoolRecovered { pool });
+        }
+    }
+
+    /// When there may be something to do though nothing happens.
+    fn look_again(&self) -> Option<Instant> {
+        let in_trouble = self.restarts.is_degraded() || self.pause_until.is_some();
+        if in_trouble && self.serving.values().any(|member| !member.proved) {
+            return Some(Instant::now() + PROOF);
+        }
+        let now = Instant::now();
+        let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > now);
+        // A reload is good when its youngest worker has lived for long enough.
+        let youngest = self.serving.values().map(|member| member.worker.ready_at + SHORT_LIFE).max();
+        let proof = youngest.filter(|at| self.reload.is_some() && *at > now);
+        self.pause_until.into_iter().chain(replacement).chain(proof).chain(self.next_round()).min()
+    }
+
+    /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
+    fn may_start(&mut self) -> Option<Assignment> {
+        let now = Instant::now();
+        self.pause_until = match self.restarts.next(now) {
+            NextStart::Now => None,
+            NextStart::At(until) => Some(until),
+            NextStart::Degraded { trial_at } if trial_at <= now && !self.is_on_trial() => None,
+            NextStart::Degraded { trial_at } => Some(trial_at.max(now + PROOF)),
+        };
+        if self.pause_until.is_some() {
+            return None;
+        }
+        match self.slots.take(now) {
+            Ok(place) => Some(place),
+            Err(AllTainted { until }) => {
+                self.trouble = Some("workers died of each of its devices".into());
+                self.pause_until = Some(until);
+                None
+            }
+        }
+    }
+
+    /// Whether somebody was started of whom nobody knows yet whether it lives.
+    fn is_on_trial(&self) -> bool {
+        !self.starting.is_empty() || self.serving.values().any(|member| !member.proved)
+    }
+
+    fn fill_up(&mut self) {
+        self.pause_until = None;
+        while self.starting.len() < self.generation.config.start_batch
+            && self.serving.len() + self.starting.len() < self.wanted()
+            && let Some(place) = self.may_start()
+        {
+            self.restarts.started(Instant::now(), Chance::draw());
+            let birth = WorkerStart {
+                shared: Arc::clone(&self.shared),
+                run: self.run.clone(),
+                generation: Arc::clone(&self.generation),
+                name: format!("{}-{}", self.shared.name, self.next_name),
+                slot: place.slot,
+                device: place.device.clone(),
+                checked: self.reload.is_some(),
+                stopping: self.stopping.subscribe(),
+                news: self.news.clone(),
+            };
+            self.next_name += 1;
+            let task = self.tasks.spawn(birth.live());
+            self.starting.insert(task.id(), self.generation.number);
+            self.places.insert(task.id(), place);
+        }
+    }
+
+    pub(super) fn resize(&mut self, workers: usize) {
+        if workers != self.target {
+            self.shared.announce(|pool| Event::PoolResized { pool, from: self.target, to: workers });
+        }
+        self.target = workers;
+        self.restarts.resize(workers);
+    }
+
+    /// What is asked for now stays, also if a reload fails that asked for something else.
+    fn keep_size(&mut self) {
+        if let Some(reload) = &mut self.reload {
+            reload.size_before = None;
+        }
+    }
+
+    /// So many, whatever the load is.
+    pub(super) fn scale(&mut self, workers: usize) {
+        self.sizer = None;
+        self.resize(workers);
+    }
+
+    pub(super) fn scale_by(&mut self, sizing: Sizing) {
+        let mut sizer = Sizer::new(sizing);
+        sizer.set(self.target, Instant::now());
+        self.resize(sizer.target());
+        self.sizer = Some(sizer);
+    }
+
+    /// A worker is to be replaced; it serves until its replacement does.
+    fn recycle(&mut self, worker: Option<&str>) -> usize {
+        let chosen = self.serving.values_mut().filter(|member| {
+            member.due.is_none() && worker.is_none_or(|worker| member.worker.id.as_str() == worker)
+        });
+        let mark = |member: &mut SupervisedWorker| {
+            member.due = Some(ReplaceReason::Worn(Why::ByHand).now());
+            self.shared.announce(|pool| Event::WorkerDue {
+                pool,
+                worker: member.worker.id.as_str().into(),
+                reason: Why::ByHand.to_string().into(),
+            });
+        };
+        chosen.map(mark).count()
+    }
+
+    pub(super) fn hear(&mut self, news: WorkerReport) {
+        match news {
+            WorkerReport::Serving(task, worker) => {
+                self.starting.remove(&task);
+                let is_old = worker.generation != self.generation.number;
+                // Of a later one only if that was dropped when it was about to serve.
+                let is_dropped = worker.generation > self.generation.number;
+                let due =
+                    (is_old && self.reload.is_some() || is_dropped).then(|| ReplaceReason::Reload.now());
+                let after = worker.ready_at.saturating_duration_since(worker.began_at);
+                // Starts take the CPU away from calls: replacements take it for a third of the time at most.
+                self.next_replacement = worker.ready_at + 2 * after;
+                let name = worker.id.as_str();
+                self.shared.announce(|pool| Event::WorkerReady { pool, worker: name.into(), took: after });
+                let term = worker.term;
+                let notes = RoundNotes::default();
+                let (is_worn_out, proved) = (false, false);
+                self.serving.insert(
+                    worker.index,
+                    SupervisedWorker { worker, task, due, is_worn_out, term, notes, proved },
+                );
+            }
+            WorkerReport::Seen(seen) => self.note(seen),
+            WorkerReport::Leaving(index) => {
+                let kept = |member: &mut SupervisedWorker| member.worker.index == index;
+                let gone = self.serving.remove(&index).or_else(|| self.kept.extract_if(.., kept).next());
+                if let Some(member) = gone {
+                    let worker = member.worker.id.as_str();
+                    self.shared.announce(|pool| Event::WorkerLeaves { pool, worker: worker.into() });
+                    self.leaving.push(member);
+                }
+            }
+        }
+    }
+}
+
+async fn wait_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,118 @@
+//! What a supervisor tells others: how it stands with the pool, and who there is.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::main_loop::{SupervisedWorker, Supervisor};
+use crate::pool::Health;
+use crate::pool::stats::{WorkerDuty, WorkerRow, WorkerRows};
+use crate::telemetry::{Event, Level, emit_with};
+
+impl Supervisor {
+    pub(super) fn tell_health(&mut self) {
+        // Where nobody is wanted before a call comes, nobody missing is no sign of health.
+        let fails = self.restarts.is_degraded() && self.serving.is_empty();
+        let health = if self.is_empty() && self.first.is_none() {
+            Health::Empty
+        } else if self.serving.len() >= self.target() && !fails {
+            if let Some(first) = self.first.take() {
+                let _ = first.send(Ok(()));
+                let (pool, workers) = (&self.shared.name, self.serving.len());
+                emit_with(Level::Info, || Event::PoolReady { pool: Arc::clone(pool), workers });
+            }
+            if !self.restarts.is_degraded() {
+                // What was wrong is over, and no reason for what comes.
+                self.trouble = None;
+            }
+            self.short_of_some().unwrap_or(Health::Ready(self.target))
+        } else if let Some(reason) = self.trouble.clone() {
+            let serving = self.serving.len();
+            if self.restarts.is_degraded() {
+                Health::Degraded { serving, reason }
+            } else {
+                Health::Short { serving, reason }
+            }
+        } else {
+            Health::Starting
+        };
+        self.shared.health.send_if_modified(|current| {
+            let changed = *current != health;
+            *current = health;
+            changed
+        });
+        #[cfg(feature = "metrics")]
+        crate::telemetry::stands(&crate::telemetry::Standing {
+            pool: &self.shared.name,
+            workers: self.serving.len(),
+            queued: self.shared.scheduler().depth(),
+            in_flight: self.shared.in_hand(),
+            sessions: self.shared.sessions.count(),
+        });
+    }
+
+    /// Nobody serves any more, and nobody will: a gauge would keep what it showed last.
+    pub(super) fn tell_stopped(&self) {
+        let pool = &self.shared.name;
+        #[cfg(feature = "metrics")]
+        crate::telemetry::stands(&crate::telemetry::Standing {
+            pool,
+            workers: 0,
+            queued: 0,
+            in_flight: 0,
+            sessions: 0,
+        });
+        self.shared.health.send_replace(Health::Stopped);
+        emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
+    }
+
+    /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them
+    /// may let them go on.
+    fn short_of_some(&self) -> Option<Health> {
+        let (halted, others): (Vec<&SupervisedWorker>, Vec<_>) =
+            self.serving.values().partition(|it| it.is_halted());
+        let stuck: Vec<&SupervisedWorker> =
+            others.into_iter().filter(|member| member.notes.told_stuck).collect();
+        let serving = self.serving.len() - halted.len() - stuck.len();
+        let why = [
+            (halted, "stopped by a signal, and waiting for SIGCONT"),
+            (stuck, "no sign of life, though there is a call (see `stuck`)"),
+        ];
+        let told = why.iter().filter(|(members, _)| !members.is_empty()).map(|(members, why)| {
+            let names: Vec<&str> = members.iter().map(|member| member.worker.id.as_str()).collect();
+            format!("{why}: {}", names.join(", "))
+        });
+        let reason = told.collect::<Vec<_>>().join("; ");
+        (serving < self.target() && !reason.is_empty())
+            .then(|| Health::Short { serving, reason: reason.into() })
+    }
+
+    pub(super) fn roll(&mut self) -> WorkerRows {
+        let entry = |member: &SupervisedWorker| WorkerRow {
+            worker: Arc::clone(&member.worker),
+            state: if member.due.is_some() { WorkerDuty::Due } else { WorkerDuty::Serving },
+            reason: member.due.map(|mark| mark.due.to_string()),
+            liveness: Some(member.liveness()),
+        };
+        let leaves = |member: &SupervisedWorker| WorkerRow {
+            worker: Arc::clone(&member.worker),
+            state: WorkerDuty::Leaving,
+            reason: member.due.map(|mark| mark.due.to_string()),
+            liveness: None,
+        };
+        let kept = |member: &SupervisedWorker| WorkerRow { state: WorkerDuty::Kept, ..leaves(member) };
+        WorkerRows {
+            generation: self.generation.number,
+            target: self.target,
+            starting: self.starting.len(),
+            workers: self
+                .serving
+                .values()
+                .map(entry)
+                .chain(self.kept.iter().map(kept))
+                .chain(self.leaving.iter().map(leaves))
+                .collect(),
+            tainted: self.slots.tainted(Instant::now()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Cancelling a call whose caller has gone away, in four stages, each after its own grace: a flag that the worker's code
+//! can see, an exception in the call, TERM to the worker's group, KILL.
+//!
+//! The last two end the worker, so it takes no more calls first, and its other calls may finish.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Worker, WorkerOrder};
+use crate::adapter::{CancelStage, Reason};
+use crate::call::state::{CallEnd, CallState};
+use crate::call::{CallError, CallId};
+use crate::pool;
+use crate::queue::Location;
+use crate::telemetry::Event;
+
+/// Gives up a call: out of the queue without a trace, or step by step at its worker.
+pub(crate) fn abandon(pool: &Arc<pool::PoolInner>, call: CallId, call_state: &Arc<CallState>) {
+    call_state.abandon();
+    match pool.withdraw_or_locate(call_state) {
+        Location::Withdrawn(call) => drop(call),
+        Location::Nowhere => {}
+        Location::InBatch(batched) => {
+            // The others go on; nobody but its caller is told.
+            call_state.end(CallEnd::Failed(CallError::Cancelled));
+            if batched.leave() {
+                abandon(pool, batched.carrier, &batched.state);
+            }
+        }
+        Location::With(_) if call_state.has_ended() => {}
+        Location::With(worker) => {
+            // Asked here, not in the task: whoever drops a call may be the last thing its runtime does.
+            worker.handle.cancel(call, CancelStage::Ask);
+            let call_state = Arc::clone(call_state);
+            pool.runtime.spawn(escalate(worker, call, call_state));
+        }
+    }
+}
+
+async fn escalate(worker: Arc<Worker>, call: CallId, call_state: Arc<CallState>) {
+    let grace = worker.pool.config().cancel_grace;
+    if ended_within(&call_state, grace.ask).await {
+        return;
+    }
+    worker.handle.cancel(call, CancelStage::Raise);
+    if ended_within(&call_state, grace.raise).await {
+        return;
+    }
+    worker.pool.announce(|pool| Event::WorkerIgnoresCancel {
+        pool,
+        worker: worker.id.as_str().into(),
+        call: call.get(),
+    });
+    worker.order(WorkerOrder::Retire(Reason::Stopped));
+    worker.only_stubborn_ones_left(call, &call_state).await;
+    if !call_state.has_ended() {
+        worker.order(WorkerOrder::End(Reason::Stubborn(call)));
+    }
+}
+
+async fn ended_within(call_state: &CallState, grace: Duration) -> bool {
+    tokio::time::timeout(grace, poll_fn(|context| call_state.poll_ended(context))).await.is_ok()
+}

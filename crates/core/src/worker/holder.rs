@@ -1,0 +1,108 @@
+//! A worker, as the calls that it holds know it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::Worker;
+use crate::call::lease::{Holder, Lease, Load};
+use crate::call::state::{CallEnd, CallState};
+use crate::call::{Call, PoolCommand};
+use crate::value::Encoded;
+
+impl Holder for Worker {
+    fn names(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.pool.name), self.id.as_str().into())
+    }
+
+    fn is_serial(&self) -> bool {
+        self.concurrency == 1
+    }
+
+    fn printed(&self) -> u64 {
+        self.output.printed()
+    }
+
+    fn answered(&self, call: &Call, failed: bool) {
+        self.pool.clear(&call.command, &call.input);
+        if failed {
+            // What it printed about its failure is not to be taken for the next call's.
+            self.output.catch_up();
+        }
+        // Of calls that wait at the worker, the next one begins. One that a tool has made ends inside of another.
+        if self.is_serial() && call.chain().is_none() {
+            self.output.begin_call();
+        }
+    }
+
+    fn clear(&self, command: &PoolCommand, inputs: &[Encoded]) {
+        self.pool.clear_each(command, inputs);
+    }
+
+    fn suspect(&self, command: &Arc<PoolCommand>, input: Option<Encoded>) {
+        match input {
+            Some(input) => self.suspect_call(command, input),
+            None => self.suspect_nobody(),
+        }
+    }
+
+    fn release(&self, load: Load, taken: Option<(Instant, usize)>) {
+        let places = taken.and_then(|(since, beside)| self.learn_limit(since, beside));
+        self.puts_down();
+        self.pool.in_hand.fetch_sub(1, Ordering::SeqCst);
+        self.pool.release(self, load, places);
+    }
+
+    fn give_to_another(&self, call: Call) {
+        self.pool.requeue(call);
+    }
+
+    fn gather_again(&self, member: Call) {
+        self.pool.gather_again(member);
+    }
+
+    fn make_alone(&self, member: Call, otherwise: CallEnd) {
+        self.pool.make_alone(member, otherwise);
+    }
+
+    fn take_batch(&self, beside: usize) {
+        self.batched.fetch_add(beside, Ordering::Relaxed);
+        self.pool.batched.fetch_add(beside, Ordering::Relaxed);
+    }
+
+    fn put_batch_down(&self, beside: usize) {
+        self.batched.fetch_sub(beside, Ordering::Relaxed);
+        self.pool.batched.fetch_sub(beside, Ordering::Relaxed);
+    }
+
+    fn batch_landed(&self, command: &Arc<PoolCommand>, calls: usize) {
+        self.pool.lands(command, calls);
+    }
+}
+
+impl Worker {
+    /// A place for a call at this worker.
+    pub(crate) fn lease(self: Arc<Self>, load: Load) -> Lease {
+        let beside = self.takes();
+        if beside == 1 {
+            self.output.begin_call();
+        }
+        self.pool.in_hand.fetch_add(1, Ordering::SeqCst);
+        let taken = self.limit.is_some().then(|| Box::new((Instant::now(), beside)));
+        Lease::new(self, load, taken)
+    }
+
+    /// The worker that a call is held by. Only workers hold calls.
+    pub(crate) fn of(holder: &Arc<dyn Holder>) -> Arc<Self> {
+        let holder: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Holder>::clone(holder);
+        holder.downcast().expect("a call is held by a worker")
+    }
+}
+
+impl CallState {
+    /// The worker that has the call, or had it.
+    pub(crate) fn worker(&self) -> Option<Arc<Worker>> {
+        self.holder().as_ref().map(Worker::of)
+    }
+}

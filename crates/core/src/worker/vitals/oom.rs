@@ -1,0 +1,321 @@
+//! Whether the kernel killed a worker for want of memory: yes, no or unknown.
+//!
+//! Two witnesses are heard. The kernel log names each process that was killed so, and is believed whatever it says, if it may be
+//! read (root, mostly), nothing of it was missed, and its pids are ours (they are those of the machine, so not from within a
+//! pid namespace). Else the memory cgroup, which counts: no kill since the last is a no; one more is a yes, and used up
+//! by it, so that the next death needs another. A worker's child that was killed can be taken for the worker then.
+//!
+//! | kernel log | count of the cgroup | verdict |
+//! |---|---|---|
+//! | names the worker | | yes |
+//! | complete, does not name it | | no |
+//! | unknown | has not risen | no |
+//! | unknown | has risen | yes |
+//! | unknown | unknown | unknown |
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::call::Verdict;
+
+/// So many processes that the log named are remembered; those of other programs are among them.
+const REMEMBERED: usize = 256;
+
+/// The longest record that `/dev/kmsg` gives.
+const LONGEST_RECORD: usize = 8192;
+
+/// The number that Linux gives to the first pid namespace (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// The one watch of an engine, whose workers are all in one cgroup; none where there are no processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OomDetector(Option<Arc<Mutex<OomWatch>>>);
+
+impl OomDetector {
+    /// From now on, for the workers in a cgroup. Reads files.
+    pub(crate) fn new(cgroup: Option<&Path>) -> Self {
+        Self(Some(Arc::new(Mutex::new(OomWatch::new(cgroup)))))
+    }
+
+    /// See [`OomWatch::catch_up`]. Reads files.
+    pub(crate) fn catch_up(&self) {
+        if let Some(watch) = &self.0 {
+            watch.lock().unwrap_or_else(PoisonError::into_inner).catch_up();
+        }
+    }
+
+    /// See [`OomWatch::verdict`]. Reads files, and must be asked once for each death.
+    pub(crate) fn verdict(&self, pid: i32) -> Verdict {
+        match &self.0 {
+            Some(watch) => watch.lock().unwrap_or_else(PoisonError::into_inner).verdict(pid),
+            None => Verdict::Unknown,
+        }
+    }
+}
+
+/// Watches for workers that the kernel kills. One serves all workers of a cgroup.
+#[derive(Debug)]
+pub(crate) struct OomWatch {
+    count: Option<Count>,
+    log: Option<Log>,
+}
+
+impl OomWatch {
+    /// From now on. `cgroup` is the directory that the workers are in; without it, or if memory is not counted there, the
+    /// nearest one above that counts, and at last our own.
+    pub(crate) fn new(cgroup: Option<&Path>) -> Self {
+        let above = cgroup.into_iter().flat_map(Path::ancestors).map(Path::to_owned);
+        let count = above.chain(own_cgroups()).find_map(|dir| Count::of(&dir));
+        Self { count, log: is_first_pid_namespace().then(Log::open).flatten() }
+    }
+
+    /// As where the kernel log may not be read.
+    #[cfg(test)]
+    pub(super) fn without_log(self) -> Self {
+        Self { log: None, ..self }
+    }
+
+    /// Reads on in the kernel log. It is a ring: who reads it too seldom misses something.
+    pub(crate) fn catch_up(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.catch_up();
+        }
+    }
+
+    /// The verdict on a process that has died of SIGKILL, not by our hand.
+    pub(crate) fn verdict(&mut self, pid: i32) -> Verdict {
+        self.catch_up();
+        let named = self.log.as_mut().and_then(|log| log.names(pid));
+        match (named, &mut self.count) {
+            (Some(true), count) => {
+                count.as_mut().map(Count::use_up);
+                Verdict::Yes
+            }
+            (Some(false), _) => Verdict::No,
+            (None, Some(count)) => count.use_up(),
+            (None, None) => Verdict::Unknown,
+        }
+    }
+}
+
+/// A file in which a cgroup counts its kills.
+#[derive(Debug)]
+struct Count {
+    file: PathBuf,
+    explained: u64,
+}
+
+impl Count {
+    /// Of version 2, or of version 1.
+    fn of(dir: &Path) -> Option<Self> {
+        ["memory.events", "memory.oom_control"].iter().find_map(|name| {
+            let file = dir.join(name);
+            let explained = kills(&fs::read_to_string(&file).ok()?)?;
+            Some(Self { file, explained })
+        })
+    }
+
+    fn use_up(&mut self) -> Verdict {
+        match fs::read_to_string(&self.file).ok().as_deref().and_then(kills) {
+            Some(now) if now > self.explained => {
+                self.explained += 1;
+                Verdict::Yes
+            }
+            Some(_) => Verdict::No,
+            None => Verdict::Unknown,
+        }
+    }
+}
+
+/// The line `oom_kill N`, which both versions have.
+fn kills(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// The cgroups of this process that may count memory: version 1's memory hierarchy, then version 2 and what is above.
+fn own_cgroups() -> Vec<PathBuf> {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    cgroups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+}
+
+fn cgroups(own: &str, mounts: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let kind = if controllers.is_empty() { "cgroup2" } else { "cgroup" };
+        if kind == "cgroup" && !controllers.split(',').any(|it| it == "memory") {
+            continue;
+        }
+        let Some((root, mount)) = mounts.lines().find_map(|line| mount_of(line, kind)) else { continue };
+        // Outside of what is mounted here, as in some containers: then the mount's own root is the nearest to it.
+        let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+        let dir = Path::new(mount).join(below);
+        found.extend(dir.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_owned));
+    }
+    found
+}
+
+/// Root and mount point, if a line of mountinfo is of version 2, or of version 1's memory hierarchy.
+fn mount_of<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut fields = before.split(' ').skip(3);
+    let (root, mount) = (fields.next()?, fields.next()?);
+    let mut after = after.split(' ');
+    let fits = after.next()? == kind;
+    let options = after.nth(1)?;
+    (fits && (kind == "cgroup2" || options.split(',').any(|it| it == "memory"))).then_some((root, mount))
+}
+
+fn is_first_pid_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|it| it.ino() == FIRST_PID_NAMESPACE)
+}
+
+/// The kernel log from a moment on.
+#[derive(Debug)]
+struct Log {
+    file: File,
+    named: VecDeque<i32>,
+    is_complete: bool,
+}
+
+impl Log {
+    fn open() -> Option<Self> {
+        let nonblock = OFlags::NONBLOCK.bits() as i32;
+        let mut file = OpenOptions::new().read(true).custom_flags(nonblock).open("/dev/kmsg").ok()?;
+        file.seek(SeekFrom::End(0)).ok()?;
+        Some(Self { file, named: VecDeque::new(), is_complete: true })
+    }
+
+    fn catch_up(&mut self) {
+        let mut record = [0; LONGEST_RECORD];
+        loop {
+            match self.file.read(&mut record) {
+                Ok(0) => return,
+                Ok(length) => {
+                    if let Some(pid) = killed(&String::from_utf8_lossy(&record[..length])) {
+                        self.note(pid);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Overwritten before we read it: whom that named we shall not know.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::PIPE) => self.is_complete = false,
+                Err(_) => {
+                    self.is_complete = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, pid: i32) {
+        if self.named.len() == REMEMBERED {
+            self.named.pop_front();
+            self.is_complete = false;
+        }
+        self.named.push_back(pid);
+    }
+
+    /// Whether it named a process, as far as it can tell; each naming counts once, since numbers come again.
+    fn names(&mut self, pid: i32) -> Option<bool> {
+        let at = self.named.iter().position(|named| *named == pid);
+        match at.and_then(|at| self.named.remove(at)) {
+            Some(_) => Some(true),
+            None => self.is_complete.then_some(false),
+        }
+    }
+}
+
+/// Whom a record says to have been killed for want of memory.
+fn killed(record: &str) -> Option<i32> {
+    // `6,1234,5678,-;Memory cgroup out of memory: Killed process 42 (python3) total-vm:…`. Anybody may write into the log
+    // who may also kill us; the facility says that it was the kernel.
+    let (head, message) = record.split_once(';')?;
+    let priority: u32 = head.split(',').next()?.parse().ok()?;
+    let is_kernel = priority >> 3 == 0;
+    let rest = message.split_once("Killed process ").filter(|_| is_kernel)?.1;
+    let is_oom = message.starts_with("Out of memory") || message.starts_with("Memory cgroup out of memory");
+    rest.split(' ').next()?.trim_end_matches(',').parse().ok().filter(|_| is_oom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_whom_the_kernel_killed_and_nobody_else_does() {
+        let memcg = "3,1021,21740301958,-;Memory cgroup out of memory: Killed process 29951 (proving-hostile) \
+                     total-vm:99096kB, anon-rss:95104kB, file-rss:2036kB, shmem-rss:0kB, UID:0 pgtables:232kB \
+                     oom_score_adj:0\n";
+        let machine = "3,7,1,-;Out of memory: Killed process 42 (a (b) c) total-vm:1kB\n";
+        let older = "3,7,1,-;Out of memory: Killed process 42, UID 0, (python3) total-vm:1kB\n";
+        assert_eq!(killed(memcg), Some(29951));
+        assert_eq!(killed(machine), Some(42));
+        assert_eq!(killed(older), Some(42));
+        let user = machine.replacen('3', "11", 1);
+        let others =
+            ["6,1,1,-;usb 1-1: new device\n", "3,7,1,-;Killed process 42 (x)\n", "", ";", user.as_str()];
+        assert!(others.iter().all(|record| killed(record).is_none()));
+    }
+
+    #[test]
+    fn both_versions_of_cgroups_count() {
+        let v2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n";
+        let v1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n";
+        assert_eq!(kills(v2), Some(2));
+        assert_eq!(kills(v1), Some(7));
+        assert_eq!(kills("oom_kill_disable 0\nunder_oom 0\n"), None);
+    }
+
+    #[test]
+    fn a_kill_explains_one_death_and_an_ancestor_counts_for_those_below() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let events = dir.path().join("memory.events");
+        fs::write(&events, "oom 0\noom_kill 3\n").expect("events");
+        let below = dir.path().join("run/worker");
+        fs::create_dir_all(&below).expect("a group below");
+        let mut watch = OomWatch::new(Some(&below)).without_log();
+        assert_eq!(watch.verdict(1), Verdict::No);
+        fs::write(&events, "oom 1\noom_kill 4\n").expect("events");
+        assert_eq!(watch.verdict(1), Verdict::Yes);
+        assert_eq!(watch.verdict(2), Verdict::No);
+        fs::remove_file(&events).expect("removed");
+        assert_eq!(watch.verdict(3), Verdict::Unknown);
+        assert_eq!(OomWatch { log: None, count: None }.verdict(4), Verdict::Unknown);
+    }
+
+    #[test]
+    fn our_own_cgroups_are_found_in_either_version() {
+        let own = "9:name=systemd:/\n4:memory:/box/one\n1:cpu:/\n0::/slice/host\n";
+        let mounts = "30 24 0:26 /box /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      29 24 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      31 24 0:27 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
+        let found = cgroups(own, mounts);
+        let expected = [
+            "/sys/fs/cgroup/memory/one",
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/unified/slice/host",
+            "/sys/fs/cgroup/unified/slice",
+            "/sys/fs/cgroup/unified",
+        ];
+        assert_eq!(found, expected.map(PathBuf::from));
+        assert!(cgroups("", "").is_empty());
+    }
+
+    #[test]
+    fn a_log_of_which_something_was_missed_denies_nothing() {
+        let file = File::open("/dev/null").expect("nothing");
+        let mut log = Log { file, named: VecDeque::from([7]), is_complete: true };
+        assert_eq!((log.names(7), log.names(7)), (Some(true), Some(false)), "each naming counts once");
+        (0..=REMEMBERED as i32).for_each(|pid| log.note(pid));
+        assert_eq!((log.names(0), log.names(1)), (None, Some(true)));
+    }
+}

@@ -1,0 +1,113 @@
+//! The watch over one worker: about once a second it looks what the worker is doing, from inside and from outside.
+//!
+//! It is asked to beat only while a call has been at work for a while, and not again before it has answered: a worker with short
+//! calls is never asked, and never is there more than one question in the pipe.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Worker;
+use super::vitals::{Pss, Vitals};
+use snakepit_policy::liveness::{Beat, LifeSigns, Liveness, LivenessJudge};
+
+/// A call that takes less is no reason to ask.
+const LONG_CALL: Duration = Duration::from_secs(1);
+
+/// So long a worker may take to answer before that means anything: a thread of a busy process on a busy machine has to get
+/// its turn, and the GIL.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+
+/// A tick of the CPU time, as the judge counts them.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What is remembered of a worker from look to look.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    judge: LivenessJudge,
+    asked: Option<AskedBeat>,
+    /// Its CPU time at the last look.
+    cpu: Option<Duration>,
+}
+
+/// A question that was not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct AskedBeat {
+    at: Instant,
+    /// How often the worker had answered before.
+    beats: u64,
+}
+
+impl Watch {
+    /// Looks, and asks for the beat that the next look will want to know of.
+    pub(crate) async fn look(&mut self, worker: &Worker) -> (Liveness, Option<Vitals>) {
+        let vitals = worker.vitals(Pss::Skip).await;
+        if let Some(vitals) = &vitals {
+            worker.note_rss(vitals.rss_bytes);
+        }
+        let now = Instant::now();
+        let at_work = worker.handle.at_work().iter().map(|it| it.since).min();
+        let has_call_since = match at_work {
+            Some(since) => Some(now.saturating_duration_since(since)),
+            // Its handle does not tell since when.
+            None => worker.holds_calls().then_some(Duration::ZERO),
+        };
+        let look = LifeSigns {
+            has_call_since,
+            beat: self.beat(worker, now),
+            cpu_ticks_moved: self.ticks_moved(vitals.as_ref()),
+            process_state: vitals.as_ref().map_or_else(|| state_unseen(worker), |it| it.state),
+        };
+        let liveness = self.judge.judge(&look, now);
+        if has_call_since.is_some_and(|time| time >= LONG_CALL) {
+            self.ask(worker, now);
+        }
+        (liveness, vitals)
+    }
+
+    fn beat(&mut self, worker: &Worker, now: Instant) -> Beat {
+        let (Some(asked), Some(beats)) = (self.asked, worker.handle.beats()) else { return Beat::Unknown };
+        if beats != asked.beats {
+            self.asked = None;
+            return Beat::Answered;
+        }
+        let has_had_time = now.saturating_duration_since(asked.at) >= ANSWERS_WITHIN;
+        if has_had_time { Beat::Silent } else { Beat::Unknown }
+    }
+
+    fn ask(&mut self, worker: &Worker, now: Instant) {
+        if self.asked.is_none()
+            && let Some(beats) = worker.handle.beats()
+        {
+            self.asked = Some(AskedBeat { at: now, beats });
+            worker.handle.ask_beat();
+        }
+    }
+
+    fn ticks_moved(&mut self, vitals: Option<&Vitals>) -> u64 {
+        let Some(now) = vitals.map(|it| it.cpu) else { return 0 };
+        let before = self.cpu.replace(now).unwrap_or(now);
+        (now.saturating_sub(before).as_millis() / TICK.as_millis()) as u64
+    }
+}
+
+/// Where the kernel shows no such process: it is gone, or this system shows none.
+fn state_unseen(worker: &Worker) -> char {
+    let is_gone = worker.handle.process().is_some_and(|process| process.try_wait().is_some());
+    if is_gone { 'X' } else { '?' }
+}
+
+impl Worker {
+    /// What the kernel says about it and all that it started.
+    pub(crate) async fn vitals(&self, pss: Pss) -> Option<Vitals> {
+        let process = self.handle.process()?;
+        let (worker, shim) = (process.pid(), process.own_shim());
+        let oom = self.pool.oom.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            // The kernel log is a ring, and somebody must read it often enough.
+            oom.catch_up();
+            Vitals::read(worker, shim, pss)
+        });
+        read.await.ok().flatten()
+    }
+}

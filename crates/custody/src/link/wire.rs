@@ -1,0 +1,490 @@
+//! The messages between host and keeper: one per packet, with descriptors beside it.
+//!
+//! Both ends are built together from this file, so the format has no version. Nothing but std here.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+/// The largest orders that travel inline; larger ones travel as a memfd, the first descriptor.
+pub(crate) const MAX_INLINE: usize = 32 * 1024;
+/// The room for any message with inline orders.
+pub(crate) const MAX_MESSAGE: usize = MAX_INLINE + 1024;
+/// The largest orders of all; far above what exec accepts.
+pub(crate) const MAX_ORDERS: usize = 16 * 1024 * 1024;
+/// The most descriptors in one message (the kernel's own limit is 253).
+pub(crate) const MAX_FDS: usize = 250;
+
+/// The tier, as messages and records carry it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum WireTier {
+    /// A PID namespace per worker.
+    Namespace = 1,
+    /// A subreaper per worker.
+    Shim = 2,
+    /// Process groups only.
+    Group = 3,
+}
+
+impl WireTier {
+    /// The tier of a number.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Namespace, Self::Shim, Self::Group].into_iter().find(|tier| *tier as u8 == byte)
+    }
+}
+
+/// Host to keeper.
+#[derive(Debug)]
+pub(crate) enum ToKeeper {
+    /// The first message. Descriptors: lock, run directory, host pidfd, liveness pipe, and the cgroup, if there is one.
+    Init(KeeperInit),
+    /// A command to start. Descriptors: the socket for the answer, the orders themselves if they are not
+    /// inline, then one per target.
+    Spawn { key: u64, worker: Vec<u8>, orders: Vec<u8> },
+    /// A signal for a worker.
+    Signal { key: u64, signal: i32, reach: SignalReach },
+    /// The end of a worker and of all that it started.
+    Kill { key: u64 },
+    /// The end of everything, and of the keeper.
+    Finish,
+}
+
+/// What the keeper needs to know once.
+#[derive(Debug)]
+pub(crate) struct KeeperInit {
+    /// The run's id, 32 hex digits.
+    pub(crate) run: Vec<u8>,
+    /// The tier of all its workers.
+    pub(crate) tier: WireTier,
+    /// Whether keeper and shims stay in the caller's session.
+    pub(crate) caller_session: bool,
+    /// Whether records are synced to the disk.
+    pub(crate) sync: bool,
+    /// The slot of the next record.
+    pub(crate) next_slot: u64,
+    /// The machine's boot.
+    pub(crate) boot: [u8; 16],
+    /// The PID namespace that host and keeper share.
+    pub(crate) pidns: u64,
+    /// Whether the kernel gives every process an inode of its own.
+    pub(crate) pidfs: bool,
+    /// By how many clock ticks start times are shifted in the time namespace that host and keeper share.
+    pub(crate) clock_offset: u64,
+    /// Signals that were ignored when the host was started: bit n-1 for signal n.
+    pub(crate) ignored: u64,
+    /// Signals that were blocked when the host was started.
+    pub(crate) blocked: u64,
+    /// Faults on demand, in builds that have them.
+    pub(crate) failpoints: Vec<u8>,
+}
+
+/// Whom a signal reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum SignalReach {
+    /// The worker's group.
+    Group = 1,
+    /// The worker's main process.
+    Process = 2,
+}
+
+/// Strings as exec takes them: one after another, each ended by a NUL. So the process at the gate needs no copy.
+#[derive(Debug, Default)]
+pub(crate) struct CStrings<'a>(Cow<'a, [u8]>);
+
+impl CStrings<'_> {
+    /// Appends a string made of parts, none of which contains a NUL.
+    pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        let bytes = self.0.to_mut();
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
+        bytes.push(0);
+    }
+
+    /// One string alone.
+    pub(crate) fn one(string: &[u8]) -> Self {
+        let mut strings = Self::default();
+        strings.push(&[string]);
+        strings
+    }
+
+    /// Each string with its NUL.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.0.split_inclusive(|byte| *byte == 0).filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok())
+    }
+}
+
+/// What the process at the gate shall become. The keeper passes the orders on without reading them.
+#[derive(Debug)]
+pub(crate) struct LaunchOrders<'a> {
+    /// Counted from 1 within the run.
+    pub(crate) key: u64,
+    /// The program's path, already looked up.
+    pub(crate) program: CStrings<'a>,
+    /// Its arguments, the zeroth included.
+    pub(crate) argv: CStrings<'a>,
+    /// Its environment, `KEY=value`.
+    pub(crate) envp: CStrings<'a>,
+    /// Its working directory.
+    pub(crate) cwd: CStrings<'a>,
+    /// The number that each descriptor gets.
+    pub(crate) targets: Vec<i32>,
+    /// Resource, soft, hard.
+    pub(crate) rlimits: Vec<(i32, u64, u64)>,
+    /// Its niceness.
+    pub(crate) nice: Option<i32>,
+    /// Its `oom_score_adj`.
+    pub(crate) oom_score_adj: Option<i32>,
+    /// Whether it takes the terminal on its standard input.
+    pub(crate) foreground: bool,
+}
+
+impl<'a> LaunchOrders<'a> {
+    /// The message's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MessageWriter::default();
+        out.u64(self.key);
+        for strings in [&self.program, &self.argv, &self.envp, &self.cwd] {
+            out.bytes(&strings.0);
+        }
+        out.list(&self.targets, |out, target| out.i32(*target));
+        out.list(&self.rlimits, |out, (resource, soft, hard)| out.i32(*resource).u64(*soft).u64(*hard));
+        out.list(self.nice.as_slice(), |out, nice| out.i32(*nice));
+        out.list(self.oom_score_adj.as_slice(), |out, adj| out.i32(*adj));
+        out.u8(self.foreground.into());
+        out.0
+    }
+
+    /// Reads a message back; `None` if it is not one.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut take = MessageReader(bytes);
+        Some(Self {
+            key: take.u64()?,
+            program: CStrings(Cow::Borrowed(take.slice()?)),
+            argv: CStrings(Cow::Borrowed(take.slice()?)),
+            envp: CStrings(Cow::Borrowed(take.slice()?)),
+            cwd: CStrings(Cow::Borrowed(take.slice()?)),
+            targets: take.list(MessageReader::i32)?,
+            rlimits: take.list(|take| Some((take.i32()?, take.u64()?, take.u64()?)))?,
+            nice: take.list(MessageReader::i32)?.first().copied(),
+            oom_score_adj: take.list(MessageReader::i32)?.first().copied(),
+            foreground: take.u8()? == 1,
+        })
+    }
+}
+
+/// Keeper to host.
+#[derive(Debug)]
+pub(crate) enum ToHost {
+    /// The keeper serves.
+    Ready,
+    /// The keeper cannot serve.
+    Unable { stage: SpawnStage, errno: i32 },
+    /// The worker and all that it started are gone.
+    Exit { key: u64, end: WorkerEnd },
+    /// The worker was stopped by a signal.
+    Stopped { key: u64, signal: i32 },
+    /// The worker continues.
+    Continued { key: u64 },
+    /// A process outlived its shim and was killed.
+    Escaped { pid: i32 },
+    /// A record could not be written.
+    LedgerTrouble { errno: i32 },
+    /// A process of a worker belongs to another user by now: the run may not signal it and does not wait for it. Key 0: the
+    /// worker is unknown.
+    Unkillable { key: u64, pid: i32 },
+}
+
+/// Keeper to the thread that waits for a spawn, on a socket of its own: one wake-up less than through the host's common
+/// socket.
+#[derive(Debug)]
+pub(crate) enum SpawnAnswer {
+    /// The worker's program runs. Descriptor: the worker's pidfd.
+    Spawned { pid: i32, shim: i32 },
+    /// The worker's program does not run, and nothing of the attempt is left.
+    Failed { stage: SpawnStage, errno: i32 },
+}
+
+impl SpawnAnswer {
+    /// The message's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MessageWriter::default();
+        match self {
+            Self::Spawned { pid, shim } => out.u8(1).i32(*pid).i32(*shim),
+            Self::Failed { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
+        };
+        out.0
+    }
+
+    /// Reads a message back; `None` if it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = MessageReader(bytes);
+        Some(match take.u8()? {
+            1 => Self::Spawned { pid: take.i32()?, shim: take.i32()? },
+            2 => Self::Failed { stage: SpawnStage::from_byte(take.u8()?)?, errno: take.i32()? },
+            _ => return None,
+        })
+    }
+}
+
+/// How a worker's main process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WorkerEnd {
+    /// Its wait status; -1 if its shim died before it could report.
+    pub(crate) status: i32,
+    /// The largest resident memory.
+    pub(crate) max_rss_kib: u64,
+    /// Processor time in user mode.
+    pub(crate) user_us: u64,
+    /// Processor time in the kernel.
+    pub(crate) system_us: u64,
+}
+
+impl WorkerEnd {
+    /// The end of a worker whose shim could not report it.
+    pub(crate) const LOST: Self = Self { status: -1, max_rss_kib: 0, user_us: 0, system_us: 0 };
+}
+
+/// The step of a start at which it failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum SpawnStage {
+    /// Reading the request.
+    Request = 1,
+    /// Appending to the ledger.
+    Ledger = 2,
+    /// Making the sockets to shim and gate.
+    Sockets = 3,
+    /// Cloning the shim.
+    CloneShim = 4,
+    /// Setting the shim up.
+    ShimSetup = 5,
+    /// Mapping the user in a new user namespace.
+    UserMap = 6,
+    /// Mounting the namespace's own /proc.
+    MountProc = 7,
+    /// Cloning the worker.
+    CloneWorker = 8,
+    /// Reading the worker's identity.
+    Identity = 9,
+    /// Making the worker's session or group.
+    Session = 10,
+    /// Taking the terminal.
+    Terminal = 11,
+    /// Arranging the descriptors.
+    Descriptors = 12,
+    /// Changing the directory.
+    Cwd = 13,
+    /// Setting a resource limit.
+    Rlimit = 14,
+    /// Setting the niceness.
+    Nice = 15,
+    /// Setting `oom_score_adj`.
+    OomScore = 16,
+    /// Running the program.
+    Exec = 17,
+    /// The shim ended before the program ran.
+    ShimDied = 18,
+    /// The run is stopping.
+    Stopping = 19,
+    /// Subreaper, pidfd or signalfd: what every tier but `group` needs from the kernel.
+    Kernel = 20,
+    /// The keeper ended before the program ran.
+    KeeperDied = 21,
+    /// Joining the run's cgroup.
+    Cgroup = 22,
+}
+
+impl SpawnStage {
+    #[rustfmt::skip]
+    const ALL: [Self; 22] = [
+        Self::Request, Self::Ledger, Self::Sockets, Self::CloneShim, Self::ShimSetup,
+        Self::UserMap, Self::MountProc, Self::CloneWorker, Self::Identity, Self::Session,
+        Self::Terminal, Self::Descriptors, Self::Cwd, Self::Rlimit, Self::Nice,
+        Self::OomScore, Self::Exec, Self::ShimDied, Self::Stopping, Self::Kernel,
+        Self::KeeperDied, Self::Cgroup,
+    ];
+
+    /// The stage of a number.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| *stage as u8 == byte)
+    }
+}
+
+impl ToKeeper {
+    /// The message's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MessageWriter::default();
+        match self {
+            Self::Init(init) => {
+                out.u8(1).bytes(&init.run).u8(init.tier as u8).u8(init.caller_session.into());
+                out.u8(init.sync.into()).u64(init.next_slot).bytes(&init.boot).u64(init.pidns);
+                out.u8(init.pidfs.into()).u64(init.clock_offset);
+                out.u64(init.ignored).u64(init.blocked).bytes(&init.failpoints)
+            }
+            Self::Spawn { key, worker, orders } => out.u8(2).u64(*key).bytes(worker).bytes(orders),
+            Self::Signal { key, signal, reach } => out.u8(3).u64(*key).i32(*signal).u8(*reach as u8),
+            Self::Kill { key } => out.u8(4).u64(*key),
+            Self::Finish => out.u8(5),
+        };
+        out.0
+    }
+
+    /// Reads a message back; `None` if it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = MessageReader(bytes);
+        Some(match take.u8()? {
+            1 => Self::Init(KeeperInit {
+                run: take.bytes()?,
+                tier: WireTier::from_byte(take.u8()?)?,
+                caller_session: take.u8()? == 1,
+                sync: take.u8()? == 1,
+                next_slot: take.u64()?,
+                boot: take.bytes()?.try_into().ok()?,
+                pidns: take.u64()?,
+                pidfs: take.u8()? == 1,
+                clock_offset: take.u64()?,
+                ignored: take.u64()?,
+                blocked: take.u64()?,
+                failpoints: take.bytes()?,
+            }),
+            2 => Self::Spawn { key: take.u64()?, worker: take.bytes()?, orders: take.bytes()? },
+            3 => Self::Signal {
+                key: take.u64()?,
+                signal: take.i32()?,
+                reach: if take.u8()? == SignalReach::Group as u8 {
+                    SignalReach::Group
+                } else {
+                    SignalReach::Process
+                },
+            },
+            4 => Self::Kill { key: take.u64()? },
+            5 => Self::Finish,
+            _ => return None,
+        })
+    }
+}
+
+impl ToHost {
+    /// The message's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MessageWriter::default();
+        match self {
+            Self::Ready => out.u8(1),
+            Self::Unable { stage, errno } => out.u8(2).u8(*stage as u8).i32(*errno),
+            Self::Exit { key, end } => end.put(out.u8(5).u64(*key)),
+            Self::Stopped { key, signal } => out.u8(6).u64(*key).i32(*signal),
+            Self::Continued { key } => out.u8(7).u64(*key),
+            Self::Escaped { pid } => out.u8(8).i32(*pid),
+            Self::LedgerTrouble { errno } => out.u8(9).i32(*errno),
+            Self::Unkillable { key, pid } => out.u8(10).u64(*key).i32(*pid),
+        };
+        out.0
+    }
+
+    /// Reads a message back; `None` if it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut take = MessageReader(bytes);
+        Some(match take.u8()? {
+            1 => Self::Ready,
+            2 => Self::Unable { stage: SpawnStage::from_byte(take.u8()?)?, errno: take.i32()? },
+            5 => Self::Exit { key: take.u64()?, end: WorkerEnd::take(&mut take)? },
+            6 => Self::Stopped { key: take.u64()?, signal: take.i32()? },
+            7 => Self::Continued { key: take.u64()? },
+            8 => Self::Escaped { pid: take.i32()? },
+            9 => Self::LedgerTrouble { errno: take.i32()? },
+            10 => Self::Unkillable { key: take.u64()?, pid: take.i32()? },
+            _ => return None,
+        })
+    }
+}
+
+impl WorkerEnd {
+    /// Appends the end to a message.
+    pub(crate) fn put(self, out: &mut MessageWriter) -> &mut MessageWriter {
+        out.i32(self.status).u64(self.max_rss_kib).u64(self.user_us).u64(self.system_us)
+    }
+
+    /// Reads an end from a message.
+    pub(crate) fn take(take: &mut MessageReader<'_>) -> Option<Self> {
+        Some(Self {
+            status: take.i32()?,
+            max_rss_kib: take.u64()?,
+            user_us: take.u64()?,
+            system_us: take.u64()?,
+        })
+    }
+}
+
+/// Builds a message.
+#[derive(Default)]
+pub(crate) struct MessageWriter(pub(crate) Vec<u8>);
+
+impl MessageWriter {
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+
+    pub(crate) fn i32(&mut self, value: i32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.u64(value.len() as u64).0.extend_from_slice(value);
+        self
+    }
+
+    fn list<T>(&mut self, items: &[T], each: impl for<'a> Fn(&'a mut Self, &T) -> &'a mut Self) {
+        self.u64(items.len() as u64);
+        for item in items {
+            each(self, item);
+        }
+    }
+}
+
+/// Reads a message, never past its end.
+pub(crate) struct MessageReader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> MessageReader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn slice(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.u64()?).ok()?;
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        self.slice().map(<[u8]>::to_vec)
+    }
+
+    fn list<T>(&mut self, each: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.u64()?;
+        (0..count).map(|_| each(self)).collect()
+    }
+}

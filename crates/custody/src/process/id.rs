@@ -1,0 +1,191 @@
+//! The ids of runs, workers, processes and groups, and their limits.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The id of a run: a time-ordered UUID, written as 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(uuid::Uuid);
+
+impl RunId {
+    pub(crate) fn new() -> Self {
+        // Not uuid's own clock, which panics before 1970: a machine without a battery may start there.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let context = uuid::NoContext;
+        Self(uuid::Uuid::new_v7(uuid::Timestamp::from_unix(context, now.as_secs(), now.subsec_nanos())))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_simple().fmt(f)
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunId({self})")
+    }
+}
+
+impl FromStr for RunId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let id = uuid::Uuid::try_parse(text).map(Self).map_err(|_| InvalidId::Run(text.to_owned()))?;
+        // Only the canonical spelling, so that one run has one directory name.
+        if id.to_string() == text { Ok(id) } else { Err(InvalidId::Run(text.to_owned())) }
+    }
+}
+
+/// A worker's name within its run, such as `python/3`. It reaches the worker as `SNAKEPIT_WORKER_ID`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct WorkerId(String);
+
+impl WorkerId {
+    /// The longest name that fits a ledger record.
+    pub const MAX_LEN: usize = 64;
+
+    /// A name of 1 to 64 characters from `A-Z a-z 0-9 . _ : / -`.
+    ///
+    /// ```
+    /// use snakepit_custody::WorkerId;
+    ///
+    /// assert_eq!(WorkerId::new("python/3")?.as_str(), "python/3");
+    /// assert!(WorkerId::new("no spaces").is_err());
+    /// # Ok::<(), snakepit_custody::InvalidId>(())
+    /// ```
+    pub fn new(name: impl Into<String>) -> Result<Self, InvalidId> {
+        let name = name.into();
+        let fits = (1..=Self::MAX_LEN).contains(&name.len());
+        if fits && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b)) {
+            Ok(Self(name))
+        } else {
+            Err(InvalidId::Worker(name))
+        }
+    }
+
+    /// The name of the n-th worker of a run, if its command gives none.
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(format!("w{number}"))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is not an id.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidId {
+    /// Not a run id.
+    #[error("{0:?} is not a run id: use 32 lower-case hex digits, as `snakepit ledger` prints them")]
+    Run(String),
+    /// Not a worker id.
+    #[error("{0:?} is not a worker id: use 1 to 64 characters from A-Z a-z 0-9 . _ : / -")]
+    Worker(String),
+}
+
+/// A process id: always positive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pid(rustix::process::Pid);
+
+impl Pid {
+    /// `None` for zero and below.
+    pub fn new(raw: i32) -> Option<Self> {
+        if raw > 0 { rustix::process::Pid::from_raw(raw).map(Self) } else { None }
+    }
+
+    /// The calling process.
+    pub fn current() -> Self {
+        Self(rustix::process::getpid())
+    }
+
+    /// The number.
+    pub fn as_raw(self) -> i32 {
+        self.0.as_raw_nonzero().get()
+    }
+
+    pub(crate) fn as_rustix(self) -> rustix::process::Pid {
+        self.0
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_raw().fmt(f)
+    }
+}
+
+impl fmt::Debug for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pid({self})")
+    }
+}
+
+/// A process group that custody made: never 0, never 1, never the caller's own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pgid(Pid);
+
+impl Pgid {
+    /// `None` for a group that must never be signalled: 0, 1, and the caller's own.
+    pub fn new(raw: i32) -> Option<Self> {
+        let pid = Pid::new(raw)?;
+        // SAFETY: no precondition. Not through rustix: in a PID namespace whose first process came from outside, the own
+        // group has no number and the call returns 0, which rustix cannot express.
+        let own = unsafe { libc::getpgrp() };
+        (raw > 1 && raw != own).then_some(Self(pid))
+    }
+
+    /// The number.
+    pub fn as_raw(self) -> i32 {
+        self.0.as_raw()
+    }
+}
+
+impl fmt::Display for Pgid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_must_never_be_signalled_cannot_be_named() {
+        assert!(Pgid::new(0).is_none());
+        assert!(Pgid::new(1).is_none());
+        assert!(Pgid::new(-5).is_none());
+        // SAFETY: no precondition.
+        assert!(Pgid::new(unsafe { libc::getpgrp() }).is_none());
+    }
+
+    #[test]
+    fn a_run_id_reads_back_what_it_prints_and_nothing_else() {
+        let id = RunId::new();
+        assert_eq!(id.to_string().parse::<RunId>().unwrap(), id);
+        assert!(id.to_string().to_uppercase().parse::<RunId>().is_err());
+        assert!("..".parse::<RunId>().is_err());
+    }
+
+    #[test]
+    fn a_worker_id_refuses_what_would_not_fit_or_not_print() {
+        assert!(WorkerId::new("python/3").is_ok());
+        for bad in ["", "a b", "a\n", "a=b", &"x".repeat(65)] {
+            assert!(WorkerId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

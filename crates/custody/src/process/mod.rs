@@ -1,0 +1,21 @@
+//! Processes as the system shows them: who one is, what it belongs to, and waiting for it.
+//!
+//! Owns ids, identities, `/proc` and cgroups. It must not know why a caller looks, nor decide what becomes of a process: an
+//! error while looking is an error, never "there is nobody".
+//!
+//! From names to proof: `id` → `pid_scope` → `proc_stat` → `machine` (what `/proc` says) → `identity` (is it the recorded process?) →
+//! `cgroup` → `wait`. `digest` tells names apart.
+
+#[cfg_attr(portable, path = "../portable/cgroup.rs")]
+pub(crate) mod cgroup;
+pub(crate) mod digest;
+pub(crate) mod id;
+#[cfg_attr(portable, path = "../portable/identity.rs")]
+pub(crate) mod identity;
+#[cfg_attr(portable, path = "../portable/machine.rs")]
+pub(crate) mod machine;
+pub(crate) mod pid_scope;
+#[cfg(not(portable))]
+#[expect(dead_code, reason = "the keepers use the rest")]
+pub(crate) mod proc_stat;
+pub(crate) mod wait;

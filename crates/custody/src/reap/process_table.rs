@@ -1,0 +1,50 @@
+//! All processes at one moment, with their parents and groups.
+//!
+//! Rows are read one after another, so the table is not of one instant: before acting on a row, open a pidfd and compare. It
+//! must not judge runs.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crate::Pid;
+use crate::process::machine;
+use crate::process::proc_stat::ProcStat;
+
+/// What was seen, by pid.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTable {
+    rows: BTreeMap<i32, ProcStat>,
+    children: BTreeMap<i32, Vec<Pid>>,
+}
+
+impl ProcessTable {
+    /// Reads all processes that can be seen. Processes that `/proc` hides, as those of other users, are left out; every other
+    /// error fails the whole table.
+    pub(crate) fn read() -> io::Result<Self> {
+        let mut table = Self::default();
+        for pid in machine::all_pids()? {
+            match machine::stat(pid) {
+                Ok(Some(stat)) => {
+                    table.rows.insert(pid.as_raw(), stat);
+                    table.children.entry(stat.parent).or_default().push(pid);
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(table)
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Pid, ProcStat)> {
+        self.rows.iter().filter_map(|(pid, stat)| Some((Pid::new(*pid)?, *stat)))
+    }
+
+    pub(crate) fn row(&self, pid: Pid) -> Option<ProcStat> {
+        self.rows.get(&pid.as_raw()).copied()
+    }
+
+    pub(crate) fn children_of(&self, pid: Pid) -> &[Pid] {
+        self.children.get(&pid.as_raw()).map_or(&[], Vec::as_slice)
+    }
+}

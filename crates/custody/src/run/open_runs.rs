@@ -1,0 +1,65 @@
+//! The open runs of this process, and the end of all of them at once.
+//!
+//! Owns the list of open runs, and keeps none of them alive. It serves callers without a handle: a second signal while the
+//! runtime is blocked, or the last step of an exit.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::run::inner::RunInner;
+use crate::{RunId, StopReport};
+
+static RUNS: Mutex<Vec<Weak<RunInner>>> = Mutex::new(Vec::new());
+
+fn runs() -> MutexGuard<'static, Vec<Weak<RunInner>>> {
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds an open run.
+pub(crate) fn add(run: &Arc<RunInner>) {
+    let mut runs = runs();
+    runs.retain(|run| run.strong_count() > 0);
+    runs.push(Arc::downgrade(run));
+}
+
+/// Removes a run that was stopped.
+pub(crate) fn remove(run: &RunInner) {
+    runs().retain(|other| !std::ptr::eq(other.as_ptr(), run));
+}
+
+/// Stops every open run of this process, all at the same time. Later spawns are refused, as after
+/// [`Run::stop`](crate::Run::stop).
+///
+/// For emergencies: it needs no handle and no runtime, may be called on any thread and any number of times, and takes no
+/// longer than the slowest run. It cuts more patient stops short that are under way. Runs that a forked process inherited are
+/// left alone.
+pub fn end_all(grace: Duration) -> Vec<(RunId, StopReport)> {
+    end_each(|_| grace)
+}
+
+/// Like [`end_all`], with the grace that each run is configured with.
+pub fn stop_all() -> Vec<(RunId, StopReport)> {
+    end_each(|run| run.config.grace())
+}
+
+fn end_each(grace: impl Fn(&RunInner) -> Duration + Sync) -> Vec<(RunId, StopReport)> {
+    let open: Vec<_> = runs().iter().filter_map(Weak::upgrade).filter(|run| run.is_owner()).collect();
+    let end = |run: &RunInner| (run.id, run.end(grace(run)));
+    let Some((first, others)) = open.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = others
+            .iter()
+            .map(|run| {
+                let thread = std::thread::Builder::new().name("snakepit-end".to_owned());
+                (run, thread.spawn_scoped(scope, move || end(run)))
+            })
+            .collect();
+        let mut reports = vec![end(first)];
+        for (run, thread) in begun {
+            // If the thread could not be started, or panicked, the run is stopped here.
+            let report = thread.ok().and_then(|thread| thread.join().ok());
+            reports.push(report.unwrap_or_else(|| end(run)));
+        }
+        reports
+    })
+}

@@ -1,0 +1,141 @@
+//! Writing under a limit on the size of files (`ulimit -f`): an error that says so, instead of SIGXFSZ, which ends the process.
+//!
+//! A library must not change what signals do in its host. So the signal is blocked only in the writing thread and only while it
+//! writes, and a pending one is consumed before it is unblocked. The kernel sends SIGXFSZ to the thread that writes.
+
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Runs something that writes to files. If it meets a limit on their size, SIGXFSZ does not kill the host, and the error names
+/// the limit.
+///
+/// ```no_run
+/// let path = std::path::Path::new("report.json");
+/// snakepit_custody::catch_file_size_limit(|| std::fs::write(path, "{}"))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn catch_file_size_limit<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    without_file_size_signal(write).map_err(in_words)
+}
+
+/// Like [`catch_file_size_limit`], for writers with error types of their own.
+pub fn without_file_size_signal<T>(write: impl FnOnce() -> T) -> T {
+    let _blocked = SignalBlock::new();
+    write()
+}
+
+/// Replaces the system's error for the limit by one that says what to do.
+pub(crate) fn in_words(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EFBIG) {
+        let words = "the limit on the size of files is too low: raise it with `ulimit -f unlimited`";
+        return io::Error::new(io::ErrorKind::FileTooLarge, words);
+    }
+    error
+}
+
+/// Blocks SIGXFSZ in the current thread until dropped.
+pub(crate) struct SignalBlock {
+    /// The mask to restore, unless the signal was blocked before.
+    before: Option<libc::sigset_t>,
+    /// A mask belongs to a thread.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl SignalBlock {
+    pub(crate) fn new() -> Self {
+        let (signal, mut before) = (signal(), MaybeUninit::uninit());
+        // SAFETY: both sets are valid for the call, which fills the second one. It fails only for a wrong first
+        // argument, and then nothing is undone.
+        let before = unsafe {
+            if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, before.as_mut_ptr()) == 0 {
+                let before = before.assume_init();
+                (libc::sigismember(&raw const before, libc::SIGXFSZ) == 0).then_some(before)
+            } else {
+                None
+            }
+        };
+        Self { before, of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for SignalBlock {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            take_pending();
+            // SAFETY: the set is valid, and nothing is read back.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const *before, std::ptr::null_mut()) };
+        }
+    }
+}
+
+fn signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset fills the set, and the signal is one that exists.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ);
+        set.assume_init()
+    }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn take_pending() {
+    let (signal, now) = (signal(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the set and the time are valid, and nothing is asked about the signal.
+    while unsafe { libc::sigtimedwait(&raw const signal, std::ptr::null_mut(), &raw const now) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Without `sigtimedwait`: waits only for a signal that is pending.
+#[cfg(target_vendor = "apple")]
+fn take_pending() {
+    let (signal, mut pending, mut taken) = (signal(), MaybeUninit::uninit(), 0);
+    // SAFETY: sigpending fills the set, and sigwait comes back at once, since a signal of it is pending.
+    unsafe {
+        if libc::sigpending(pending.as_mut_ptr()) == 0
+            && libc::sigismember(pending.as_ptr(), libc::SIGXFSZ) == 1
+        {
+            libc::sigwait(&raw const signal, &raw mut taken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Not a test by itself: the process with the limit, which holds for a whole process and cannot be undone.
+    #[test]
+    fn a_limited_process() {
+        if std::env::var_os("SNAKEPIT_TEST_LIMITED").is_none() {
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+        // SAFETY: sets a limit of this very process.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+        let mut file = tempfile::tempfile().unwrap();
+        for _ in 0..3 {
+            let error = catch_file_size_limit(|| file.write_all(&[0; 200])).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+            assert!(error.to_string().contains("ulimit -f"), "{error}");
+        }
+        // Outside, the signal acts as before: this ends the process.
+        let _ = file.write_all(&[0; 200]);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the process is this very program")]
+    fn the_limit_is_an_error_inside_and_still_a_signal_outside() {
+        use std::os::unix::process::ExitStatusExt;
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        process
+            .args(["--exact", "state::file_limit::tests::a_limited_process"])
+            .env("SNAKEPIT_TEST_LIMITED", "1");
+        let output = process.output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGXFSZ), "{output:?}");
+    }
+}

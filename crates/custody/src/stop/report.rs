@@ -1,0 +1,57 @@
+//! What a stop did, and who is left.
+
+use std::time::Duration;
+
+use crate::process::machine;
+use crate::{Pid, WorkerId};
+
+/// What a stop did.
+#[derive(Clone, Debug, Default)]
+#[must_use = "survivors are named here and nowhere else"]
+pub struct StopReport {
+    /// How many workers ended.
+    pub stopped: usize,
+    /// How many of them needed KILL.
+    pub killed: usize,
+    /// Who is left: processes in uninterruptible sleep, frozen, or owned by another user by now.
+    pub survivors: Vec<Survivor>,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+impl StopReport {
+    /// Whether nobody is left.
+    pub fn is_clean(&self) -> bool {
+        self.survivors.is_empty()
+    }
+}
+
+/// A process that KILL did not end.
+#[derive(Clone, Debug)]
+pub struct Survivor {
+    /// The worker that the process belongs to, if known.
+    pub worker: Option<WorkerId>,
+    /// The process.
+    pub pid: Pid,
+    /// The state as `/proc` shows it: `D` is uninterruptible sleep.
+    pub state: char,
+    /// Its command line.
+    pub command: String,
+}
+
+impl Survivor {
+    pub(crate) fn observe(pid: Pid, worker: Option<WorkerId>) -> Self {
+        let state = machine::stat(pid).ok().flatten().map_or('?', |stat| stat.state);
+        Self { worker, pid, state, command: machine::command_line(pid) }
+    }
+}
+
+impl std::fmt::Display for Survivor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} (state {}) {}", self.pid, self.state, self.command)?;
+        if let Some(worker) = &self.worker {
+            write!(f, " of worker {worker}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! The cores that this process may use: fewer than the machine has, if an affinity or a quota limits them.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// The cores of the machine, and how many of them are for this process.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Cpu {
+    /// How many threads can run at full speed at the same time; at least 1.
+    pub usable: usize,
+    /// How many cores the affinity of the process allows.
+    pub allowed: usize,
+    /// How many the machine has.
+    pub present: usize,
+    /// How many cores' worth of time its control group may use, if limited.
+    pub quota: Option<f64>,
+}
+
+impl Cpu {
+    /// Looks at this machine.
+    pub fn look() -> Self {
+        Self::look_in(Path::new("/"))
+    }
+
+    pub(super) fn look_in(root: &Path) -> Self {
+        let known = || std::thread::available_parallelism().map_or(1, usize::from);
+        let status = read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let allowed = allowed.and_then(count).unwrap_or_else(known);
+        let present = read_to_string(root.join("sys/devices/system/cpu/present")).ok();
+        let present = present.as_deref().and_then(count).unwrap_or(allowed);
+        let quota = quota(root);
+        // Rounded down, as the standard library does: one thread too many slows all of them.
+        let by_quota = quota.map_or(allowed, |quota| quota.floor() as usize);
+        Self { usable: allowed.min(by_quota).max(1), allowed, present, quota }
+    }
+}
+
+/// Counts the numbers in a list such as `0-3,8`.
+fn count(list: &str) -> Option<usize> {
+    let mut numbers = 0;
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        numbers += last.checked_sub(first)? + 1;
+    }
+    Some(numbers)
+}
+
+/// The smallest quota of our control group and its ancestors.
+fn quota(root: &Path) -> Option<f64> {
+    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let quotas = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next(), parts.next().unwrap_or_default(), parts.next());
+        let path = path.unwrap_or_default().trim_start_matches('/').to_owned();
+        let read = match controllers {
+            "" => of_v2 as fn(&Path) -> Option<f64>,
+            list if list.split(',').any(|name| name == "cpu") => of_v1,
+            _ => return Vec::new(),
+        };
+        let mount = root.join(if controllers.is_empty() { "sys/fs/cgroup" } else { "sys/fs/cgroup/cpu" });
+        let above = Path::new(&path).ancestors().map(|group| mount.join(group));
+        above.filter_map(|group| read(&group)).collect()
+    });
+    quotas.reduce(f64::min)
+}
+
+fn of_v2(group: &Path) -> Option<f64> {
+    let limit = read_to_string(group.join("cpu.max")).ok()?;
+    let (quota, period) = limit.trim().split_once(' ')?;
+    ratio(quota, period)
+}
+
+fn of_v1(group: &Path) -> Option<f64> {
+    let read = |name: &str| read_to_string(group.join(name)).ok();
+    ratio(read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim())
+}
+
+/// `max` and -1 mean that there is no quota.
+fn ratio(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}

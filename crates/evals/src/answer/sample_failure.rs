@@ -1,0 +1,71 @@
+//! Why a sample has no score.
+
+use std::time::Duration;
+
+use super::pool_caller::WORKER_TIMEOUT;
+use crate::causes::with_causes;
+use crate::{CallError, RemoteErrorKind, SampleOutcome, SampleStage};
+
+/// How much of an error's text is kept: tracebacks can be long, and there may be many.
+const MAX_MESSAGE: usize = 4_000;
+
+/// Why a sample has no score.
+pub(crate) enum SampleFailure {
+    /// It concerns this sample, and goes on record.
+    Recorded(SampleOutcome),
+    /// Every sample would fail like this: the evaluation ends, and can be resumed.
+    Fatal(Box<CallError>),
+}
+
+impl SampleFailure {
+    pub(crate) fn error(stage: SampleStage, message: impl Into<String>) -> Self {
+        Self::Recorded(SampleOutcome::Error { stage, message: bounded(message.into()) })
+    }
+
+    pub(crate) fn timed_out(stage: SampleStage, message: String) -> Self {
+        Self::Recorded(SampleOutcome::TimedOut { stage, message })
+    }
+
+    /// What the error of a call means for its sample. The text must be the same in every run, so it has no pids, stacks or last lines; the log
+    /// has them.
+    pub(super) fn of_call(stage: SampleStage, error: CallError, timeout: Option<Duration>) -> Self {
+        match error {
+            error if is_fatal(&error) => Self::Fatal(Box::new(error)),
+            CallError::Timeout { command, after, .. } => {
+                let after = timeout.unwrap_or(after);
+                Self::timed_out(stage, format!("{command} did not answer within {after:?}"))
+            }
+            CallError::WorkerDied { command, autopsy, .. } => {
+                Self::error(stage, format!("the worker of {command} {}", autopsy.own_ending()))
+            }
+            // The sample is quarantined because its workers died in other experiments.
+            CallError::Quarantined { command, autopsies, .. } if !autopsies.is_empty() => {
+                let last = autopsies.last().map(|autopsy| autopsy.own_ending()).unwrap_or_default();
+                Self::error(stage, format!("the worker of {command} {last}"))
+            }
+            CallError::QueueTimeout { command, .. } => {
+                Self::timed_out(stage, format!("no worker was free for {command} within {WORKER_TIMEOUT:?}"))
+            }
+            error => Self::error(stage, with_causes(&error)),
+        }
+    }
+}
+
+/// Whether the error says nothing about the sample.
+fn is_fatal(error: &CallError) -> bool {
+    match error {
+        CallError::NoSuchPool { .. } | CallError::Cancelled => true,
+        CallError::Remote(error) => error.kind == RemoteErrorKind::UnknownCommand,
+        // A sample that waits too long for a worker has timed out.
+        _ => error.is_retryable() && !error.is_timeout(),
+    }
+}
+
+/// Cuts a text that is too long for a record.
+pub(crate) fn bounded(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push('…');
+    }
+    message
+}

@@ -1,0 +1,156 @@
+//! An evaluation through mailboxes: samples go out through one, records come back through another.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{EvalProgress, EvalRequest};
+use crate::loops::failpoint::{LoopFailpoint, reach};
+use crate::mailbox::{
+    DeadReason, MAX_MESSAGES, Mailbox, MessageId, ReceiveOptions, SendOptions, TypedMailbox, body,
+};
+use crate::{EvalError, EvalJournal, EvalPlan, EvalReport, SampleOutcome, SampleRecord, SampleStage};
+
+/// How long one receive waits. Dead letters are looked at in between, since mailboxes do not notify of them.
+const RECEIVE_WAIT: Duration = Duration::from_millis(500);
+
+/// How many dead letters are looked at.
+const MAX_DEAD_LETTERS: usize = 10_000;
+
+/// How many requests are sent together.
+const SEND_BATCH: usize = 100;
+
+/// Sends samples to an [`EvalLoop`](crate::EvalLoop), in this process or another, and collects their records.
+///
+/// A reply is acknowledged once it is in the journal, so none is lost, and a reply that comes twice counts once. A request that was given up is an
+/// error on record. Records that have not come in time are missing, and the report says so.
+#[derive(Debug)]
+pub struct RemoteEvaluation {
+    plan: EvalPlan,
+    requests: Arc<dyn Mailbox>,
+    replies: TypedMailbox<SampleRecord>,
+    patience: Duration,
+}
+
+impl RemoteEvaluation {
+    /// Sends to `requests` and receives from `replies`, which belongs to this evaluation alone.
+    pub fn new(plan: EvalPlan, requests: Arc<dyn Mailbox>, replies: Arc<dyn Mailbox>) -> Self {
+        Self { plan, requests, replies: TypedMailbox::over(replies), patience: Duration::from_mins(5) }
+    }
+
+    /// How long to wait for another record; five minutes unless it is set.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Sends the samples that the journal has no record of, collects their records, and reports.
+    pub async fn run(
+        &self,
+        journal: &mut EvalJournal,
+        mut on_progress: impl FnMut(&EvalProgress),
+    ) -> Result<EvalReport, EvalError> {
+        let mut progress = EvalProgress::of(&self.plan, journal);
+        // Records that came since the last run need not be asked for again.
+        while self.collect(Duration::ZERO, journal, &mut progress).await? > 0 {}
+        on_progress(&progress);
+        let sent = self.send(journal).await?;
+        let mut last = Instant::now();
+        while progress.done < progress.all && last.elapsed() < self.patience {
+            let mut collected = self.collect(RECEIVE_WAIT.min(self.patience), journal, &mut progress).await?;
+            if collected == 0 {
+                collected = self.collect_dead(&sent, journal, &mut progress).await?;
+            }
+            if collected > 0 {
+                last = Instant::now();
+                on_progress(&progress);
+            }
+        }
+        reach(LoopFailpoint::Report);
+        Ok(EvalReport::of(&self.plan, journal))
+    }
+
+    async fn send(&self, journal: &EvalJournal) -> Result<HashMap<MessageId, (String, String)>, EvalError> {
+        let left = self.plan.left(journal);
+        let mut sent = HashMap::with_capacity(left.len());
+        for batch in left.chunks(SEND_BATCH) {
+            let mut messages = Vec::with_capacity(batch.len());
+            for (sample, experiment) in batch {
+                let request = EvalRequest { experiment: (*experiment).clone(), sample: (*sample).clone() };
+                let options = SendOptions::new().reply_to(self.replies.mailbox().name());
+                messages.push((body(&request)?, options));
+            }
+            let ids = self.requests.send_all(messages).await?;
+            let names = batch.iter().map(|(sample, experiment)| (experiment.name.clone(), sample.id.clone()));
+            sent.extend(ids.into_iter().zip(names));
+        }
+        Ok(sent)
+    }
+
+    /// Records the replies that have come; says how many there were.
+    async fn collect(
+        &self,
+        wait: Duration,
+        journal: &mut EvalJournal,
+        progress: &mut EvalProgress,
+    ) -> Result<usize, EvalError> {
+        let receive = ReceiveOptions::new().max_messages(MAX_MESSAGES).wait(wait);
+        let replies = match self.replies.receive(receive).await {
+            Ok(replies) => replies,
+            // A mailbox that fails for a while does not end the evaluation.
+            Err(error) if error.is_passing() && !wait.is_zero() => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        for reply in &replies {
+            let belongs = self.plan.experiment(&reply.value.experiment).is_some()
+                && self.plan.dataset().samples().iter().any(|sample| sample.id == reply.value.sample);
+            if belongs {
+                record(reply.value.clone(), journal, progress)?;
+                reach(LoopFailpoint::Noted);
+                // If the lease is over, the reply comes again, and counts once.
+                let _ = reply.ack().await;
+            } else {
+                let error = "it belongs to no sample of the evaluation".to_owned();
+                let _ = reply.bury(DeadReason::Failed { error }).await;
+            }
+        }
+        Ok(replies.len())
+    }
+
+    async fn collect_dead(
+        &self,
+        sent: &HashMap<MessageId, (String, String)>,
+        journal: &mut EvalJournal,
+        progress: &mut EvalProgress,
+    ) -> Result<usize, EvalError> {
+        let before = progress.done;
+        for letter in self.requests.dead_letters(MAX_DEAD_LETTERS).await? {
+            let Some((experiment, sample)) = sent.get(&letter.message.id) else { continue };
+            let message = match &letter.reason {
+                DeadReason::Failed { error } | DeadReason::Undecodable { error } => error.clone(),
+                DeadReason::Deliveries => {
+                    format!("given up after {} deliveries", letter.message.delivery_count)
+                }
+                DeadReason::Expired => "its time to live was over".to_owned(),
+                other => other.kind().to_owned(),
+            };
+            let outcome = SampleOutcome::Error { stage: SampleStage::Delivery, message };
+            record(SampleRecord::new(experiment, sample, outcome), journal, progress)?;
+        }
+        Ok(progress.done - before)
+    }
+}
+
+fn record(
+    record: SampleRecord,
+    journal: &mut EvalJournal,
+    progress: &mut EvalProgress,
+) -> Result<(), EvalError> {
+    let counted = record.clone();
+    if journal.add(record)? {
+        progress.count(&counted);
+    }
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! The handle of a loop: it carries orders to the loop, and the loop's state back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Beats, EndOrder, Heartbeat, Intake, LoopError, LoopOrders, locked};
+
+/// Stands for a deadline that is too far away to be a time.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+tokio::task_local! {
+    /// The loop whose handler the task is.
+    static WITHIN: Control;
+}
+
+/// The handle of a loop: its name, what is wanted of it, and its state. Clones share all of that.
+///
+/// The [`run`](crate::Runnable::run) of a loop begins with [`Control::begin`].
+#[derive(Clone, Debug)]
+pub struct Control(Arc<ControlState>);
+
+/// A message that is being handled, for those who watch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InFlight {
+    /// The message's id.
+    pub message: String,
+    /// The W3C trace context of the span that the message belongs to.
+    pub trace: Option<String>,
+    /// When its handler was started.
+    pub since: std::time::Instant,
+    /// When its handler last reported progress; its start unless it has.
+    pub last_beat: std::time::Instant,
+    /// Tells this handling from an earlier one of the same message.
+    pub number: u64,
+}
+
+/// Asks for the stacks of the code that handles messages.
+struct StackSource(Box<dyn Fn() -> BoxFuture<'static, Option<String>> + Send + Sync>);
+
+impl fmt::Debug for StackSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StackSource")
+    }
+}
+
+#[derive(Debug, Default)]
+struct ControlState {
+    name: String,
+    /// The group that runs the loop.
+    group: Mutex<Weak<ControlState>>,
+    orders: watch::Sender<LoopOrders>,
+    running: watch::Sender<bool>,
+    has_begun: AtomicBool,
+    was_cut_short: AtomicBool,
+    in_flight: AtomicUsize,
+    /// Received, but not started.
+    waiting: AtomicUsize,
+    /// Notified when nothing may be in flight, and nothing waiting.
+    emptied: Notify,
+    handled: AtomicU64,
+    failed: AtomicU64,
+    held: Mutex<BTreeMap<u64, InFlight>>,
+    stacks: OnceLock<StackSource>,
+    heartbeat: Heartbeat,
+    trouble: watch::Sender<Option<String>>,
+}
+
+impl ControlState {
+    /// A message that is started is in flight before it stops waiting, so that it always counts as one of both.
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0 && self.in_flight.load(Ordering::SeqCst) == 0
+    }
+
+    fn notify_if_empty(&self) {
+        if self.is_empty() {
+            self.emptied.notify_waiters();
+        }
+    }
+}
+
+impl Control {
+    /// The handle of a new loop.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(Arc::new(ControlState { name: name.into(), ..ControlState::default() }))
+    }
+
+    /// The loop's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What is wanted, and every change of it.
+    pub fn orders(&self) -> watch::Receiver<LoopOrders> {
+        self.0.orders.subscribe()
+    }
+
+    /// What is wanted now.
+    pub fn wanted(&self) -> LoopOrders {
+        *self.0.orders.borrow()
+    }
+
+    /// Tells the loop to finish, at once. The future says whether the loop ended in time and was not cut short. Of several deadlines the
+    /// latest holds.
+    ///
+    /// Inside one of the loop's own handlers, or for a group inside a handler of its loops, the future says `false` at once: the loop waits for
+    /// that handler.
+    pub fn shutdown(&self, timeout: Duration) -> BoxFuture<'static, bool> {
+        let now = Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
+        self.0.orders.send_modify(|orders| {
+            orders.end = orders.end.max(EndOrder::Finish);
+            orders.deadline = orders.deadline.max(Some(deadline));
+        });
+        let within = WITHIN.try_with(|of_task| of_task.is_or_belongs_to(self)).unwrap_or(false);
+        let state = Arc::clone(&self.0);
+        Box::pin(async move {
+            if within {
+                return false;
+            }
+            let mut running = state.running.subscribe();
+            let has_ended = timeout_at(deadline, running.wait_for(|running| !running)).await.is_ok();
+            has_ended && !state.was_cut_short.load(Ordering::Acquire)
+        })
+    }
+
+    /// Tells the loop to cancel what is in flight, give it back, and end.
+    pub fn stop_now(&self) {
+        self.0.orders.send_modify(|orders| orders.end = EndOrder::Cut);
+    }
+
+    /// Pauses or resumes the intake of messages; says whether that was a change.
+    pub fn set_intake(&self, intake: Intake) -> bool {
+        self.0.orders.send_if_modified(|orders| std::mem::replace(&mut orders.intake, intake) != intake)
+    }
+
+    /// Whether the loop runs.
+    pub fn running(&self) -> bool {
+        *self.0.running.borrow()
+    }
+
+    /// Whether the loop has ever run.
+    pub fn has_begun(&self) -> bool {
+        self.0.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the loop runs, or until it does not.
+    pub async fn until_running(&self, wanted: bool) {
+        let mut running = self.0.running.subscribe();
+        // It cannot fail: this control holds the sender.
+        let _ = running.wait_for(|running| *running == wanted).await;
+    }
+
+    /// Begins a run, which ends when the guard is dropped.
+    pub fn begin(&self) -> Result<RunGuard, LoopError> {
+        // Before anybody can see that the loop runs, and judge it by its heartbeat.
+        self.0.has_begun.store(true, Ordering::Relaxed);
+        self.0.heartbeat.beat();
+        let begun = self.0.running.send_if_modified(|running| !std::mem::replace(running, true));
+        if !begun {
+            return Err(LoopError::RunsAlready(self.0.name.clone()));
+        }
+        self.0.was_cut_short.store(false, Ordering::Release);
+        Ok(RunGuard(self.clone()))
+    }
+
+    /// Records, before the run ends, that not everything was finished: a shutdown that waits for the end then says `false`.
+    pub fn note_cut_short(&self) {
+        self.0.was_cut_short.store(true, Ordering::Release);
+    }
+
+    /// The loop's heartbeat.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.0.heartbeat
+    }
+
+    /// Runs a handler of this loop, so that a [`Control::shutdown`] in the handler does not wait for itself.
+    pub async fn within<F: Future>(&self, handler: F) -> F::Output {
+        WITHIN.scope(self.clone(), handler).await
+    }
+
+    /// Makes the loop a member of this group, which does not end before the loop.
+    pub(crate) fn belong_to(&self, group: &Self) {
+        *locked(&self.0.group) = Arc::downgrade(&group.0);
+    }
+
+    fn is_or_belongs_to(&self, other: &Self) -> bool {
+        let group_of = |control: &Self| locked(&control.0.group).upgrade().map(Self);
+        std::iter::successors(Some(self.clone()), group_of).any(|control| Arc::ptr_eq(&control.0, &other.0))
+    }
+
+    /// Counts a message as being handled until the guard is dropped.
+    pub fn hold(&self, message: impl Into<String>, trace: Option<String>) -> InFlightGuard {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let now = std::time::Instant::now();
+        let held = InFlight { message: message.into(), trace, since: now, last_beat: now, number };
+        locked(&self.0.held).insert(number, held);
+        self.0.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlightGuard { control: self.clone(), number }
+    }
+
+    /// The messages that are being handled, the oldest first.
+    pub fn in_hand(&self) -> Vec<InFlight> {
+        locked(&self.0.held).values().cloned().collect()
+    }
+
+    /// Records the progress of a handler, which shows that the loop is alive, too.
+    pub(crate) fn note_progress(&self, number: u64) {
+        self.0.heartbeat.beat();
+        if let Some(held) = locked(&self.0.held).get_mut(&number) {
+            held.last_beat = std::time::Instant::now();
+        }
+    }
+
+    /// How many messages are being handled.
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// How many messages were received and are not started.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::SeqCst)
+    }
+
+    /// How many messages the loop has handled in its life, whatever came of them.
+    pub fn handled(&self) -> u64 {
+        self.0.handled.load(Ordering::Relaxed)
+    }
+
+    /// How many of these failed; a message counts each time that it fails.
+    pub fn failed(&self) -> u64 {
+        self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// Records that the handling of a message failed.
+    pub fn note_failed(&self) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records how many messages were received and are not started.
+    pub fn note_waiting(&self, waiting: usize) {
+        if self.0.waiting.swap(waiting, Ordering::SeqCst) != 0 {
+            self.0.notify_if_empty();
+        }
+    }
+
+    /// Waits until no message is in flight, and none is waiting.
+    pub async fn until_empty(&self) {
+        loop {
+            let emptied = self.0.emptied.notified();
+            tokio::pin!(emptied);
+            // Before the check, so that a notification in between is not missed.
+            emptied.as_mut().enable();
+            if self.0.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Sets where the stacks of the code that handles messages come from. The first source stays.
+    pub fn tell_stacks(
+        &self,
+        source: impl Fn() -> BoxFuture<'static, Option<String>> + Send + Sync + 'static,
+    ) {
+        let _ = self.0.stacks.set(StackSource(Box::new(source)));
+    }
+
+    /// The stacks of the code that handles messages, if there is a source for them.
+    pub fn stacks(&self) -> BoxFuture<'static, Option<String>> {
+        match self.0.stacks.get() {
+            Some(source) => source.0(),
+            None => Box::pin(std::future::ready(None)),
+        }
+    }
+
+    /// What keeps the loop from its work, if anything, as text.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.trouble.borrow().clone()
+    }
+
+    /// What keeps the loop from its work, and every change of it.
+    pub fn troubles(&self) -> watch::Receiver<Option<String>> {
+        self.0.trouble.subscribe()
+    }
+
+    /// Records what keeps the loop from its work, or that nothing does any longer.
+    pub fn set_trouble(&self, trouble: Option<String>) {
+        self.0.trouble.send_if_modified(|known| {
+            let changed = *known != trouble;
+            *known = trouble;
+            changed
+        });
+    }
+}
+
+/// A run of a loop, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the run ends when this is dropped"]
+pub struct RunGuard(Control);
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        self.0.note_waiting(0);
+        self.0.0.running.send_replace(false);
+    }
+}
+
+/// A message that is being handled, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the message is no longer in flight when this is dropped"]
+pub struct InFlightGuard {
+    control: Control,
+    number: u64,
+}
+
+impl InFlightGuard {
+    /// How the message's handler reports progress.
+    pub fn beats(&self) -> Beats {
+        Beats::new(self.control.clone(), self.number)
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        locked(&self.control.0.held).remove(&self.number);
+        self.control.0.handled.fetch_add(1, Ordering::Relaxed);
+        if self.control.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.control.0.notify_if_empty();
+        }
+    }
+}

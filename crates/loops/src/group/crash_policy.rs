@@ -1,0 +1,34 @@
+//! What a group does when one of its loops crashes.
+
+use std::time::Duration;
+
+use crate::mailbox::Backoff;
+
+/// What a group does when one of its loops crashes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub enum CrashPolicy {
+    /// The others are shut down, and the group's run ends with the error.
+    #[default]
+    StopAll,
+    /// The loop runs again after a pause, which doubles with each crash; after a run longer than the longest pause, it starts over with the
+    /// first.
+    Restart(Backoff),
+    /// The others go on.
+    Ignore,
+}
+
+impl CrashPolicy {
+    /// Runs the loop again, after 100 ms at first and 30 s at most.
+    pub fn restart() -> Self {
+        Self::Restart(Backoff::new(Duration::from_millis(100), Duration::from_secs(30)))
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::StopAll => "stop_all",
+            Self::Restart(_) => "restart",
+            Self::Ignore => "ignore",
+        }
+    }
+}

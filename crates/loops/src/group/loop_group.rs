@@ -1,0 +1,244 @@
+//! Loops that run as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+
+use super::{CrashPolicy, run};
+use crate::lifecycle::CoordinatorError;
+use crate::{
+    Control, EndOrder, Intake, LoopError, LoopHealth, RunOptions, Runnable, SHUTDOWN_TIMEOUT, Watchdog,
+};
+
+/// Whether a group answers signals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SignalHandling {
+    Answer,
+    Leave,
+}
+
+/// Why the run of a group failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A loop crashed, and the policy is to stop all.
+    #[error("the loop {name} crashed, and the group was stopped")]
+    Crashed {
+        /// The loop's name.
+        name: String,
+        /// Why the loop crashed.
+        #[source]
+        source: LoopError,
+    },
+    /// The options are out of range, or the group runs already.
+    #[error(transparent)]
+    Run(#[from] LoopError),
+    /// Signals cannot be answered.
+    #[error(transparent)]
+    SignalHandling(#[from] CoordinatorError),
+    /// The watchdog's thread cannot be started.
+    #[error("cannot start the thread of the watchdog")]
+    Watchdog(#[source] std::io::Error),
+}
+
+/// How the run of a group ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct GroupEnd {
+    /// Whether all loops ended in time, and none crashed meanwhile or was cut short.
+    pub is_clean: bool,
+    /// The exit status for the process: 0, 1 if a loop did not end in time or crashed meanwhile, 128 + n if signal n cut the run short.
+    pub status: u8,
+}
+
+/// How many messages a group still has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct RemainingMessages {
+    /// Messages that are being handled.
+    pub in_flight: usize,
+    /// Messages that were received and are not started.
+    pub waiting: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct GroupMember {
+    pub(super) runnable: Arc<dyn Runnable>,
+    pub(super) priority: i32,
+}
+
+/// Loops that run as one. A group is a loop itself.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use snakepit::loops::{LoopGroup, MainLoop, RunOptions};
+/// # async fn doc(main: Arc<MainLoop>, background: Arc<MainLoop>) -> Result<(), Box<dyn std::error::Error>> {
+/// let group = LoopGroup::new("service").with_priority(main, 10).with(background);
+/// let end = group.run(RunOptions::new()).await?;
+/// std::process::exit(end.status.into());
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct LoopGroup {
+    pub(super) control: Control,
+    pub(super) members: Vec<GroupMember>,
+    pub(super) crash: CrashPolicy,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) watchdog: Option<Watchdog>,
+}
+
+impl LoopGroup {
+    /// A group without loops.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            control: Control::new(name),
+            members: Vec::new(),
+            crash: CrashPolicy::default(),
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+            watchdog: None,
+        }
+    }
+
+    /// Adds a loop of priority 0.
+    pub fn with(self, runnable: Arc<dyn Runnable>) -> Self {
+        self.with_priority(runnable, 0)
+    }
+
+    /// Adds a loop. Loops of a higher priority are shut down after the others, in the time that those leave.
+    pub fn with_priority(mut self, runnable: Arc<dyn Runnable>, priority: i32) -> Self {
+        self.members.push(GroupMember { runnable, priority });
+        self
+    }
+
+    /// What the group does when one of its loops crashes.
+    pub fn crash_policy(mut self, policy: CrashPolicy) -> Self {
+        self.crash = policy;
+        self
+    }
+
+    /// How long a shutdown by a signal, a crash or [`LoopGroup::end`] may take.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Watches the loops.
+    pub fn watchdog(mut self, watchdog: Watchdog) -> Self {
+        self.watchdog = Some(watchdog);
+        self
+    }
+
+    /// The loops of the group.
+    pub fn loops(&self) -> impl Iterator<Item = &Arc<dyn Runnable>> {
+        self.members.iter().map(|member| &member.runnable)
+    }
+
+    /// Runs all loops until they have ended, by themselves or by SIGTERM or SIGINT: the first signal shuts the group down, the second stops it now,
+    /// the third ends the process. The signal handlers stay installed afterwards.
+    pub async fn run(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
+        self.run_with(options, SignalHandling::Answer).await
+    }
+
+    /// Runs all loops until they have ended, and leaves signals to others. A [`LoopScope`](crate::LoopScope), and a group that this one is a loop of, run a
+    /// group in this way.
+    pub async fn run_without_signals(&self, options: RunOptions) -> Result<GroupEnd, GroupError> {
+        self.run_with(options, SignalHandling::Leave).await
+    }
+
+    async fn run_with(&self, options: RunOptions, signals: SignalHandling) -> Result<GroupEnd, GroupError> {
+        options.check()?;
+        let _run = self.control.begin()?;
+        for runnable in self.loops() {
+            runnable.control().belong_to(&self.control);
+        }
+        run::run(self, options.shutdown_timeout(self.shutdown_timeout), signals).await
+    }
+
+    /// Shuts all loops down, in the order of their priorities, within the group's shutdown timeout.
+    pub fn end(&self) -> BoxFuture<'static, bool> {
+        self.shutdown(self.shutdown_timeout)
+    }
+
+    /// Pauses all loops: messages in flight complete, messages that were not started go back. [`LoopGroup::resume`] ends the pause.
+    pub fn drain(&self) -> RemainingMessages {
+        self.set_intake(Intake::Paused);
+        self.left()
+    }
+
+    /// Lets the loops take messages again.
+    pub fn resume(&self) {
+        self.set_intake(Intake::Open);
+    }
+
+    /// How many messages the loops still have.
+    pub fn left(&self) -> RemainingMessages {
+        let mut left = RemainingMessages::default();
+        for member in self.loops() {
+            left.in_flight += member.control().in_flight();
+            left.waiting += member.control().waiting();
+        }
+        left
+    }
+
+    /// Waits until the loops have no messages.
+    pub async fn until_empty(&self) {
+        join_all(self.loops().map(|member| member.control().until_empty())).await;
+    }
+
+    /// Whether all loops beat their hearts. A message that takes long does not make a group dead, unless the watchdog has a
+    /// [limit](Watchdog::liveness_limit) for that.
+    pub fn is_alive(&self) -> bool {
+        let limits = self.watchdog.unwrap_or_default();
+        self.loops().all(|runnable| {
+            let control = runnable.control();
+            let beats = !control.running() || control.heartbeat().age() < limits.turn_limit;
+            let progresses = |limit| control.in_hand().iter().all(|held| held.last_beat.elapsed() < limit);
+            beats && limits.liveness_limit.is_none_or(progresses)
+        })
+    }
+
+    /// Whether all loops run, take messages and have no trouble.
+    pub fn is_ready(&self) -> bool {
+        let serves = |it: &LoopHealth| {
+            it.running && it.intake == Intake::Open && it.end == EndOrder::Not && it.trouble.is_none()
+        };
+        self.running() && self.control.wanted().receives() && self.health().iter().all(serves)
+    }
+
+    /// Whether all loops have begun.
+    pub fn has_started(&self) -> bool {
+        self.health().iter().all(|it| it.has_begun)
+    }
+
+    /// The state of each loop.
+    pub fn health(&self) -> Vec<LoopHealth> {
+        self.loops().map(|runnable| LoopHealth::of(runnable.control())).collect()
+    }
+}
+
+impl Runnable for LoopGroup {
+    fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// As [`LoopGroup::run_without_signals`].
+    fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+        Box::pin(async move {
+            match self.run_without_signals(options).await {
+                Ok(_) => Ok(()),
+                Err(GroupError::Run(error) | GroupError::Crashed { source: error, .. }) => Err(error),
+                Err(error) => {
+                    Err(LoopError::Failed { name: self.name().to_owned(), reason: error.to_string() })
+                }
+            }
+        })
+    }
+
+    fn set_intake(&self, intake: Intake) {
+        self.control.set_intake(intake);
+        for member in self.loops() {
+            member.set_intake(intake);
+        }
+    }
+}

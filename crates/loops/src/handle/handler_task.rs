@@ -1,0 +1,117 @@
+//! A task that handles one message after another, each from its start to the end of its lease.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::failpoint::{LoopFailpoint, reach};
+use crate::lease::StartedMessage;
+use crate::mailbox::{Backoff, Message};
+use crate::receive::{MessageHandler, PoolReadiness, RunContext};
+use crate::settle::{HandlingOutcome, settle};
+use crate::telemetry::TraceContext;
+use crate::{Beats, EndOrder, HandlerFailure, LoopOrders};
+
+/// Between two tries of a message that no worker has begun: a pool that is busy, or refuses calls, is not asked all the time.
+const TRY_PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// The name of the failure when the pool has no workers, as policies know it.
+pub(crate) const NO_WORKERS: &str = "NoWorkers";
+
+/// Handles a message, and then those that are waiting: the next one costs neither a task nor an iteration of the loop.
+pub(crate) async fn handle_all(work: MessageHandler, first: StartedMessage, run: Arc<RunContext>) {
+    let mut orders = run.control.orders();
+    let mut next = Some(first);
+    while let Some(started) = next {
+        handle(&work, &started, &run, &mut orders).await;
+        drop(started);
+        // What is to be given back is not started.
+        next = if run.control.wanted().receives() { run.leased.start() } else { None };
+    }
+}
+
+/// Handles one message. A message that is cancelled keeps its lease: the loop gives it back.
+async fn handle(
+    work: &MessageHandler,
+    started: &StartedMessage,
+    run: &RunContext,
+    orders: &mut watch::Receiver<LoopOrders>,
+) {
+    let (message, beats) = (&started.message, started.holding.beats());
+    reach(LoopFailpoint::Handle);
+    let began = Instant::now();
+    let outcome = tokio::select! {
+        biased;
+        _ = orders.wait_for(|orders| orders.end == EndOrder::Cut) => return,
+        outcome = try_until_begun(work, message, &beats, run) => outcome,
+    };
+    reach(LoopFailpoint::Handled);
+    if outcome.failure().is_some() {
+        run.control.note_failed();
+    }
+    settle(message, outcome, began.elapsed(), run).await;
+    let (_, left) = run.leased.remove(started.id);
+    run.note_settled(left);
+}
+
+/// Handles the message. If no worker has begun it, tries again as soon as one may, until the loop is to give back what is not started.
+async fn try_until_begun(
+    work: &MessageHandler,
+    message: &Message,
+    beats: &Beats,
+    run: &RunContext,
+) -> HandlingOutcome {
+    let mut tries = 0;
+    loop {
+        let began = Instant::now();
+        let outcome = match run.pool_readiness() {
+            PoolReadiness::Ready => handle_once(work, message, beats, run).await,
+            PoolReadiness::NoWorker(reason) | PoolReadiness::Stopped(reason) => HandlingOutcome::NotBegun {
+                failure: HandlerFailure::new(NO_WORKERS, reason),
+                again_in: Duration::ZERO,
+            },
+        };
+        let HandlingOutcome::NotBegun { failure, again_in } = outcome else {
+            run.leases.note_handling(&run.control, began.elapsed());
+            return outcome;
+        };
+        if run.rules.policy.buries_at_once(failure.known_as(&run.rules.policy)) {
+            return HandlingOutcome::Failed(failure);
+        }
+        tries += 1;
+        let pause = TRY_PAUSES.pause(tries, fastrand::f64()).max(again_in);
+        if !run.until_pool_is_ready(pause).await {
+            return HandlingOutcome::NotBegun { failure, again_in };
+        }
+    }
+}
+
+async fn handle_once(
+    work: &MessageHandler,
+    message: &Message,
+    beats: &Beats,
+    run: &RunContext,
+) -> HandlingOutcome {
+    // Not `name`: in JSON that is the span's own.
+    let span = tracing::info_span!(
+        target: "snakepit",
+        "message",
+        loop_name = run.control.name(),
+        message_id = %message.id,
+    );
+    // The work begins in here, so that its events and panics before its first await belong to the span, too.
+    let handling = async {
+        match message.trace.as_deref().map(TraceContext::new) {
+            Some(Ok(trace)) => trace.scope(async { work(message).await }).await,
+            _ => work(message).await,
+        }
+    };
+    let handling = run.control.within(beats.clone().within(handling.instrument(span)));
+    let handling = AssertUnwindSafe(handling).catch_unwind();
+    handling.await.unwrap_or_else(|panic| HandlingOutcome::Failed(HandlerFailure::of_panic(&*panic)))
+}

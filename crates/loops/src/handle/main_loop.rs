@@ -1,0 +1,132 @@
+//! A loop whose messages go to a handler in Rust.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, TypedMessage, body};
+use crate::receive::{Concurrency, MessageLoop};
+use crate::settle::{HandlingOutcome, SettlementRules};
+use crate::{Control, GiveUpAction, HandlerFailure, IntoFailure, LoopError, Replies, RunOptions, Runnable};
+
+/// A loop that gives each message of a mailbox to a handler.
+///
+/// The value of the handler is sent as the reply, if the message wants one, and the message is acknowledged. If the handler fails or panics, the
+/// [`DeadLetterPolicy`] says whether the message comes again or is given up. A body that is no `T` is buried. No error ends the loop. A handler
+/// may take as long as it likes: its lease is extended meanwhile, and [`beat`](crate::beat) reports progress.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use snakepit::loops::{HandlerFailure, MainLoop, RunOptions, Runnable};
+/// use snakepit::mailbox::{MemoryMailbox, TypedMessage};
+///
+/// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
+/// let mailbox = Arc::new(MemoryMailbox::new("numbers"));
+/// let squares = MainLoop::new("squares", mailbox, |request: TypedMessage<i64>| async move {
+///     Ok::<_, HandlerFailure>(request.value * request.value)
+/// });
+/// squares.run(RunOptions::new()).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct MainLoop {
+    inner: MessageLoop,
+}
+
+impl MainLoop {
+    /// Handles the messages of a mailbox, one at a time.
+    pub fn new<T, R, E, Way, F, Fut>(name: impl Into<String>, mailbox: Arc<dyn Mailbox>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize,
+        E: IntoFailure<Way>,
+        F: Fn(TypedMessage<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        let work = move |message: &Message| -> BoxFuture<'static, HandlingOutcome> {
+            let (handler, message) = (Arc::clone(&handler), message.clone());
+            Box::pin(async move {
+                let value = match message.read::<T>() {
+                    Ok(value) => value,
+                    Err(error) => return HandlingOutcome::undecodable(&error),
+                };
+                let wants_reply = message.wants_reply();
+                match handler(TypedMessage::new(value, message)).await {
+                    Ok(value) => HandlingOutcome::answered(wants_reply.then(|| body(&value))),
+                    Err(error) => HandlingOutcome::Failed(error.into_failure()),
+                }
+            })
+        };
+        Self {
+            inner: MessageLoop {
+                control: Control::new(name),
+                mailbox,
+                work: Arc::new(work),
+                gate: None,
+                rules: Arc::default(),
+                concurrency: Concurrency::Fixed(1),
+                prefetch: 0,
+            },
+        }
+    }
+
+    fn rules(&mut self) -> &mut SettlementRules {
+        Arc::make_mut(&mut self.inner.rules)
+    }
+
+    /// Handles up to this many messages at the same time; at least one.
+    pub fn concurrency(mut self, messages: usize) -> Self {
+        self.inner.concurrency = Concurrency::Fixed(messages.max(1));
+        self
+    }
+
+    /// Receives up to this many more messages than it can handle; 0 unless it is set. They are leased, so that no other loop gets them.
+    pub fn prefetch(mut self, messages: usize) -> Self {
+        self.inner.prefetch = messages;
+        self
+    }
+
+    /// What becomes of messages whose handling failed. A run writes the policy's limit of deliveries to the mailbox's settings, for all who use
+    /// the mailbox; without one the mailbox keeps the limit that it has.
+    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
+        self.rules().policy = policy;
+        self
+    }
+
+    /// What is done with messages that the policy gives up.
+    pub fn give_up(mut self, give_up: GiveUpAction) -> Self {
+        self.rules().give_up = give_up;
+        self
+    }
+
+    /// Whether the values of the handler are sent as replies.
+    pub fn replies(mut self, replies: Replies) -> Self {
+        self.rules().replies = replies;
+        self
+    }
+
+    /// The handler's reply to a message of another mailbox, if the message wants one. The loop need not run, and neither the policy nor the
+    /// concurrency applies.
+    pub async fn answer(&self, message: &Message) -> Result<Option<Vec<u8>>, HandlerFailure> {
+        match (self.inner.work)(message).await {
+            HandlingOutcome::Done(reply) => Ok(reply),
+            HandlingOutcome::Failed(failure)
+            | HandlingOutcome::Unanswerable(failure)
+            | HandlingOutcome::Undecodable(failure)
+            | HandlingOutcome::NotBegun { failure, .. } => Err(failure),
+        }
+    }
+}
+
+impl Runnable for MainLoop {
+    fn control(&self) -> &Control {
+        &self.inner.control
+    }
+
+    fn run(&self, options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+        Box::pin(self.inner.run(options))
+    }
+}

@@ -1,0 +1,190 @@
+//! A loop whose messages go to a command of a pool, without a line of Rust between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::PoolLoopOptions;
+use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
+use crate::receive::{Concurrency, MessageHandler, MessageLoop, PoolGate};
+use crate::settle::{HandlingOutcome, SettlementRules};
+use crate::{
+    Beats, CallError, Control, HandlerFailure, LoopError, PoolRef, RunOptions, Runnable, Snakepit, Value,
+    nearest,
+};
+use snakepit_core::request::PendingCall;
+
+/// How many calls per place at a worker a loop makes at the same time: while one is handled, the next is at hand.
+const CALLS_PER_PLACE: usize = 2;
+
+/// A loop that calls a command of a pool with each message of a mailbox, and replies with its value.
+///
+/// While the pool has no worker, nothing is received, and what was received waits. A message that no worker has begun is not given up for that,
+/// however long it takes, unless the policy [includes](DeadLetterPolicy::include) the error by its name.
+#[derive(Debug)]
+pub struct PoolLoop {
+    inner: MessageLoop,
+    pool: String,
+    command: String,
+    visibility_timeout: Option<Duration>,
+    wait: Option<Duration>,
+}
+
+impl PoolLoop {
+    /// Calls the pool's command with each message. Fails if there is no such pool, or if the pool's workers have no such command.
+    pub fn new(
+        pit: &Snakepit,
+        mailbox: Arc<dyn Mailbox>,
+        options: &PoolLoopOptions,
+    ) -> Result<Self, LoopError> {
+        let name = options.name.clone().unwrap_or_else(|| format!("{}→{}", mailbox.name(), options.command));
+        let found = match &options.pool {
+            Some(pool) => pit.pool(pool),
+            None => pit.pools().first(),
+        };
+        let Some(pool) = found.cloned() else {
+            let wanted = options.pool.as_deref().unwrap_or("at all");
+            let known = nearest::hint(wanted, pit.pools().iter().map(PoolRef::name));
+            let reason = format!("there is no pool {wanted}; {known}");
+            return Err(LoopError::Failed { name, reason });
+        };
+        let commands = pool.commands();
+        // Workers of other SDKs may have commands that are known only when they are called.
+        if pool.tells_its_commands() && !commands.contains(&options.command) {
+            let known = nearest::hint(&options.command, commands.iter().map(String::as_str));
+            let reason =
+                format!("the workers of pool {} have no command {}; {known}", pool.name(), options.command);
+            return Err(LoopError::Failed { name, reason });
+        }
+        let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
+        let control = Control::new(name);
+        let (stuck_pool, stuck_command) = (pool.clone(), options.command.clone());
+        control.tell_stacks(move || {
+            let (pool, command) = (stuck_pool.clone(), stuck_command.clone());
+            Box::pin(async move { pool.stacks_at(Some(&command)).await })
+        });
+        let gate = PoolGate::new(&pool);
+        Ok(Self {
+            inner: MessageLoop {
+                work: work(&control, &pool, &gate, options),
+                gate: Some(gate),
+                control,
+                mailbox,
+                rules: Arc::new(SettlementRules {
+                    policy: options.policy(),
+                    give_up: options.give_up,
+                    replies: options.reply,
+                }),
+                concurrency: options
+                    .concurrency
+                    .map_or(Concurrency::AtLeast(places * CALLS_PER_PLACE), Concurrency::Fixed),
+                prefetch: options.prefetch,
+            },
+            pool: pool.name().to_owned(),
+            command: options.command.clone(),
+            visibility_timeout: options.visibility_timeout_ms.map(Duration::from_millis),
+            wait: options.wait_ms.map(Duration::from_millis),
+        })
+    }
+
+    /// The mailbox that the messages come from.
+    pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
+        &self.inner.mailbox
+    }
+
+    /// The name of the pool.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The command.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// What becomes of messages whose calls failed. If the policy has no limit of deliveries, that of the options holds.
+    pub fn policy(mut self, mut policy: DeadLetterPolicy) -> Self {
+        let rules = Arc::make_mut(&mut self.inner.rules);
+        policy.max_deliveries = policy.max_deliveries.or(rules.policy.max_deliveries);
+        rules.policy = policy;
+        self
+    }
+}
+
+fn work(control: &Control, pool: &PoolRef, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
+    let (control, pool, gate) = (control.clone(), pool.clone(), Arc::new(gate.clone()));
+    let command = options.command.clone();
+    let timeout = options.call_timeout_ms.map(Duration::from_millis);
+    let tells_id = options.tell_id;
+    Arc::new(move |message: &Message| {
+        let args = match message.read::<serde_json::Value>() {
+            Ok(args @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => args,
+            Ok(single) => serde_json::Value::Array(vec![single]),
+            Err(error) => return Box::pin(std::future::ready(HandlingOutcome::undecodable(&error))),
+        };
+        let mut call = pool.call::<Value>(&command, args);
+        if tells_id {
+            call = call.metadata("message", message.id.to_string());
+        }
+        if let Some(timeout) = timeout {
+            call = call.timeout(timeout);
+        }
+        let wants_reply = message.wants_reply();
+        let (control, gate, heartbeat) = (control.clone(), Arc::clone(&gate), Beats::current());
+        Box::pin(async move {
+            let mut pending = match call.begin() {
+                Ok(pending) => pending,
+                Err(error) => return failed(error),
+            };
+            let submitted = gate.submit(pending.withdrawal());
+            // The loop may have withdrawn its queued calls just before this one was submitted.
+            if !control.wanted().receives() {
+                gate.withdraw_queued();
+            }
+            let answered = answer(&mut pending, heartbeat).await;
+            if answered.is_err() && submitted.is_withdrawn() {
+                let failure =
+                    HandlerFailure::new("TakenBack", "no worker had begun it when the loop was to end");
+                return HandlingOutcome::NotBegun { failure, again_in: Duration::ZERO };
+            }
+            match answered {
+                Ok(value) => HandlingOutcome::answered(wants_reply.then(|| body(&value))),
+                Err(error) => failed(error),
+            }
+        })
+    })
+}
+
+/// The value of a call. The progress that the worker reports is progress of the message, too.
+async fn answer(pending: &mut PendingCall, heartbeat: Option<Beats>) -> Result<Value, CallError> {
+    let progress = |_| {
+        if let Some(heartbeat) = &heartbeat {
+            heartbeat.beat();
+        }
+    };
+    let value = pending.value_with_progress(progress).await?;
+    let read = value.decode();
+    read.map_err(|source| CallError::Result { command: pending.command_name().to_owned(), source })
+}
+
+/// What the error of a call means for its message: nothing, if no worker has begun it.
+fn failed(error: CallError) -> HandlingOutcome {
+    match error.retry_after() {
+        Some(again_in) => HandlingOutcome::NotBegun { failure: error.into(), again_in },
+        None => HandlingOutcome::Failed(error.into()),
+    }
+}
+
+impl Runnable for PoolLoop {
+    fn control(&self) -> &Control {
+        &self.inner.control
+    }
+
+    fn run(&self, mut options: RunOptions) -> BoxFuture<'_, Result<(), LoopError>> {
+        // The options of this loop win over those that all loops of a group run with.
+        options.visibility_timeout = self.visibility_timeout.unwrap_or(options.visibility_timeout);
+        options.wait = self.wait.unwrap_or(options.wait);
+        Box::pin(self.inner.run(options))
+    }
+}

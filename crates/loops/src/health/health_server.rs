@@ -1,0 +1,156 @@
+//! Probes of a group over HTTP, for whatever starts and ends processes.
+//!
+//! `/livez` and `/health/live`: all loops are alive. `/readyz` and `/health/ready`: all loops take messages; not while the group drains or ends, nor
+//! while a mailbox does not work. `/startupz`: all loops have begun. 200 is yes, 503 no, and the body says why.
+//!
+//! The server has a thread and a runtime of its own, so that it answers even if handlers block all threads of theirs.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::LoopGroup;
+
+/// How many probes are answered at the same time.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a client may take with its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may last in all.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The server of a group's probes. It closes its socket when it is stopped or dropped.
+#[derive(Debug)]
+#[must_use = "probes are answered until this is dropped"]
+pub struct HealthServer {
+    address: SocketAddr,
+    /// Its drop ends the thread.
+    stop: Option<oneshot::Sender<Infallible>>,
+    /// Ends when the thread has closed its sockets.
+    closed: oneshot::Receiver<Infallible>,
+}
+
+impl HealthServer {
+    /// Answers probes at this port of the loopback address, which only this machine reaches; 0 is any free port.
+    pub async fn start(group: Arc<LoopGroup>, port: u16) -> io::Result<Self> {
+        Self::start_at(group, (Ipv4Addr::LOCALHOST, port)).await
+    }
+
+    /// Answers probes at this address. `"0.0.0.0:8080"` and `"[::]:8080"` are all addresses of this machine; Kubernetes needs them, since it asks at
+    /// the pod's address. Every client that reaches the server sees the names of the loops, the ids of messages, and the troubles of the loops.
+    #[expect(
+        clippy::unused_async,
+        reason = "the address may be a name, and a later version should look it up without blocking"
+    )]
+    pub async fn start_at(group: Arc<LoopGroup>, address: impl ToSocketAddrs) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _within = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let (closing, closed) = oneshot::channel();
+        std::thread::Builder::new().name("snakepit-health".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = stopped => {}
+                    () = serve(listener, group) => {}
+                }
+            });
+            drop(runtime);
+            drop(closing);
+        })?;
+        Ok(Self { address, stop: Some(stop), closed })
+    }
+
+    /// The address that the server listens at.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the socket and all connections, and waits until that is done.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        // Nothing is ever sent: the channel ends with the thread.
+        let _ = (&mut self.closed).await;
+    }
+}
+
+async fn serve(listener: TcpListener, group: Arc<LoopGroup>) {
+    // Its drop ends all connections.
+    let mut connections = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        oldest_first.retain(|connection| !connection.is_finished());
+        if oldest_first.len() >= MAX_CONNECTIONS
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            // Probes are answered at once: the oldest connection is none, and must not keep probes out.
+            oldest.abort();
+        }
+        tokio::select! {
+            accepted = listener.accept() => {
+                // The client has left, or there is no file descriptor: the next client may be luckier.
+                let Ok((stream, _)) = accepted else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let group = Arc::clone(&group);
+                let connection = connections.spawn(async move {
+                    let service = service_fn(move |request| {
+                        std::future::ready(Ok::<_, Infallible>(answer(&request, &group)))
+                    });
+                    let served = hyper::server::conn::http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(REQUEST_TIMEOUT)
+                        .keep_alive(false)
+                        // hyper panics if the clock is before 1970.
+                        .auto_date_header(std::time::SystemTime::now() >= std::time::UNIX_EPOCH)
+                        .serve_connection(TokioIo::new(stream), service);
+                    // A client that leaves in the middle is no error of ours.
+                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+                });
+                oldest_first.push_back(connection);
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+fn answer(request: &Request<Incoming>, group: &LoopGroup) -> Response<Full<Bytes>> {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return response(StatusCode::METHOD_NOT_ALLOWED, "{\"status\":\"method not allowed\"}".into());
+    }
+    let is_healthy = match request.uri().path() {
+        "/livez" | "/health/live" => group.is_alive(),
+        "/readyz" | "/health/ready" => group.is_ready(),
+        "/startupz" => group.has_started(),
+        _ => return response(StatusCode::NOT_FOUND, "{\"status\":\"not found\"}".into()),
+    };
+    let (status, word) =
+        if is_healthy { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
+    let body = serde_json::json!({ "status": word, "loops": group.health() });
+    response(status, body.to_string())
+}
+
+fn response(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}

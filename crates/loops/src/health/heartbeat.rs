@@ -1,0 +1,35 @@
+//! When a loop was last alive. A handler reports the progress of its message with [`Beats`](crate::Beats).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A sign of life, in real time, whatever clock the runtime has: a watchdog has no runtime.
+#[derive(Debug)]
+pub struct Heartbeat {
+    start: Instant,
+    last: AtomicU64,
+}
+
+impl Default for Heartbeat {
+    fn default() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+}
+
+impl Heartbeat {
+    /// Records a sign of life.
+    pub fn beat(&self) {
+        self.beat_at(Instant::now());
+    }
+
+    /// Records a sign of life at this time.
+    pub(crate) fn beat_at(&self, time: Instant) {
+        let time = u64::try_from(time.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        self.last.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// How long ago the last beat was.
+    pub fn age(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
+    }
+}

@@ -1,0 +1,146 @@
+//! Extends the leases of a run in time, and warns of slow messages and short leases.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use super::LeaseId;
+use crate::failpoint::{LoopFailpoint, reach};
+use crate::mailbox::{MailboxError, Message};
+use crate::receive::RunContext;
+use crate::settle::tell_lease_lost;
+use crate::telemetry::{Event, Level, emit_with};
+use crate::{Control, Heartbeat, RunOptions, locked};
+
+/// How often a lease is extended while it lasts: two extensions may fail before the lease is over.
+const EXTENSIONS_PER_LEASE: u32 = 3;
+/// How often an extension that failed is tried again before the next one is due.
+const RETRIES_PER_EXTENSION: u32 = 3;
+
+/// How often leases are extended.
+pub(crate) fn extension_period(visibility: Duration) -> Duration {
+    (visibility / EXTENSIONS_PER_LEASE).max(Duration::from_millis(1))
+}
+
+/// How soon an extension that failed is tried again.
+pub(crate) fn retry_period(visibility: Duration) -> Duration {
+    extension_period(visibility) / RETRIES_PER_EXTENSION
+}
+
+/// How long leases last, when they were last extended, and whether they are long enough.
+pub(crate) struct LeaseTimes {
+    /// The begin of the last extension of all leases.
+    pub(crate) extended: Heartbeat,
+    pub(crate) visibility: Duration,
+    shutdown: Duration,
+    longest_millis: AtomicU64,
+    has_warned: AtomicBool,
+}
+
+impl LeaseTimes {
+    pub(crate) fn new(options: &RunOptions) -> Self {
+        Self {
+            extended: Heartbeat::default(),
+            visibility: options.visibility_timeout,
+            shutdown: options.shutdown_timeout,
+            longest_millis: AtomicU64::new(0),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Records how long a handling took; warns, once, if a shutdown at its begin could outlast its lease.
+    pub(crate) fn note_handling(&self, control: &Control, took: Duration) {
+        let took = took.as_millis() as u64;
+        let longest = Duration::from_millis(self.longest_millis.fetch_max(took, Ordering::Relaxed).max(took));
+        let is_too_short = self.visibility <= self.shutdown.saturating_add(longest);
+        if is_too_short && !self.has_warned.swap(true, Ordering::Relaxed) {
+            emit_with(Level::Warn, || Event::LoopLeaseShort {
+                name: control.name().into(),
+                visibility: self.visibility,
+                shutdown: self.shutdown,
+                longest,
+            });
+        }
+    }
+}
+
+/// Extends all leases of a run. False if it should be tried again soon.
+pub(crate) async fn extend_all(run: &RunContext) -> bool {
+    let began = Instant::now();
+    let leased = run.leased.all();
+    let extensions = leased.iter().map(|(id, message)| extend(*id, message, run));
+    let all_extended = join_all(extensions).await.into_iter().all(|extended| extended);
+    if all_extended {
+        run.leases.extended.beat_at(began);
+    }
+    run.slow.tell(run);
+    all_extended
+}
+
+/// False if it should be tried again soon.
+async fn extend(id: LeaseId, message: &Message, run: &RunContext) -> bool {
+    reach(LoopFailpoint::Extend);
+    let extended = message.extend(run.leases.visibility).await;
+    reach(LoopFailpoint::Extended);
+    match extended {
+        Ok(()) => true,
+        Err(MailboxError::ReceiptExpired) => {
+            // A message that was settled meanwhile is not lost.
+            if run.leased.remove(id).0.is_some() {
+                tell_lease_lost(&run.control, message);
+            }
+            true
+        }
+        Err(error) => {
+            run.availability.mailbox_failed(&error);
+            false
+        }
+    }
+}
+
+/// Extends the leases of these messages, and keeps those that are still leased. If the mailbox cannot say, a message is kept.
+pub(crate) async fn still_leased(messages: Vec<Message>, run: &RunContext) -> Vec<Message> {
+    let visibility = run.leases.visibility;
+    let extended = join_all(messages.iter().map(|message| message.extend(visibility))).await;
+    let kept = messages.into_iter().zip(extended).filter_map(|(message, extended)| match extended {
+        Err(MailboxError::ReceiptExpired) => {
+            tell_lease_lost(&run.control, &message);
+            None
+        }
+        Ok(()) | Err(_) => Some(message),
+    });
+    kept.collect()
+}
+
+/// How often a warning was given of each slow message, by the number of its handling.
+#[derive(Debug, Default)]
+pub(crate) struct SlowMessages(Mutex<HashMap<u64, u32>>);
+
+impl SlowMessages {
+    /// Warns of each message that has been handled for longer than one lease, and again each time that this has doubled.
+    fn tell(&self, run: &RunContext) {
+        let in_flight = run.control.in_hand();
+        let mut told = locked(&self.0);
+        told.retain(|number, _| in_flight.iter().any(|held| held.number == *number));
+        for held in in_flight {
+            let lasted = held.since.elapsed();
+            let times = told.get(&held.number).copied().unwrap_or(0);
+            let limit = |times: u32| run.leases.visibility.saturating_mul(2_u32.saturating_pow(times));
+            if lasted < limit(times) {
+                continue;
+            }
+            let next = (times + 1..u32::BITS).find(|times| lasted < limit(*times)).unwrap_or(u32::BITS);
+            told.insert(held.number, next);
+            emit_with(Level::Warn, || Event::LoopMessageSlow {
+                name: run.control.name().into(),
+                message_id: held.message.as_str().into(),
+                trace: held.trace.as_deref().map(Into::into),
+                lasted,
+                since_beat: held.last_beat.elapsed(),
+            });
+        }
+    }
+}

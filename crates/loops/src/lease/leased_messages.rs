@@ -1,0 +1,148 @@
+//! The messages that a run has received and not settled: their leases are extended, and they go back if the run is dropped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use crate::mailbox::{Message, NackOptions};
+use crate::receive::RunContext;
+use crate::settle::{CUT_OFF, receipts};
+use crate::{Control, InFlightGuard, locked};
+
+/// Names a message in the table, in the order of receives.
+pub(crate) type LeaseId = u64;
+
+/// The messages that a run has received and not settled, and which of them wait to be started.
+#[derive(Debug)]
+pub(crate) struct LeasedMessages {
+    control: Control,
+    state: Mutex<LeasedState>,
+}
+
+#[derive(Debug, Default)]
+struct LeasedState {
+    next: LeaseId,
+    messages: BTreeMap<LeaseId, Message>,
+    /// On their way back: their leases are not extended. A run that is dropped meanwhile gives them back once more.
+    returning: BTreeMap<LeaseId, Message>,
+    waiting: VecDeque<LeaseId>,
+}
+
+impl LeasedState {
+    fn take_waiting(&mut self) -> Vec<(LeaseId, Message)> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        waiting.filter_map(|id| Some((id, self.messages.remove(&id)?))).collect()
+    }
+}
+
+/// A message that is being handled.
+#[derive(Debug)]
+pub(crate) struct StartedMessage {
+    pub(crate) id: LeaseId,
+    pub(crate) message: Message,
+    pub(crate) holding: InFlightGuard,
+}
+
+/// What was in the table.
+#[derive(Debug)]
+pub(crate) struct TakenMessages {
+    /// A handler has begun these.
+    pub(crate) started: Vec<Message>,
+    pub(crate) not_started: Vec<Message>,
+}
+
+impl LeasedMessages {
+    pub(crate) fn new(control: Control) -> Self {
+        Self { control, state: Mutex::default() }
+    }
+
+    /// Adds what was received.
+    pub(crate) fn add(&self, messages: Vec<Message>) {
+        let mut state = locked(&self.state);
+        for message in messages {
+            let id = state.next;
+            state.next += 1;
+            state.messages.insert(id, message);
+            state.waiting.push_back(id);
+        }
+        self.control.note_waiting(state.waiting.len());
+    }
+
+    /// Starts the next message that is waiting. It is in flight before it stops waiting, so that it always counts as one of both.
+    pub(crate) fn start(&self) -> Option<StartedMessage> {
+        let mut state = locked(&self.state);
+        loop {
+            let id = state.waiting.pop_front()?;
+            // A message whose lease was lost is gone.
+            let started = state.messages.get(&id).cloned().map(|message| {
+                let holding = self.control.hold(message.id.to_string(), message.trace.clone());
+                StartedMessage { id, message, holding }
+            });
+            self.control.note_waiting(state.waiting.len());
+            if started.is_some() {
+                return started;
+            }
+        }
+    }
+
+    /// How many wait to be started.
+    pub(crate) fn waiting(&self) -> usize {
+        locked(&self.state).waiting.len()
+    }
+
+    /// Removes the messages that wait to be started, which go back instead.
+    pub(crate) fn begin_return(&self) -> (Vec<LeaseId>, Vec<Message>) {
+        let mut state = locked(&self.state);
+        let waiting = state.take_waiting();
+        state.returning.extend(waiting.iter().cloned());
+        self.control.note_waiting(0);
+        waiting.into_iter().unzip()
+    }
+
+    /// These messages are back.
+    pub(crate) fn end_return(&self, ids: &[LeaseId]) {
+        let mut state = locked(&self.state);
+        for id in ids {
+            state.returning.remove(id);
+        }
+    }
+
+    /// Removes a message that is settled, or whose lease is lost; says how many messages are left.
+    pub(crate) fn remove(&self, id: LeaseId) -> (Option<Message>, usize) {
+        let mut state = locked(&self.state);
+        (state.messages.remove(&id), state.messages.len())
+    }
+
+    pub(crate) fn all(&self) -> Vec<(LeaseId, Message)> {
+        locked(&self.state).messages.iter().map(|(id, message)| (*id, message.clone())).collect()
+    }
+
+    pub(crate) fn take_all(&self) -> TakenMessages {
+        let mut state = locked(&self.state);
+        let waiting = state.take_waiting().into_iter().map(|(_, message)| message);
+        self.control.note_waiting(0);
+        let not_started = std::mem::take(&mut state.returning).into_values().chain(waiting).collect();
+        TakenMessages { started: std::mem::take(&mut state.messages).into_values().collect(), not_started }
+    }
+}
+
+/// Gives messages back when a run is dropped in the middle.
+pub(crate) struct ReturnOnDrop(pub(crate) Arc<RunContext>);
+
+impl Drop for ReturnOnDrop {
+    fn drop(&mut self) {
+        let TakenMessages { started, not_started } = self.0.leased.take_all();
+        let Some(first) = started.first().or(not_started.first()) else { return };
+        // Past the deadline the leases run out, as those of a killed process do: the work may still be going on somewhere.
+        if self.0.control.wanted().is_overdue() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mailbox = Arc::clone(&first.mailbox);
+        let (started, not_started) = (receipts(&started), receipts(&not_started));
+        runtime.spawn(async move {
+            // If the mailbox fails, the leases run out.
+            let _ = mailbox.release(&not_started).await;
+            let _ = mailbox.nack_all(&started, NackOptions::new().error(CUT_OFF)).await;
+        });
+    }
+}

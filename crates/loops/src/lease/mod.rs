@@ -1,0 +1,17 @@
+//! The messages that a run has received and not settled, and their leases.
+//!
+//! Owns which messages a run has, and extends their leases. It does not know what handles a message.
+//!
+//! - `leased_messages`: the table of these messages; a run that is dropped gives them back.
+//! - `extension`: extends leases in time, and warns of slow messages and short leases.
+//! - `lease_thread`: extends leases when handlers block the runtime.
+
+mod extension;
+mod lease_thread;
+mod leased_messages;
+
+pub(crate) use extension::{
+    LeaseTimes, SlowMessages, extend_all, extension_period, retry_period, still_leased,
+};
+pub(crate) use lease_thread::LeaseGuard;
+pub(crate) use leased_messages::{LeaseId, LeasedMessages, ReturnOnDrop, StartedMessage, TakenMessages};

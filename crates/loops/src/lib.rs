@@ -1,0 +1,55 @@
+//! Loops take messages from a mailbox, have them handled, and settle them. When a loop ends, messages in flight complete, and messages
+//! that were not started go back to the mailbox.
+//!
+//! [`MainLoop`] gives each message to a handler in Rust, [`PoolLoop`] to a command of a pool. A [`LoopGroup`] runs many loops as one. Others
+//! write loops of their own as a [`Runnable`] that holds a [`Control`].
+//!
+//! The folders follow a message:
+//!
+//! - `contract`: what every loop is, and how others speak to it.
+//! - `receive`: the task that receives messages, as many as there is room for.
+//! - `lease`: the messages that a run has received and not settled; it extends their leases.
+//! - `handle`: handlers, and what their errors mean.
+//! - `settle`: reply, ack, nack or bury.
+//! - `group`: many loops that end together.
+//! - `health`: heartbeats, the watchdog, and probes over HTTP.
+//!
+//! The crate knows mailboxes and pools, but nothing of evaluations, configuration files and the program. Users depend on the crate `snakepit`,
+//! which shows this one as `snakepit::loops`.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod contract;
+#[doc(hidden)]
+pub mod failpoint;
+mod group;
+mod handle;
+mod health;
+mod lease;
+mod receive;
+mod settle;
+
+pub use contract::{
+    Control, EndOrder, InFlight, InFlightGuard, Intake, LoopError, LoopOrders, LoopScope, RunGuard,
+    RunOptions, Runnable, SHUTDOWN_TIMEOUT, register_loop,
+};
+pub use group::{CrashPolicy, GroupEnd, GroupError, LoopGroup, RemainingMessages};
+pub use handle::{
+    Beats, Boxed, Converted, HandlerFailure, IntoFailure, MainLoop, PoolLoop, PoolLoopOptions, beat,
+};
+#[cfg(feature = "health")]
+pub use health::HealthServer;
+pub use health::{Heartbeat, IfStuck, LoopHealth, MessageHealth, Watchdog};
+pub use settle::{ERROR_ATTRIBUTE, GiveUpAction, Replies};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use snakepit_core::{CallError, PoolRef, Snakepit, causes, lifecycle, nearest, pool};
+use snakepit_mailbox as mailbox;
+use snakepit_protocol::value::Value;
+use snakepit_telemetry as telemetry;
+
+/// Locks a mutex whose holders leave no half-done change when they panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

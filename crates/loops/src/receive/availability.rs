@@ -1,0 +1,90 @@
+//! Whether the mailbox and the pool of a loop work, and how long to wait before the mailbox is asked again.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::mailbox::{Backoff, MailboxError};
+use crate::telemetry::{Event, Level, emit_with};
+use crate::{Control, locked};
+
+/// Short at first, since most trouble passes; never so long that the return of a mailbox goes unnoticed.
+const MAILBOX_PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(10));
+
+/// What keeps a loop from its work.
+#[derive(Debug)]
+pub(crate) struct LoopAvailability {
+    control: Control,
+    /// Lets those who report success, after each message, do without the lock.
+    mailbox_fails: AtomicBool,
+    known: Mutex<KnownTrouble>,
+}
+
+#[derive(Debug, Default)]
+struct KnownTrouble {
+    /// The mailbox's failures in a row, and the last of them.
+    mailbox: Option<(u32, String)>,
+    pool: Option<String>,
+}
+
+impl LoopAvailability {
+    pub(super) fn new(control: Control) -> Self {
+        Self { control, mailbox_fails: AtomicBool::new(false), known: Mutex::default() }
+    }
+
+    fn publish(&self, known: &KnownTrouble) {
+        let mailbox = known.mailbox.as_ref().map(|(_, reason)| reason);
+        self.control.set_trouble(mailbox.or(known.pool.as_ref()).cloned());
+    }
+
+    /// The mailbox failed: how long to wait before the next try.
+    pub(crate) fn mailbox_failed(&self, error: &MailboxError) -> Duration {
+        let reason = error.to_string();
+        let mut known = locked(&self.known);
+        let failures = known.mailbox.as_ref().map_or(1, |(failures, _)| failures.saturating_add(1));
+        if failures == 1 {
+            self.tell(&reason);
+        }
+        known.mailbox = Some((failures, reason));
+        self.mailbox_fails.store(true, Ordering::Relaxed);
+        self.publish(&known);
+        MAILBOX_PAUSES.pause(failures, fastrand::f64())
+    }
+
+    /// The mailbox works.
+    pub(crate) fn mailbox_works(&self) {
+        if !self.mailbox_fails.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut known = locked(&self.known);
+        if known.mailbox.take().is_some() {
+            self.mailbox_fails.store(false, Ordering::Relaxed);
+            self.publish(&known);
+            self.tell_recovery();
+        }
+    }
+
+    /// Why the pool cannot serve, if it cannot.
+    pub(super) fn set_pool_trouble(&self, reason: Option<String>) {
+        let mut known = locked(&self.known);
+        match (&known.pool, &reason) {
+            (None, None) => return,
+            (None, Some(reason)) => self.tell(reason),
+            (Some(_), None) => self.tell_recovery(),
+            (Some(_), Some(_)) => {}
+        }
+        known.pool = reason;
+        self.publish(&known);
+    }
+
+    fn tell(&self, reason: &str) {
+        emit_with(Level::Warn, || Event::LoopTrouble {
+            name: self.control.name().into(),
+            reason: reason.into(),
+        });
+    }
+
+    fn tell_recovery(&self) {
+        emit_with(Level::Info, || Event::LoopRecovered { name: self.control.name().into() });
+    }
+}

@@ -1,0 +1,66 @@
+//! What the task of a run shares with its handlers and with the thread that extends leases.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::availability::LoopAvailability;
+use super::{PoolGate, PoolReadiness};
+use crate::lease::{LeaseTimes, LeasedMessages, SlowMessages};
+use crate::settle::SettlementRules;
+use crate::{Control, EndOrder, LoopOrders};
+
+/// What a run shares with its tasks.
+pub(crate) struct RunContext {
+    pub(crate) control: Control,
+    pub(crate) leased: LeasedMessages,
+    pub(crate) availability: LoopAvailability,
+    pub(crate) rules: Arc<SettlementRules>,
+    /// None if the host itself handles messages, or if the policy gives messages up for want of workers.
+    pub(crate) gate: Option<PoolGate>,
+    pub(crate) leases: LeaseTimes,
+    pub(crate) slow: SlowMessages,
+    /// How many messages the receives under way may bring.
+    pub(super) requested: AtomicUsize,
+    /// From this many messages on, received or requested, another receive is not worth its cost.
+    pub(super) enough: AtomicUsize,
+    /// Notified when another receive is worth its cost.
+    pub(super) room: Notify,
+}
+
+impl RunContext {
+    /// A message is settled, and this many are left.
+    pub(crate) fn note_settled(&self, left: usize) {
+        if left + self.requested.load(Ordering::Relaxed) < self.enough.load(Ordering::Relaxed) {
+            self.room.notify_one();
+        }
+    }
+
+    pub(crate) fn pool_readiness(&self) -> PoolReadiness {
+        self.gate.as_ref().map_or(PoolReadiness::Ready, PoolGate::readiness)
+    }
+
+    /// Waits for the pause and then until the pool is ready. False if the pool never will be, or if no messages are wanted any longer.
+    pub(crate) async fn until_pool_is_ready(&self, pause: Duration) -> bool {
+        let mut orders = self.control.orders();
+        if timeout(pause, orders.wait_for(|orders| !orders.receives())).await.is_ok() {
+            return false;
+        }
+        let Some(mut gate) = self.gate.clone() else { return true };
+        tokio::select! {
+            biased;
+            _ = orders.wait_for(|orders| !orders.receives()) => false,
+            is_ready = gate.until_ready() => is_ready,
+        }
+    }
+
+    /// Waits for the pause. False if the loop's deadline has passed.
+    pub(crate) async fn pause(&self, pause: Duration) -> bool {
+        let mut orders: watch::Receiver<LoopOrders> = self.control.orders();
+        let was_cut = timeout(pause, orders.wait_for(|orders| orders.end == EndOrder::Cut)).await.is_ok();
+        !was_cut && !orders.borrow().is_overdue()
+    }
+}

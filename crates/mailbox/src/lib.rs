@@ -1,0 +1,50 @@
+//! Mailboxes: messages that are leased, acknowledged, given back or moved to the dead letters; never lost, never accepted twice.
+//!
+//! ```text
+//! send ─► delayed ─► visible ─► leased ─► acknowledged
+//!                       ▲          │
+//!                       └── nack, release, lapsed lease      delivery limit, time to live, bury ─► dead ─► redrive
+//! ```
+//!
+//! Owns the contract of a mailbox and two backends, [`MemoryMailbox`] and [`SqliteMailbox`]. Knows no loop, worker or pool.
+//!
+//! A message passes these files: `mailbox` (the trait), `options` (what a caller asks for), one of the backends `memory` and
+//! `sqlite`, which share `leases`, `settings` (delivery limit, pause, rate limits), `ids`, `attempt` and `telemetry`; then `message`
+//! (what a receiver holds), `reply`, and `typed` (bodies of one type). `policy` says when a message that failed is given up,
+//! `error` what can go wrong.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod attempt;
+pub mod backend;
+mod error;
+mod ids;
+mod leases;
+mod mailbox;
+mod memory;
+mod message;
+mod options;
+mod policy;
+mod reply;
+mod settings;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod telemetry;
+mod typed;
+
+pub use attempt::{Attempt, AttemptEnd};
+pub use error::MailboxError;
+pub use leases::LeaseChange;
+pub use mailbox::{Capabilities, Mailbox, MessageCounts, Pending};
+pub use memory::{MemoryMailbox, MemoryMailboxes};
+pub use message::{DeadLetter, DeadReason, FoundMessage, Message, MessageId, MessageState, Receipt, body};
+pub use options::{
+    ERROR_ATTRIBUTE, LeaseExtension, MAX_DELAY, MAX_GROUP, MAX_MESSAGES, MAX_VISIBILITY, MAX_WAIT,
+    NackOptions, ReceiveOptions, SendOptions, check_visibility, check_wait,
+};
+pub use policy::{AfterFailure, BAD_ARGUMENTS, Backoff, DeadLetterPolicy};
+pub use reply::{Reply, RequestOptions};
+pub use settings::{QueueSettings, RateLimit, SettingsChange};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteMailbox;
+pub use typed::{TypedMailbox, TypedMessage};

@@ -1,0 +1,35 @@
+//! The settings of the mailbox.
+
+use super::{LiveMessage, LiveState, Store, Wake};
+use crate::{DeadReason, QueueSettings, SettingsChange};
+
+impl Store {
+    pub(crate) fn settings(&self) -> QueueSettings {
+        self.settings.clone()
+    }
+
+    /// What was due before now happens by the old settings.
+    pub(crate) fn configure(&mut self, change: &SettingsChange, now: u64) -> QueueSettings {
+        self.settle(now);
+        let after = change.applied_to(&self.settings);
+        let before = std::mem::replace(&mut self.settings, after);
+        // The new settings may allow a waiting receiver a message.
+        self.wake(Wake::All);
+        let limit = self.settings.max_deliveries;
+        if limit < before.max_deliveries {
+            let is_exhausted =
+                |live: &LiveMessage| live.state != LiveState::Leased && live.message.deliveries >= limit;
+            let slots = self.slots.iter().zip(0..);
+            let mut exhausted: Vec<(u64, u32)> = slots
+                .filter_map(|(live, slot)| {
+                    Some((live.as_ref().filter(|live| is_exhausted(live))?.sequence, slot))
+                })
+                .collect();
+            exhausted.sort_unstable();
+            for (_, slot) in exhausted {
+                self.die(slot, DeadReason::Deliveries);
+            }
+        }
+        self.settings()
+    }
+}

@@ -1,0 +1,144 @@
+//! How a mailbox in a file is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::{BootClock, Clock};
+use super::error::explain;
+use super::storage::wal::{DiskSync, LogSync};
+use super::storage::{Creation, DatabaseFile, LostLog};
+use super::writer::handle::WriterHandle;
+use super::{DEFAULT_QUEUE, SqliteMailbox};
+use crate::{DeadLetterPolicy, MailboxError};
+
+/// How a mailbox in a file is opened.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    queue: String,
+    policy: DeadLetterPolicy,
+    busy_timeout: Duration,
+    clock: Arc<dyn Clock>,
+    vfs: Option<String>,
+    log_sync: Arc<dyn LogSync>,
+    lost_log: LostLog,
+    creation: Creation,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            queue: DEFAULT_QUEUE.into(),
+            policy: DeadLetterPolicy::default(),
+            busy_timeout: Duration::from_secs(5),
+            clock: Arc::new(BootClock),
+            vfs: None,
+            log_sync: Arc::new(DiskSync),
+            lost_log: LostLog::Refuse,
+            creation: Creation::IfMissing,
+        }
+    }
+}
+
+impl SqliteOptions {
+    /// The queue `main`, the delivery limit of the queue, and five seconds for the locks of others.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which queue of the file.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// When messages are given up. A delivery limit is written to the queue's settings, for everybody who uses it; without one
+    /// the queue keeps its limit.
+    pub fn policy(mut self, policy: DeadLetterPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How long another process may keep the file locked before an operation fails with [`MailboxError::Busy`]. As with the
+    /// clock, the first handle of a process that opens the file decides.
+    pub fn busy_timeout(mut self, time: Duration) -> Self {
+        self.busy_timeout = time;
+        self
+    }
+
+    /// Reads the time from this clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Reads and writes through the VFS of this name, which was registered with SQLite before.
+    pub fn vfs(mut self, name: impl Into<String>) -> Self {
+        self.vfs = Some(name.into());
+        self
+    }
+
+    /// Brings the log to disk with this.
+    pub fn log_sync(mut self, sync: Arc<dyn LogSync>) -> Self {
+        self.log_sync = sync;
+        self
+    }
+
+    /// Opens the file even if its log was lost. Messages that were only in the log are gone for good.
+    pub fn accept_lost_log(mut self) -> Self {
+        self.lost_log = LostLog::Accept;
+        self
+    }
+
+    /// Creates neither the file nor the queue: if one is missing, opening fails with [`MailboxError::Missing`].
+    pub fn existing(mut self) -> Self {
+        self.creation = Creation::Never;
+        self
+    }
+
+    /// Opens `sqlite:PATH` or `sqlite:PATH#QUEUE`.
+    pub fn open_url(mut self, url: &str) -> Result<SqliteMailbox, MailboxError> {
+        let refused = || MailboxError::out_of_range("url", url, "sqlite:PATH or sqlite:PATH#QUEUE");
+        let rest = url.strip_prefix("sqlite:").ok_or_else(refused)?;
+        let (path, queue) = rest.split_once('#').map_or((rest, None), |(path, queue)| (path, Some(queue)));
+        if path.is_empty() || queue.is_some_and(str::is_empty) {
+            return Err(refused());
+        }
+        if let Some(queue) = queue {
+            queue.clone_into(&mut self.queue);
+        }
+        self.open(path)
+    }
+
+    fn file(self, path: &Path) -> Result<DatabaseFile, MailboxError> {
+        Ok(DatabaseFile {
+            path: DatabaseFile::locate(path)?,
+            clock: self.clock,
+            lock_timeout: self.busy_timeout,
+            vfs: self.vfs,
+            log_sync: self.log_sync,
+            lost_log: self.lost_log,
+            creation: self.creation,
+        })
+    }
+
+    /// The names of the queues in a file, in the order in which they were created.
+    pub fn queue_names(self, path: impl AsRef<Path>) -> Result<Vec<String>, MailboxError> {
+        let file = self.file(path.as_ref())?;
+        let connection = file.connect()?;
+        let names = || {
+            let mut names = connection.prepare("SELECT name FROM queue ORDER BY number")?;
+            names.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+        };
+        names().map_err(|error| explain(&file.path, error))
+    }
+
+    /// Opens the file, or creates it. A file of an older version is upgraded. Reads and writes a little, on this thread.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteMailbox, MailboxError> {
+        self.policy.check()?;
+        let (queue, change): (Arc<str>, _) = (self.queue.as_str().into(), self.policy.settings_change());
+        let writer = WriterHandle::of(self.file(path.as_ref())?, &queue, &change)?;
+        let closed = writer.open_queues.open(&queue);
+        Ok(SqliteMailbox { queue, writer, closed })
+    }
+}

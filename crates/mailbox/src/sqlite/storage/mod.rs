@@ -1,0 +1,249 @@
+//! The file: where it is, how it is opened, and whether it still is the same file.
+//!
+//! Owns everything on disk. Must not know messages or callers.
+//!
+//! Opening passes `ownership` (the file belongs to this user), this file, `lock_wait` (waiting for the locks of other processes) and
+//! `schema` (the format). A commit passes `wal` (the log). `maintenance` copies and shrinks the file, and `lock_holder` names the
+//! process that keeps it locked.
+
+pub(crate) mod lock_holder;
+pub(crate) mod lock_wait;
+pub(crate) mod maintenance;
+pub(crate) mod ownership;
+pub(crate) mod schema;
+pub(crate) mod wal;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use lock_wait::within;
+use schema::FileKind;
+use wal::LogSync;
+
+use super::clock::{Clock, Micros, micros};
+use super::error::OperationError;
+use crate::MailboxError;
+
+/// How many prepared statements are cached: more than there are.
+const CACHED_STATEMENTS: usize = 64;
+/// The log is truncated to this size when it starts again.
+const LONGEST_LOG: i64 = 64 << 20;
+
+#[derive(Debug)]
+pub(crate) struct DatabaseFile {
+    /// Absolute, without links: one file has one path.
+    pub(crate) path: PathBuf,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long an operation waits for the locks of other processes.
+    pub(crate) lock_timeout: Duration,
+    pub(crate) vfs: Option<String>,
+    pub(crate) log_sync: Arc<dyn LogSync>,
+    pub(crate) lost_log: LostLog,
+    pub(crate) creation: Creation,
+}
+
+/// What happens to a file whose log is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LostLog {
+    Refuse,
+    /// The file is opened without it.
+    Accept,
+}
+
+/// Whether a missing file or queue is created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Creation {
+    #[default]
+    IfMissing,
+    Never,
+}
+
+/// The identity of a file, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Inode(u64, u64);
+
+/// The path of a file beside another.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+impl DatabaseFile {
+    /// The absolute path of a file that may not exist yet.
+    pub(crate) fn locate(path: &Path) -> Result<PathBuf, MailboxError> {
+        let refuse = |error: std::io::Error| {
+            let reason =
+                format!("{} cannot be opened: its directory must exist and be readable", path.display());
+            MailboxError::backend_caused(reason, error)
+        };
+        ownership::check_link(path)?;
+        if path.exists() {
+            return path.canonicalize().map_err(refuse);
+        }
+        let Some(name) = path.file_name() else {
+            return Err(MailboxError::backend(format!("{} names no file", path.display())));
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(parent.canonicalize().map_err(refuse)?.join(name))
+    }
+
+    pub(crate) fn missing(&self, queue: &str) -> MailboxError {
+        MailboxError::Missing(format!("{queue} in {}", self.path.display()))
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        micros(self.clock.since_boot())
+    }
+
+    pub(crate) fn inode(&self) -> Option<Inode> {
+        fs::metadata(&self.path).ok().map(|file| Inode(file.dev(), file.ino()))
+    }
+
+    fn no_file(&self) -> MailboxError {
+        MailboxError::Missing(self.path.display().to_string())
+    }
+
+    /// Opens the file, or creates it. A file that is no mailbox is left as it is.
+    pub(crate) fn connect(&self) -> Result<Connection, MailboxError> {
+        within(self.lock_timeout, || self.connect_in_time())
+    }
+
+    fn connect_in_time(&self) -> Result<Connection, MailboxError> {
+        let began = self.clock.since_boot();
+        loop {
+            match self.try_connect() {
+                // SQLite does not wait if two processes create the file at the same time.
+                Err(OperationError::Sql(error))
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && self.clock.since_boot().saturating_sub(began) < self.lock_timeout =>
+                {
+                    std::thread::yield_now();
+                }
+                result => return result.map_err(|error| error.explain(&self.path)),
+            }
+        }
+    }
+
+    fn try_connect(&self) -> Result<Connection, OperationError> {
+        let may_create = match self.creation {
+            Creation::IfMissing => OpenFlags::SQLITE_OPEN_CREATE,
+            Creation::Never if self.path.exists() => OpenFlags::empty(),
+            Creation::Never => return Err(self.no_file().into()),
+        };
+        // One thread at a time uses the connection, so it needs no mutex. No URIs: a path is a path.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | may_create | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = match &self.vfs {
+            None => {
+                ownership::prepare(&self.path)?;
+                Connection::open_with_flags(&self.path, flags)?
+            }
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
+        };
+        connection.busy_handler(Some(lock_wait::wait))?;
+        // Closing moves the log into the file and removes it, by name. Only the writer knows when that is safe.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Code in the schema is not trusted, whoever wrote it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        // Query plans must not depend on bound values, or each `LIMIT ?` would be planned again each time.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        let file = self.path.display();
+        let kind = schema::kind(&connection)?;
+        match kind {
+            FileKind::Empty if self.creation == Creation::Never => return Err(self.no_file().into()),
+            FileKind::Empty | FileKind::Mailbox => {}
+            FileKind::Newer(version) => {
+                return Err(MailboxError::backend(format!(
+                    "{file} was written by a newer version of this program (its format is {version}, known here are 1 to \
+                     {}): update this program",
+                    schema::VERSION
+                )).into());
+            }
+            FileKind::Programmed => {
+                return Err(MailboxError::backend(format!(
+                    "{file} has triggers or views, which no mailbox has: somebody has changed it; name another file, or \
+                     restore a backup"
+                )).into());
+            }
+            FileKind::Foreign => {
+                return Err(MailboxError::backend(format!(
+                    "{file} is a SQLite file of another program: name another file"
+                ))
+                .into());
+            }
+        }
+        if connection.is_readonly("main")? {
+            return Err(MailboxError::backend(format!(
+                "{file} cannot be written: give this user write permission for the file and its directory"
+            ))
+            .into());
+        }
+        if kind == FileKind::Empty {
+            // Only a file without tables can be configured to give pages back.
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        }
+        // SQLite switches to the log with a journal. The journal must not come back after a power cut: it would undo the switch
+        // and everything in the log.
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(MailboxError::backend(format!(
+                "{file} cannot have a write-ahead log (its mode is {mode}): keep it on a local disk"
+            ))
+            .into());
+        }
+        // A commit does not sync the log: the writer does, when the file is not locked any more. Checkpoints sync both.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        connection.query_row(&format!("PRAGMA journal_size_limit = {LONGEST_LOG}"), [], |_| Ok(()))?;
+        connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+        if self.needs_a_lost_log(&connection)? {
+            match self.lost_log {
+                LostLog::Refuse => return Err(MailboxError::backend(lost_log(&self.path)).into()),
+                LostLog::Accept => wal::accept_loss(&connection)?,
+            }
+        }
+        schema::upgrade(&mut connection, &schema::STEPS, self.clock.as_ref())?;
+        if self.vfs.is_none() {
+            ownership::secure(&self.path)?;
+        }
+        Ok(connection)
+    }
+
+    /// A second connection that reads the file beside the writer.
+    pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match &self.vfs {
+            None => Connection::open_with_flags(&self.path, flags)?,
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str())?,
+        };
+        connection.busy_timeout(self.lock_timeout)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        Ok(connection)
+    }
+
+    fn needs_a_lost_log(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        Ok(schema::has_generation(connection)? && wal::is_lost(connection, &self.path)?)
+    }
+}
+
+fn lost_log(path: &Path) -> String {
+    let file = path.display();
+    format!(
+        "{file} needs its log {file}-wal, which is missing or empty: the file was copied or moved without it, or the log was \
+         removed, and the latest messages were only there. Put the log back beside the file; or continue without it: \
+         `snakepit mailbox recover sqlite:{file}`. To copy a mailbox that is in use: `snakepit mailbox backup`"
+    )
+}

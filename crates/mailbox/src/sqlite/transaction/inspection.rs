@@ -1,0 +1,210 @@
+//! What a queue holds, for callers that only look. What is due is shown as it will be found, and left as it is: the next receive
+//! settles it.
+
+use std::sync::LazyLock;
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::{OperationResult, Transaction};
+use crate::backend::{TimeToLive, given_up, remember_attempt};
+use crate::sqlite::clock::{time, wall_time};
+use crate::sqlite::storage::schema::state::{BEHIND, DEAD, DELAYED, LEASED, READY};
+use crate::sqlite::stored_message::{StoredDeadLetter, StoredMessage};
+use crate::{Attempt, AttemptEnd, DeadReason, MessageCounts, MessageId, MessageState};
+
+/// Its time to live is over, though it is not marked dead yet; `?2` is now.
+const EXPIRED: &str = "state < 2 AND expires <= ?2";
+/// Its last delivery has lapsed, or it is too old to come back; `?3` is the limit.
+const EXHAUSTED: &str = "state = 2 AND due <= ?2 AND (deliveries >= ?3 OR expires <= ?2)";
+/// Its lease or delay is over, though it is not marked ready yet.
+const BACK: &str =
+    "due <= ?2 AND (state = 1 OR (state = 2 AND deliveries < ?3)) AND (expires IS NULL OR expires > ?2)";
+
+/// The reason of a dead letter as the file has it.
+fn read_reason(text: Option<String>) -> DeadReason {
+    let text = text.unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or(DeadReason::Failed { error: text })
+}
+
+impl Transaction<'_> {
+    fn number(&mut self, queue: i64, sql: &str) -> OperationResult<u64> {
+        let limit = self.limit(queue)?;
+        let mut statement = self.sql(sql)?;
+        let number: i64 = match statement.parameter_count() {
+            2 => statement.query_row(params![queue, self.now], |row| row.get(0))?,
+            _ => statement.query_row(params![queue, self.now, limit], |row| row.get(0))?,
+        };
+        Ok(number as u64)
+    }
+
+    /// How many messages are in a state, due or not.
+    fn tally(&self, queue: i64, state: i64) -> OperationResult<u64> {
+        let sql = "SELECT messages FROM tally WHERE queue = ?1 AND state = ?2";
+        let number: Option<i64> = self.row(sql, [queue, state], |row| row.get(0))?;
+        Ok(number.unwrap_or(0) as u64)
+    }
+
+    /// Takes as long as there are due messages that nobody has settled yet, however many messages there are.
+    pub(super) fn count(&mut self, queue: i64) -> OperationResult<MessageCounts> {
+        static SQL: LazyLock<[String; 8]> = LazyLock::new(|| {
+            let mortal = "SELECT count(*) FROM message INDEXED BY mortal WHERE queue = ?1";
+            let timed = "SELECT count(*) FROM message INDEXED BY timed WHERE queue = ?1";
+            [
+                format!("{mortal} AND {EXPIRED} AND state = 0"),
+                format!("{timed} AND {BACK}"),
+                format!("{timed} AND due <= ?2 AND state = 2"),
+                format!("{timed} AND due <= ?2 AND state = 1"),
+                format!("{mortal} AND {EXPIRED} AND state = 1 AND due > ?2"),
+                format!("{mortal} AND {EXPIRED} AND state = -1"),
+                format!("{mortal} AND {EXPIRED}"),
+                format!("{timed} AND {EXHAUSTED}"),
+            ]
+        });
+        let [too_old, back, lapsed, over, expired_delays, expired_behind, expired, exhausted] = &*SQL;
+        let delayed = self.tally(queue, DELAYED)? + self.tally(queue, BEHIND)?;
+        let not_delayed = self.number(queue, over)?
+            + self.number(queue, expired_delays)?
+            + self.number(queue, expired_behind)?;
+        let ready = self.tally(queue, READY)?.saturating_sub(self.number(queue, too_old)?);
+        Ok(MessageCounts {
+            visible: ready + self.number(queue, back)?,
+            in_flight: self.tally(queue, LEASED)?.saturating_sub(self.number(queue, lapsed)?),
+            delayed: delayed.saturating_sub(not_delayed),
+            dead: self.tally(queue, DEAD)? + self.number(queue, expired)? + self.number(queue, exhausted)?,
+        })
+    }
+
+    pub(super) fn peek(&mut self, queue: i64, most: usize) -> OperationResult<Vec<StoredMessage>> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            let columns = StoredMessage::COLUMNS;
+            format!(
+                "SELECT * FROM (
+                     SELECT * FROM (
+                         SELECT {columns} FROM message WHERE queue = ?1 AND state = 0 AND (expires IS NULL OR expires > ?2)
+                         ORDER BY priority DESC, number LIMIT ?4)
+                     UNION ALL SELECT {columns} FROM message WHERE queue = ?1 AND {BACK})
+                 ORDER BY priority DESC, number LIMIT ?4"
+            )
+        });
+        let limit = self.limit(queue)?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut messages = self.rows(&SQL, params![queue, self.now, limit, most], StoredMessage::read)?;
+        for stored in &mut messages {
+            self.fetch_with_lapse(queue, stored)?;
+        }
+        Ok(messages)
+    }
+
+    /// A lapsed lease is an attempt, though nobody has recorded it yet.
+    fn fetch_with_lapse(&mut self, queue: i64, stored: &mut StoredMessage) -> OperationResult<()> {
+        self.fetch(queue, stored)?;
+        if stored.lease == 0 {
+            return Ok(());
+        }
+        let lapse: Option<(Option<i64>, i64, Option<String>)> = self.row(
+            "SELECT began, due, holder FROM message WHERE number = ?1 AND state = 2 AND due <= ?2",
+            params![stored.number, self.now],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        if let Some((began, due, holder)) = lapse {
+            let began = began.unwrap_or(self.wall);
+            let attempt = Attempt {
+                delivery: stored.deliveries,
+                began_at: wall_time(began),
+                took: time(self.wall - (self.now - due) - began),
+                holder: holder.unwrap_or_default(),
+                end: AttemptEnd::Lapse,
+                error: None,
+            };
+            remember_attempt(&mut stored.attempts, attempt);
+        }
+        Ok(())
+    }
+
+    pub(super) fn dead_letters(&mut self, queue: i64, most: usize) -> OperationResult<Vec<StoredDeadLetter>> {
+        static SQL: LazyLock<[String; 2]> = LazyLock::new(|| {
+            let columns = StoredMessage::COLUMNS;
+            [
+                format!(
+                    "SELECT {columns}, reason, died FROM message WHERE queue = ?1 AND grave IS NOT NULL
+                     ORDER BY grave LIMIT ?2"
+                ),
+                // In the order in which they will die.
+                format!(
+                    "SELECT {columns}, deliveries >= ?3, CASE WHEN deliveries >= ?3 THEN due ELSE max(due, expires) END AS ended
+                     FROM message
+                     WHERE queue = ?1 AND {EXHAUSTED}
+                     UNION ALL SELECT {columns}, 0, expires FROM message WHERE queue = ?1 AND {EXPIRED}
+                     ORDER BY ended, number LIMIT ?4"
+                ),
+            ]
+        });
+        let (limit, wall) = (self.limit(queue)?, self.wall);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut letters = self.rows(&SQL[0], params![queue, most], |row| {
+            let reason = read_reason(row.get(StoredMessage::WIDTH)?);
+            Ok(StoredDeadLetter {
+                stored: StoredMessage::read(row)?,
+                reason,
+                died: row.get(StoredMessage::WIDTH + 1)?,
+            })
+        })?;
+        let left = most - letters.len() as i64;
+        letters.extend(self.rows(&SQL[1], params![queue, self.now, limit, left], |row| {
+            let is_exhausted: bool = row.get(StoredMessage::WIDTH)?;
+            let reason = if is_exhausted { DeadReason::Deliveries } else { DeadReason::Expired };
+            Ok(StoredDeadLetter { stored: StoredMessage::read(row)?, reason, died: wall })
+        })?);
+        for letter in &mut letters {
+            self.fetch_with_lapse(queue, &mut letter.stored)?;
+        }
+        Ok(letters)
+    }
+
+    /// Searches for a live message; dead letters have an index.
+    pub(super) fn find(
+        &mut self,
+        queue: i64,
+        id: MessageId,
+    ) -> OperationResult<Option<(StoredMessage, MessageState)>> {
+        static SQL: LazyLock<[String; 2]> = LazyLock::new(|| {
+            let columns = StoredMessage::COLUMNS;
+            let select = format!(
+                "SELECT {columns}, state, due <= ?3, expires <= ?3, holder, reason FROM message WHERE id = ?1 AND queue = ?2"
+            );
+            [format!("{select} AND grave IS NOT NULL"), select]
+        });
+        let limit = self.limit(queue)?;
+        let read = |row: &Row<'_>| {
+            let stored = StoredMessage::read(row)?;
+            let column = |index: usize| StoredMessage::WIDTH + index;
+            let (is_due, is_too_old): (Option<bool>, Option<bool>) =
+                (row.get(column(1))?, row.get(column(2))?);
+            let is_due = is_due == Some(true);
+            let stored_state = row.get(column(0))?;
+            let deliveries = if stored_state == LEASED { stored.deliveries } else { 0 };
+            let time_to_live = if is_too_old == Some(true) { TimeToLive::Over } else { TimeToLive::Left };
+            let state = match stored_state {
+                DEAD => MessageState::Dead { reason: read_reason(row.get(column(4))?) },
+                LEASED if !is_due => {
+                    MessageState::InFlight { holder: row.get::<_, Option<_>>(column(3))?.unwrap_or_default() }
+                }
+                state => match given_up(deliveries, limit, time_to_live) {
+                    Some(reason) => MessageState::Dead { reason },
+                    None if state == BEHIND || (state == DELAYED && !is_due) => MessageState::Delayed,
+                    None => MessageState::Visible,
+                },
+            };
+            Ok((stored, state))
+        };
+        for sql in &*SQL {
+            let found =
+                self.sql(sql)?.query_row(params![id.0.as_bytes(), queue, self.now], read).optional()?;
+            if let Some((mut stored, state)) = found {
+                self.fetch_with_lapse(queue, &mut stored)?;
+                return Ok(Some((stored, state)));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,117 @@
+//! Queues by name, and their settings.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::{OperationResult, Transaction};
+use crate::backend::MessageIds;
+use crate::sqlite::storage::{Creation, DatabaseFile};
+use crate::sqlite::writer::failpoint::{FaultPoint, reach};
+use crate::sqlite::writer::handle::OpenQueues;
+use crate::{DeadReason, MailboxError, QueueSettings, SettingsChange};
+
+/// The number of a queue, which may be created if it is missing.
+pub(crate) fn queue_number(
+    connection: &Connection,
+    name: &str,
+    creation: Creation,
+) -> rusqlite::Result<Option<i64>> {
+    let mut select = connection.prepare_cached("SELECT number FROM queue WHERE name = ?1")?;
+    let number = select.query_row([name], |row| row.get(0)).optional()?;
+    if number.is_some() || creation == Creation::Never {
+        return Ok(number);
+    }
+    connection.prepare_cached("INSERT INTO queue (name) VALUES (?1)")?.execute([name])?;
+    reach(FaultPoint::Statement);
+    Ok(Some(connection.last_insert_rowid()))
+}
+
+fn stored_settings(connection: &Connection, queue: i64) -> rusqlite::Result<Option<String>> {
+    let mut select = connection.prepare_cached("SELECT settings FROM queue WHERE number = ?1")?;
+    Ok(select.query_row([queue], |row| row.get(0)).optional()?.flatten())
+}
+
+/// The settings for callers that only look. Unreadable settings are the default ones: a receive reports what is wrong.
+pub(super) fn settings_or_default(connection: &Connection, queue: i64) -> rusqlite::Result<QueueSettings> {
+    let stored = stored_settings(connection, queue)?;
+    Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+impl Transaction<'_> {
+    /// The delivery limit of the queue.
+    pub(super) fn limit(&mut self, queue: i64) -> OperationResult<u32> {
+        Ok(self.settings(queue)?.max_deliveries)
+    }
+
+    /// Read once in each transaction: another process may have changed them since the last.
+    pub(super) fn settings(&mut self, queue: i64) -> OperationResult<QueueSettings> {
+        if let Some((_, settings)) = self.settings.iter().find(|(of, _)| *of == queue) {
+            return Ok(settings.clone());
+        }
+        let settings = match stored_settings(self.connection, queue)? {
+            None => QueueSettings::default(),
+            Some(text) => serde_json::from_str(&text).map_err(|error| {
+                MailboxError::backend(format!(
+                    "the settings of the mailbox cannot be read ({error}): set them again, or restore a backup"
+                ))
+            })?,
+        };
+        self.settings.push((queue, settings.clone()));
+        Ok(settings)
+    }
+
+    /// What was due before now happens by the old settings.
+    pub(super) fn configure(
+        &mut self,
+        queue: i64,
+        change: &SettingsChange,
+    ) -> OperationResult<QueueSettings> {
+        let before = self.settings(queue)?;
+        let after = change.applied_to(&before);
+        self.settle(queue)?;
+        let text = serde_json::to_string(&after).unwrap_or_default();
+        self.run("UPDATE queue SET settings = ?1 WHERE number = ?2", params![text, queue])?;
+        self.settings.retain(|(other, _)| *other != queue);
+        // The new settings may allow a waiting receiver a message.
+        self.stir(queue);
+        if after.max_deliveries < before.max_deliveries {
+            let exhausted: Vec<i64> = self.rows(
+                "SELECT number FROM message WHERE queue = ?1 AND state < 2 AND deliveries >= ?2 ORDER BY number",
+                params![queue, after.max_deliveries],
+                |row| row.get(0),
+            )?;
+            for number in exhausted {
+                self.die(queue, number, &DeadReason::Deliveries)?;
+            }
+        }
+        Ok(after)
+    }
+}
+
+/// Makes sure of a queue and of its settings when a mailbox is opened.
+pub(crate) fn register(
+    connection: &Connection,
+    file: &DatabaseFile,
+    name: &str,
+    change: &SettingsChange,
+) -> OperationResult<()> {
+    let (mut ids, open_queues) = (MessageIds::new(), OpenQueues::default());
+    // Most often nothing has to change, and nobody has to wait for the lock.
+    match queue_number(connection, name, Creation::Never)? {
+        None if file.creation == Creation::Never => return Err(file.missing(name).into()),
+        None => {}
+        Some(queue) => {
+            let settings =
+                Transaction::new(connection, file.clock.as_ref(), &mut ids, &open_queues).settings(queue)?;
+            if change.applied_to(&settings) == settings {
+                return Ok(());
+            }
+        }
+    }
+    let locked = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    if let Some(queue) = queue_number(connection, name, Creation::IfMissing)?
+        && *change != SettingsChange::default()
+    {
+        Transaction::new(connection, file.clock.as_ref(), &mut ids, &open_queues).configure(queue, change)?;
+    }
+    Ok(locked.commit()?)
+}

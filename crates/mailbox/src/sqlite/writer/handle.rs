@@ -1,0 +1,115 @@
+//! The one writer of a file in this process, and the queues of the file that are open here.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use snakepit_custody::without_file_size_signal;
+use tokio::sync::watch;
+
+use super::FileWriter;
+use super::operation_queue::OperationQueue;
+use crate::sqlite::storage::lock_wait::within;
+use crate::sqlite::storage::{DatabaseFile, Inode};
+use crate::sqlite::transaction::register;
+use crate::{MailboxError, SettingsChange};
+
+/// How long the last handle waits until the file is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// All that this process has of a file. The writer ends with the last handle.
+pub(crate) struct WriterHandle {
+    file: Arc<DatabaseFile>,
+    inode: Option<Inode>,
+    operations: Arc<OperationQueue>,
+    pub(crate) open_queues: Arc<OpenQueues>,
+}
+
+/// Whether a queue was closed in this process.
+pub(crate) type CloseSignal = Arc<watch::Sender<bool>>;
+
+/// The queues of a file that are open in this process. Handles of the same queue close it together.
+#[derive(Default)]
+pub(crate) struct OpenQueues {
+    signals: Mutex<HashMap<Arc<str>, Weak<watch::Sender<bool>>>>,
+}
+
+impl OpenQueues {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<watch::Sender<bool>>>> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opening a closed queue gives a new signal.
+    pub(crate) fn open(&self, queue: &Arc<str>) -> CloseSignal {
+        let mut signals = self.lock();
+        signals.retain(|_, signal| signal.strong_count() > 0);
+        let known = signals.get(queue).and_then(Weak::upgrade).filter(|signal| !*signal.borrow());
+        known.unwrap_or_else(|| {
+            let signal = Arc::new(watch::Sender::new(false));
+            signals.insert(Arc::clone(queue), Arc::downgrade(&signal));
+            signal
+        })
+    }
+
+    /// Whether the queue was closed here. A queue that was never opened here is not closed.
+    pub(crate) fn is_closed(&self, queue: &str) -> bool {
+        self.lock().get(queue).and_then(Weak::upgrade).is_some_and(|signal| *signal.borrow())
+    }
+}
+
+impl Drop for WriterHandle {
+    /// Waits until the file is closed, so that a process that ends right after this leaves one whole file.
+    fn drop(&mut self) {
+        self.operations.end();
+        self.operations.wait_until_closed(CLOSE_TIMEOUT);
+    }
+}
+
+impl WriterHandle {
+    pub(crate) fn file(&self) -> &Arc<DatabaseFile> {
+        &self.file
+    }
+
+    pub(crate) fn operations(&self) -> &OperationQueue {
+        &self.operations
+    }
+
+    /// The handle of this process, or a new one. From now on the file knows the queue, so that replies find it.
+    pub(crate) fn of(
+        file: DatabaseFile,
+        queue: &str,
+        change: &SettingsChange,
+    ) -> Result<Arc<Self>, MailboxError> {
+        static HANDLES: Mutex<Option<HashMap<PathBuf, Weak<WriterHandle>>>> = Mutex::new(None);
+        let open = || {
+            let connection = file.connect()?;
+            register(&connection, &file, queue, change).map_err(|error| error.explain(&file.path))?;
+            Ok(connection)
+        };
+        let connection = without_file_size_signal(|| within(file.lock_timeout, open))?;
+        let inode = file.inode();
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = handles.get_or_insert_default();
+        handles.retain(|_, handle| handle.strong_count() > 0);
+        let known = handles.get(&file.path).and_then(Weak::upgrade);
+        if let Some(handle) = known.filter(|it| it.inode == inode && !it.operations.is_writer_gone()) {
+            return Ok(handle);
+        }
+        let file = Arc::new(file);
+        let failed = |error: std::io::Error| {
+            MailboxError::backend_caused(
+                format!("the writer of {} cannot be started", file.path.display()),
+                error,
+            )
+        };
+        let operations = Arc::new(OperationQueue::new().map_err(failed)?);
+        let open_queues = Arc::new(OpenQueues::default());
+        let writer =
+            FileWriter::new(Arc::clone(&file), Arc::clone(&operations), Arc::clone(&open_queues), connection);
+        std::thread::Builder::new().name("mailbox".into()).spawn(move || writer.run()).map_err(failed)?;
+        let handle = Arc::new(Self { file, inode, operations, open_queues });
+        handles.insert(handle.file.path.clone(), Arc::downgrade(&handle));
+        Ok(handle)
+    }
+}

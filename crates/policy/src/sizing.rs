@@ -1,0 +1,334 @@
+//! How many workers a pool should have: more before anything fails, fewer once they have idled long enough.
+//!
+//! Two questions are kept apart. *Whether* to grow is asked of the queue: its head has waited too long. *By how much* is
+//! asked of the load: what arrives per second times what a call costs a worker is how many workers it keeps busy. So a
+//! burst of short calls, which makes a long queue and little work, is not taken for a need of as many workers.
+//!
+//! What makes it calm: growth needs a wait and a lack, shrinking needs [`Sizing::idle_ttl`] without either, so between the
+//! two lies a wide range of loads in which nothing changes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[cfg(feature = "config")]
+use snakepit_settings::HumanTime;
+use snakepit_settings::settings;
+
+/// How long arrivals are remembered, about: short, so that a sudden rise is seen at once.
+const MEMORY_OF_ARRIVALS: Duration = Duration::from_millis(250);
+
+/// How long the cost of a call is remembered, about.
+const MEMORY_OF_COSTS: Duration = Duration::from_secs(5);
+
+/// The share of the time that workers are planned to be busy: above it, chance alone makes queues.
+const UTILIZATION: f64 = 0.75;
+
+/// How long the pool may take to work off its queue.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The share of the idle workers that a pool ends at a time, so that a mistake is small.
+const SHRINK_SHARE: f64 = 0.25;
+
+/// How often a pool may shrink within [`Sizing::idle_ttl`].
+const SHRINKS_PER_TTL: u32 = 8;
+
+settings! {
+    /// How a pool's size follows its load.
+    ///
+    /// The size stays between `min_workers` and `max_workers`. It grows when the call at the queue's head has waited for
+    /// [`grow_after`](Self::grow_after), long before anything times out, and shrinks by those workers that have idled for
+    /// [`idle_ttl`](Self::idle_ttl).
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    #[must_use]
+    pub struct Sizing {
+        /// The fewest workers of a pool whose size follows the load. Example: `min_workers = 1`.
+        @manual min_workers: usize = 1,
+        /// The most workers, in place of `workers`: the size follows the load. Unset: the size is fixed. Example: `max_workers = 8`.
+        @manual max_workers: usize = 1,
+        /// How long the first call of the queue waits before the pool grows. Example: `grow_after = "50ms"`.
+        grow_after: Duration as HumanTime = Duration::from_millis(50),
+        /// By how much one decision may at most multiply the workers; never below 1.1. Example: `grow_factor = 2.0`.
+        grow_factor: f64 = 2.0,
+    }
+    also {
+        /// How long a worker that is not among the fewest may idle.
+        idle_ttl: Duration = Duration::from_mins(1),
+    }
+}
+
+impl Sizing {
+    /// Between so many and so many workers. If the second is below the first, the first holds.
+    pub fn between(min_workers: usize, max_workers: usize) -> Self {
+        Self { min_workers, max_workers: max_workers.max(min_workers).max(1), ..Self::default() }
+    }
+
+    /// Always so many workers.
+    pub fn fixed(workers: usize) -> Self {
+        Self { min_workers: workers, max_workers: workers, ..Self::default() }
+    }
+
+    /// How long a worker that is not among the fewest may idle; a minute unless it is set.
+    pub fn idle_ttl(mut self, ttl: Duration) -> Self {
+        self.idle_ttl = ttl;
+        self
+    }
+
+    fn factor(&self) -> f64 {
+        if self.grow_factor.is_finite() { self.grow_factor.max(1.1) } else { 2.0 }
+    }
+}
+
+/// What a pool looks like at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Observation {
+    /// Calls that wait.
+    pub queued: usize,
+    /// How long the first of them has waited.
+    pub head_waits: Duration,
+    /// Workers that are ready.
+    pub serving: usize,
+    /// Workers that will be.
+    pub starting: usize,
+    /// Those of `serving` that have a call.
+    pub busy: usize,
+    /// Those of `serving` that have idled for [`Sizing::idle_ttl`] or longer.
+    pub long_idle: usize,
+    /// Calls that ever came, refused ones left out.
+    pub arrived: u64,
+    /// Calls that workers ever finished.
+    pub finished: u64,
+}
+
+/// A sum that decays: an amount counts less the longer ago it was added.
+#[derive(Clone, Copy, Debug, Default)]
+struct DecayingSum(f64);
+
+impl DecayingSum {
+    fn add(&mut self, amount: f64, elapsed: Duration, memory: Duration) {
+        self.0 = self.0 * (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp() + amount;
+    }
+}
+
+/// Decides how many workers there should be.
+#[derive(Debug)]
+pub struct Sizer {
+    config: Sizing,
+    target: usize,
+    /// When it decided last, and how many calls had arrived and finished by then.
+    asked: Option<(Instant, u64, u64)>,
+    arrivals: DecayingSum,
+    arrival_time: DecayingSum,
+    busy_time: DecayingSum,
+    finished: DecayingSum,
+    /// When it last grew or was set.
+    grown: Option<Instant>,
+    shrunk: Option<Instant>,
+}
+
+impl Sizer {
+    /// A pool that has so many workers.
+    pub fn new(config: Sizing) -> Self {
+        Self {
+            config,
+            target: config.min_workers,
+            asked: None,
+            arrivals: DecayingSum::default(),
+            arrival_time: DecayingSum::default(),
+            busy_time: DecayingSum::default(),
+            finished: DecayingSum::default(),
+            grown: None,
+            shrunk: None,
+        }
+    }
+
+    /// How long a worker that is not needed may idle.
+    pub fn idle_ttl(&self) -> Duration {
+        self.config.idle_ttl
+    }
+
+    /// How many workers there should be.
+    pub fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Sets the number of workers, until the load changes it.
+    pub fn set(&mut self, workers: usize, now: Instant) {
+        self.target = workers.clamp(self.config.min_workers, self.config.max_workers);
+        self.grown = Some(now);
+    }
+
+    /// How many workers there should be, starting workers included.
+    pub fn decide(&mut self, seen: &Observation, now: Instant) -> usize {
+        self.learn(seen, now);
+        if let Some(more) = self.growth(seen) {
+            self.target = more;
+            self.grown = Some(now);
+        } else if let Some(fewer) = self.shrinkage(seen, now) {
+            self.target = fewer;
+            self.shrunk = Some(now);
+        }
+        self.target
+    }
+
+    fn learn(&mut self, seen: &Observation, now: Instant) {
+        if let Some((before, arrived, finished)) = self.asked {
+            let elapsed = now.saturating_duration_since(before);
+            let seconds = elapsed.as_secs_f64();
+            let came = seen.arrived.saturating_sub(arrived) as f64;
+            let went = seen.finished.saturating_sub(finished) as f64;
+            self.arrivals.add(came, elapsed, MEMORY_OF_ARRIVALS);
+            self.arrival_time.add(seconds, elapsed, MEMORY_OF_ARRIVALS);
+            self.busy_time.add(seen.busy as f64 * seconds, elapsed, MEMORY_OF_COSTS);
+            self.finished.add(went, elapsed, MEMORY_OF_COSTS);
+        }
+        self.asked = Some((now, seen.arrived, seen.finished));
+    }
+
+    fn growth(&self, seen: &Observation) -> Option<usize> {
+        let present = seen.serving + seen.starting;
+        if seen.queued == 0 || self.target >= self.config.max_workers {
+            return None;
+        }
+        // No worker serves or starts: the first call starts one at once.
+        if self.target == 0 {
+            return Some(1);
+        }
+        // Workers that are not even starting yet are the supervisor's matter: more of them would be as late.
+        if seen.head_waits < self.config.grow_after || present < self.target {
+            return None;
+        }
+        let need = self.need(seen);
+        // The call waits although there should be enough workers: the estimate is off, unless a worker is just starting.
+        let least = if seen.starting == 0 { self.target + 1 } else { self.target };
+        let most = (self.target as f64 * self.config.factor()).ceil() as usize;
+        let more = need.max(least).min(most.max(self.target + 1)).min(self.config.max_workers);
+        (more > self.target).then_some(more)
+    }
+
+    /// How many workers the load keeps busy, and the queue needs besides.
+    fn need(&self, seen: &Observation) -> usize {
+        // Never more than one worker for each call.
+        let by_count = seen.busy + seen.queued;
+        if self.finished.0 < 0.5 || self.arrival_time.0 <= 0.0 {
+            return by_count;
+        }
+        let cost = self.busy_time.0 / self.finished.0;
+        let per_second = self.arrivals.0 / self.arrival_time.0;
+        let load = per_second * cost / UTILIZATION;
+        let backlog = seen.queued as f64 * cost / CATCH_UP.as_secs_f64();
+        by_count.min((load + backlog).ceil() as usize)
+    }
+
+    fn shrinkage(&self, seen: &Observation, now: Instant) -> Option<usize> {
+        let ttl = self.config.idle_ttl;
+        let surplus = seen.long_idle.min(self.target.saturating_sub(self.config.min_workers));
+        let lately = |then: Option<Instant>, pause: Duration| {
+            then.is_some_and(|then| now.saturating_duration_since(then) < pause)
+        };
+        let calm = seen.queued == 0 && seen.starting == 0 && seen.serving >= self.target;
+        if surplus == 0 || !calm || lately(self.grown, ttl) || lately(self.shrunk, ttl / SHRINKS_PER_TTL) {
+            return None;
+        }
+        let few = (surplus as f64 * SHRINK_SHARE).ceil() as usize;
+        Some(self.target - few)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(50);
+
+    /// Long calls, none of which has ended yet.
+    fn waiting(queued: usize, serving: usize, starting: usize) -> Observation {
+        let head_waits = Duration::from_millis(60);
+        Observation { queued, head_waits, serving, starting, busy: serving, ..Observation::default() }
+    }
+
+    #[test]
+    fn a_wait_that_is_short_enough_changes_nothing() {
+        let mut sizer = Sizer::new(Sizing::between(2, 10));
+        let seen = Observation { head_waits: Duration::from_millis(49), ..waiting(30, 2, 0) };
+        assert_eq!(sizer.decide(&seen, Instant::now()), 2);
+    }
+
+    #[test]
+    fn it_doubles_towards_the_need_and_stops_at_the_most() {
+        let mut sizer = Sizer::new(Sizing::between(2, 10));
+        let now = Instant::now();
+        assert_eq!(sizer.decide(&waiting(30, 2, 0), now), 4);
+        assert_eq!(sizer.decide(&waiting(30, 2, 2), now + TICK), 8);
+        assert_eq!(sizer.decide(&waiting(30, 2, 6), now + 2 * TICK), 10);
+        assert_eq!(sizer.decide(&waiting(30, 2, 8), now + 3 * TICK), 10);
+    }
+
+    #[test]
+    fn those_that_start_are_not_missing() {
+        let mut sizer = Sizer::new(Sizing::between(2, 100));
+        let now = Instant::now();
+        assert_eq!(sizer.decide(&waiting(2, 2, 0), now), 4);
+        // The two that start are for the two that wait.
+        assert_eq!(sizer.decide(&waiting(2, 2, 2), now + TICK), 4);
+    }
+
+    #[test]
+    fn what_died_and_is_not_yet_started_again_does_not_make_the_pool_larger() {
+        let mut sizer = Sizer::new(Sizing::between(4, 100));
+        assert_eq!(sizer.decide(&waiting(50, 1, 0), Instant::now()), 4);
+    }
+
+    #[test]
+    fn the_first_call_of_an_empty_pool_starts_a_worker_at_once() {
+        let mut sizer = Sizer::new(Sizing::between(0, 4));
+        let seen = Observation { queued: 1, ..Observation::default() };
+        assert_eq!(sizer.decide(&seen, Instant::now()), 1);
+    }
+
+    #[test]
+    fn a_long_queue_of_short_calls_is_little_work() {
+        let mut sizer = Sizer::new(Sizing::between(4, 100));
+        let start = Instant::now();
+        let mut seen = Observation { serving: 4, busy: 2, ..Observation::default() };
+        for tick in 0..40 {
+            // 1 ms each, 2000 a second: half of what four workers can do.
+            (seen.arrived, seen.finished) = (tick * 100, tick * 100);
+            sizer.decide(&seen, start + TICK * tick as u32);
+        }
+        let burst = Observation { arrived: seen.arrived + 300, ..waiting(300, 4, 0) };
+        let target = sizer.decide(&Observation { finished: seen.finished, ..burst }, start + TICK * 40);
+        assert!((5..=8).contains(&target), "{target}");
+    }
+
+    #[test]
+    fn it_shrinks_a_few_at_a_time_and_never_below_the_fewest() {
+        let config = Sizing::between(2, 40);
+        let mut sizer = Sizer::new(config);
+        let mut now = Instant::now();
+        sizer.set(34, now);
+        let mut sizes = Vec::new();
+        for _ in 0..1000 {
+            now += Duration::from_secs(1);
+            let serving = sizer.target();
+            sizes.push(
+                sizer.decide(&Observation { serving, long_idle: serving, ..Observation::default() }, now),
+            );
+        }
+        assert_eq!(sizes[58], 34, "not before the time has passed");
+        assert_eq!(sizes[59], 26, "a quarter of what is too many");
+        assert_eq!(sizes.last(), Some(&2));
+        sizes.dedup();
+        assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+    }
+
+    #[test]
+    fn by_hand_stays_within_the_bounds() {
+        let mut sizer = Sizer::new(Sizing::between(2, 8));
+        sizer.set(100, Instant::now());
+        assert_eq!(sizer.target(), 8);
+        sizer.set(0, Instant::now());
+        assert_eq!(sizer.target(), 2);
+        assert_eq!(Sizing::fixed(0).max_workers, 0);
+    }
+}

@@ -1,0 +1,220 @@
+//! Which slot and device the next worker gets, after a worker died of its device.
+//!
+//! The next worker on a GPU that failed, or in broken memory, would most likely die as well. So `fault.rs` recognizes such deaths, and
+//! [`Slots`] leaves their slots and devices unused for a while.
+
+pub mod fault;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use self::fault::{Fault, FaultKind};
+use super::time::after;
+#[cfg(feature = "config")]
+use snakepit_settings::HumanTime;
+use snakepit_settings::settings;
+
+/// The most slots that are tainted at a time; past it, the one whose time ends first is forgotten.
+const MOST_TAINTED: usize = 256;
+
+settings! {
+    /// For how long a device, or a slot, is not used after a worker died of it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use snakepit::Taint;
+    ///
+    /// let taint = Taint::default().lasts(Duration::from_secs(300)).pattern("TPU driver is wedged");
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[must_use]
+    pub struct Taint {
+        /// For how long the device, or the slot, of such a worker is not used.
+        lasts: Duration as HumanTime = Duration::from_mins(1),
+        /// Texts that, in the last lines of a worker that died, blame its device. The faults of GPUs and allocators are known
+        /// already.
+        @manual patterns: Vec<String> = Vec::new(),
+    }
+}
+
+impl Taint {
+    /// Adds a text that, in the last lines of a worker that died, blames its device.
+    pub fn pattern(mut self, text: impl Into<String>) -> Self {
+        self.patterns.push(text.into());
+        self
+    }
+}
+
+/// The slot and the device of one worker. It is given back, not copied.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Assignment {
+    /// No other worker of the pool has the same number at the same time.
+    pub slot: usize,
+    /// The device, if the pool has some.
+    pub device: Option<Arc<str>>,
+}
+
+/// Every device is tainted, the first of them until then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllTainted {
+    /// When the first of them may be used again.
+    pub until: Instant,
+}
+
+/// The name of a device, or of a slot without one.
+pub fn name_of(device: Option<&str>, slot: usize) -> String {
+    match device {
+        Some(device) => format!("device {device}"),
+        None => format!("slot {slot}"),
+    }
+}
+
+/// A device, or a slot, that is not used for a while.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Tainted {
+    /// The device; none if it is a slot.
+    pub device: Option<Arc<str>>,
+    /// The slot of the worker that died there.
+    pub slot: usize,
+    /// What that worker died of.
+    pub fault: Fault,
+    /// Until when it is not used.
+    pub until: Instant,
+}
+
+#[derive(Debug)]
+struct Device {
+    name: Arc<str>,
+    /// Whether new workers may use it; a device that the settings no longer name is kept while workers run on it.
+    offered: bool,
+    workers: usize,
+    tainted: Option<Tainted>,
+}
+
+/// The slots of a pool, without end, and its devices, if it names any.
+#[derive(Debug)]
+pub struct Slots {
+    lasts: Duration,
+    devices: Vec<Device>,
+    taken: BTreeSet<usize>,
+    /// Slots of a pool without devices.
+    tainted: BTreeMap<usize, Tainted>,
+}
+
+impl Slots {
+    /// A device that is named twice counts once.
+    pub fn new(policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let (taken, tainted) = (BTreeSet::new(), BTreeMap::new());
+        let mut slots = Self { lasts: policy.lasts, devices: Vec::new(), taken, tainted };
+        slots.adopt(policy, devices);
+        slots
+    }
+
+    /// Changes the settings. What is known of a device stays, since the settings may come back.
+    pub fn adopt(&mut self, policy: &Taint, devices: impl IntoIterator<Item = Arc<str>>) {
+        self.lasts = policy.lasts;
+        let mut before = std::mem::take(&mut self.devices);
+        for name in devices {
+            if self.devices.iter().all(|device| device.name != name) {
+                let known = before.iter().position(|device| device.name == name);
+                let (workers, tainted) = known.map_or((0, None), |index| {
+                    let known = before.swap_remove(index);
+                    (known.workers, known.tainted)
+                });
+                self.devices.push(Device { name, offered: true, workers, tainted });
+            }
+        }
+        before.retain_mut(|device| {
+            device.offered = false;
+            device.workers > 0 || device.tainted.is_some()
+        });
+        self.devices.append(&mut before);
+    }
+
+    /// A slot for one more worker, the smallest that is free, and the device with the fewest workers, the first of equals.
+    pub fn take(&mut self, now: Instant) -> Result<Assignment, AllTainted> {
+        self.forget_old(now);
+        let usable = self.devices.iter_mut().filter(|device| device.offered && device.tainted.is_none());
+        let device = match usable.min_by_key(|device| device.workers) {
+            Some(device) => {
+                device.workers += 1;
+                Some(Arc::clone(&device.name))
+            }
+            None => match self
+                .devices
+                .iter()
+                .filter(|device| device.offered)
+                .filter_map(Device::tainted_until)
+                .min()
+            {
+                Some(until) => return Err(AllTainted { until }),
+                None => None,
+            },
+        };
+        let free = |slot: &usize| !self.taken.contains(slot) && !self.tainted.contains_key(slot);
+        // One more candidate than slots in use: one of them is free.
+        let candidates = 0..=self.taken.len() + self.tainted.len();
+        let slot = candidates.clone().find(free).unwrap_or(*candidates.end());
+        self.taken.insert(slot);
+        Ok(Assignment { slot, device })
+    }
+
+    /// The worker is gone.
+    pub fn give_back(&mut self, place: Assignment) {
+        let Assignment { slot, device } = place;
+        self.taken.remove(&slot);
+        if let Some(device) = self.device(device.as_ref()) {
+            device.workers = device.workers.saturating_sub(1);
+        }
+    }
+
+    /// The worker died of its device. Others that run on it go on.
+    pub fn taint(&mut self, place: &Assignment, fault: Fault, now: Instant) {
+        let until = after(now, self.lasts);
+        let tainted = Tainted { device: place.device.clone(), slot: place.slot, fault, until };
+        if let Some(device) = self.device(place.device.as_ref()) {
+            device.tainted = Some(tainted);
+            return;
+        }
+        self.forget_old(now);
+        self.tainted.insert(place.slot, tainted);
+        while self.tainted.len() > MOST_TAINTED {
+            let first = self.tainted.iter().min_by_key(|(_, it)| it.until).map(|(&slot, _)| slot);
+            let Some(first) = first else { return };
+            self.tainted.remove(&first);
+        }
+    }
+
+    /// The devices and slots that are not used now.
+    pub fn tainted(&mut self, now: Instant) -> Vec<Tainted> {
+        self.forget_old(now);
+        let devices = self.devices.iter().filter_map(|device| device.tainted.as_ref());
+        devices.chain(self.tainted.values()).cloned().collect()
+    }
+
+    fn device(&mut self, name: Option<&Arc<str>>) -> Option<&mut Device> {
+        let name = name?;
+        self.devices.iter_mut().find(|device| device.name == *name)
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        for device in &mut self.devices {
+            device.tainted.take_if(|it| it.until <= now);
+        }
+        self.tainted.retain(|_, it| it.until > now);
+    }
+}
+
+impl Device {
+    fn tainted_until(&self) -> Option<Instant> {
+        self.tainted.as_ref().map(|it| it.until)
+    }
+}
+
+#[cfg(test)]
+mod tests;

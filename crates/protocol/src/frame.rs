@@ -1,0 +1,224 @@
+//! The header of a frame, and the kinds of frames that there are.
+
+use bytes::{Buf, BufMut};
+
+/// The version that every frame carries.
+pub const VERSION: u8 = 1;
+/// The size of a header.
+pub const HEADER: usize = 16;
+/// The payload has bodies.
+const BODIES: u16 = 1;
+/// Of RESULTS: more of them follow.
+const MORE: u16 = 2;
+/// The longest READY; spec/wire.md names it.
+const READY: usize = 1024 * 1024;
+/// The longest frame that only controls something; spec/wire.md names it.
+const CONTROL: usize = 64 * 1024;
+
+macro_rules! kinds {
+    ($($name:ident = $number:literal: $what:literal,)*) => {
+        /// What a frame is about.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum FrameKind {
+            $(#[doc = $what] $name = $number,)*
+        }
+
+        impl FrameKind {
+            /// None: a kind that this version does not know.
+            pub fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+impl FrameKind {
+    /// What a frame of this kind may have at the most, whatever `max_frame` is: those that carry no value of a caller's
+    /// are short. Logs, progress and telemetry are not among them: what is too long of them is left out, and no fault.
+    fn own_limit(self) -> Option<usize> {
+        match self {
+            Self::Ready => Some(READY),
+            Self::Fault | Self::Bye | Self::Pong | Self::End | Self::HostCredit | Self::HostCancel => {
+                Some(CONTROL)
+            }
+            Self::Hello
+            | Self::Call
+            | Self::Calls
+            | Self::Result
+            | Self::Results
+            | Self::Error
+            | Self::Item
+            | Self::Credit
+            | Self::Cancel
+            | Self::HostCall
+            | Self::HostResult
+            | Self::HostError
+            | Self::HostItem
+            | Self::HostEnd
+            | Self::Log
+            | Self::Progress
+            | Self::Ping
+            | Self::Telemetry
+            | Self::Drain => None,
+        }
+    }
+}
+
+kinds! {
+    Hello = 1: "The host's first frame: what it offers.",
+    Ready = 2: "The worker's first frame: it serves.",
+    Call = 3: "One call.",
+    Result = 4: "The value of a call.",
+    Error = 5: "The error of a call.",
+    Item = 6: "One value of a stream.",
+    End = 7: "A stream is complete.",
+    Credit = 8: "The caller takes so much more of a stream.",
+    Cancel = 9: "A call is to be given up.",
+    HostCall = 10: "The worker calls a tool of the host.",
+    HostResult = 11: "The value of a tool.",
+    HostError = 12: "The error of a tool.",
+    HostItem = 13: "One value of a tool's stream.",
+    HostEnd = 14: "A tool's stream is complete.",
+    HostCredit = 15: "The worker takes so much more of a tool's stream.",
+    HostCancel = 16: "The worker gives a tool up.",
+    Log = 17: "A line of a log.",
+    Progress = 18: "How far a call is.",
+    Ping = 19: "The host asks for a sign of life.",
+    Pong = 20: "The sign of life.",
+    Telemetry = 21: "A span of the worker's code.",
+    Drain = 22: "The worker is to end what it has and take nothing new.",
+    Bye = 23: "The worker leaves.",
+    Calls = 24: "Many calls of one command.",
+    Results = 25: "Outcomes of many calls.",
+    Fault = 26: "What the other side did wrong; then the sender closes the socket.",
+}
+
+/// A frame's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Bytes behind the header.
+    pub length: usize,
+    /// What the frame is about.
+    pub kind: FrameKind,
+    /// Byte strings follow the value.
+    pub has_bodies: bool,
+    /// Another frame goes on with the answer.
+    pub has_more: bool,
+    /// The call that it belongs to; 0 for none.
+    pub call: u64,
+}
+
+/// Why a header is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts of the errors say it")]
+pub enum BadHeader {
+    #[error("it sent a frame of version {0}, and this engine speaks version {VERSION}")]
+    Version(u8),
+    #[error("it sent a frame of the unknown kind {0}")]
+    Kind(u8),
+    #[error("it sent a frame with unknown flags {0:#06x}")]
+    Flags(u16),
+    #[error("it sent a frame of {length} bytes, and max_frame is {limit}")]
+    TooLong { length: usize, limit: usize },
+    #[error(
+        "it sent a frame of kind {kind:?} that is {length} bytes long, and {limit} is the most for that kind"
+    )]
+    TooLongForItsKind { kind: FrameKind, length: usize, limit: usize },
+}
+
+impl Header {
+    /// Reads a header from the front of what was received. None: it is not complete yet.
+    #[inline]
+    pub fn peek(mut bytes: &[u8], limit: usize) -> Result<Option<Self>, BadHeader> {
+        if bytes.len() < HEADER {
+            return Ok(None);
+        }
+        let length = bytes.get_u32_le() as usize;
+        let version = bytes.get_u8();
+        let kind = bytes.get_u8();
+        let flags = bytes.get_u16_le();
+        let call = bytes.get_u64_le();
+        if version != VERSION {
+            return Err(BadHeader::Version(version));
+        }
+        let kind = FrameKind::from_number(kind).ok_or(BadHeader::Kind(kind))?;
+        let known = if kind == FrameKind::Results { BODIES | MORE } else { BODIES };
+        if flags & !known != 0 {
+            return Err(BadHeader::Flags(flags));
+        }
+        if length > limit {
+            return Err(BadHeader::TooLong { length, limit });
+        }
+        if let Some(limit) = kind.own_limit().filter(|limit| length > *limit) {
+            return Err(BadHeader::TooLongForItsKind { kind, length, limit });
+        }
+        Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, has_more: flags & MORE != 0, call }))
+    }
+
+    /// Writes it to the end of what is to be sent.
+    #[inline]
+    pub fn write_to(self, out: &mut Vec<u8>) {
+        out.put_u32_le(self.length as u32);
+        out.put_u8(VERSION);
+        out.put_u8(self.kind as u8);
+        let bodies = if self.has_bodies { BODIES } else { 0 };
+        out.put_u16_le(if self.has_more { bodies | MORE } else { bodies });
+        out.put_u64_le(self.call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let header =
+            Header { length: 7, kind: FrameKind::Results, has_bodies: true, has_more: true, call: u64::MAX };
+        let mut bytes = Vec::new();
+        header.write_to(&mut bytes);
+        assert_eq!(bytes.len(), HEADER);
+        assert_eq!(Header::peek(&bytes, 7), Ok(Some(header)));
+        assert_eq!(Header::peek(&bytes[..15], 7), Ok(None));
+        assert_eq!(Header::peek(&bytes, 6), Err(BadHeader::TooLong { length: 7, limit: 6 }));
+    }
+
+    #[test]
+    fn frames_that_carry_no_value_are_short_whatever_max_frame_is() {
+        let peek = |kind: FrameKind, length: usize| {
+            let mut bytes = Vec::new();
+            Header { length, kind, has_bodies: false, has_more: false, call: 0 }.write_to(&mut bytes);
+            Header::peek(&bytes, 256 << 20)
+        };
+        for (kind, limit) in
+            [(FrameKind::Ready, READY), (FrameKind::Fault, CONTROL), (FrameKind::HostCredit, CONTROL)]
+        {
+            assert!(peek(kind, limit).is_ok());
+            let length = limit + 1;
+            assert_eq!(peek(kind, length), Err(BadHeader::TooLongForItsKind { kind, length, limit }));
+        }
+        assert!(peek(FrameKind::Result, 256 << 20).is_ok());
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_by_name() {
+        let frame = |version: u8, kind: u8, flags: u16| {
+            let mut bytes = Vec::new();
+            bytes.put_u32_le(0);
+            bytes.put_u8(version);
+            bytes.put_u8(kind);
+            bytes.put_u16_le(flags);
+            bytes.put_u64_le(0);
+            Header::peek(&bytes, 100)
+        };
+        assert_eq!(frame(2, 3, 0), Err(BadHeader::Version(2)));
+        assert_eq!(frame(1, 0, 0), Err(BadHeader::Kind(0)));
+        assert_eq!(frame(1, 27, 0), Err(BadHeader::Kind(27)));
+        assert_eq!(frame(1, 3, 2), Err(BadHeader::Flags(2)), "only RESULTS go on");
+        assert_eq!(frame(1, 25, 4), Err(BadHeader::Flags(4)));
+    }
+}

@@ -1,0 +1,67 @@
+//! Text of others, made fit to be shown to a person: the one place that knows what a terminal would obey.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Spells out what a terminal would obey: control characters (those of C1 included, which some terminals take for escapes)
+/// and characters that turn the direction of writing or cannot be seen. Ends of lines and tabs stay.
+///
+/// Whoever prints an error, a log or the name of another user's process passes it through this function.
+///
+/// ```
+/// assert_eq!(snakepit::harmless("\x1b[31mred\n"), "\\u{1b}[31mred\n");
+/// ```
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            // The end of a line as other systems write it.
+            '\r' if rest.peek() == Some(&'\n') => {}
+            c if is_obeyed(c) => {
+                let _ = write!(clean, "{}", c.escape_unicode());
+            }
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Whether a terminal would do something else with it than show it.
+pub fn is_obeyed(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{61c}'
+        | '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' => true,
+        c => c.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        for (text, shown) in [
+            ("plain text, grüße\n\tindented", "plain text, grüße\n\tindented"),
+            ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+            ("one\r\ntwo\rthree", "one\ntwo\\u{d}three"),
+            ("\x7f\x08", "\\u{7f}\\u{8}"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+        assert!(matches!(harmless("nothing to do"), Cow::Borrowed(_)));
+    }
+}

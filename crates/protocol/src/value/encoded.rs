@@ -1,0 +1,387 @@
+//! [`Encoded`]: the bytes of one value, as they travel in a frame.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::builder::ValueBuilder;
+use super::decode::Decoder;
+use super::read::{Reader, Token};
+use super::{Value, ValueError, write};
+
+/// A value in the bytes of the wire. Cheap to clone.
+///
+/// The head is MessagePack. Long byte strings stand beside it as bodies, which are shared and not copied.
+#[derive(Clone)]
+pub struct Encoded {
+    head: Bytes,
+    bodies: Bodies,
+    /// The head was written here or looked at: it is exactly one value. What came in a frame may be anything.
+    verified: bool,
+    /// How many KiB its lists, maps and copies may take once it is decoded.
+    most_memory: u32,
+}
+
+/// What a value of unknown origin may take once it is decoded, in KiB; what was encoded here may take anything.
+const MOST_MEMORY: u32 = 1 << 20;
+/// However small the frames are, so much may be decoded.
+const LEAST_MEMORY: usize = 64 << 20;
+
+/// The byte strings beside a head. Behind a pointer: few values have any, and all values are moved often.
+#[derive(Clone)]
+pub(super) enum Bodies {
+    None,
+    /// As they came in a frame.
+    Joined(Arc<Bytes>),
+    /// As they were encoded here, each in the memory where it was found.
+    Parts(Arc<Vec<BodyPart>>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct BodyPart {
+    pub(super) offset: u32,
+    pub(super) bytes: Bytes,
+}
+
+impl Bodies {
+    pub(super) fn from_parts(parts: Vec<BodyPart>) -> Self {
+        if parts.is_empty() { Self::None } else { Self::Parts(Arc::new(parts)) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Joined(bytes) => bytes.len(),
+            Self::Parts(parts) => parts.last().map_or(0, |it| it.offset as usize + it.bytes.len()),
+        }
+    }
+
+    fn get(&self, offset: u32, len: u32) -> Option<(&Bytes, std::ops::Range<usize>)> {
+        let (bytes, start) = match self {
+            Self::None => return None,
+            Self::Joined(bytes) => (&**bytes, offset as usize),
+            Self::Parts(parts) => {
+                let behind = parts.partition_point(|it| it.offset <= offset);
+                let part = &parts[behind.checked_sub(1)?];
+                (&part.bytes, (offset - part.offset) as usize)
+            }
+        };
+        let end = start.checked_add(len as usize)?;
+        (end <= bytes.len()).then_some((bytes, start..end))
+    }
+}
+
+thread_local! {
+    /// Memory for the head while its length is not known; the finished head is copied out of it.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Heads up to this length are copied out of the scratch memory, longer ones take their memory with them.
+const LARGEST_COPY: usize = 4096;
+
+/// Room for so many entries of a list is made at once; more only for entries that are really there.
+const FIRST_ENTRIES: usize = 256;
+
+impl Encoded {
+    /// Encodes a value.
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
+        let mut builder = Self::builder();
+        builder.value(value)?;
+        Ok(Self::finish(builder))
+    }
+
+    /// A builder on memory that was used before.
+    #[inline]
+    pub(super) fn builder() -> ValueBuilder {
+        // Taken, not borrowed: a `Serialize` that encodes something itself finds the place empty and makes its own.
+        ValueBuilder::with_head(SCRATCH.take())
+    }
+
+    #[inline]
+    pub(super) fn finish(builder: ValueBuilder) -> Self {
+        if builder.head.len() > LARGEST_COPY {
+            return builder.finish();
+        }
+        let (encoded, mut head) = builder.finish_copied();
+        head.clear();
+        SCRATCH.set(head);
+        encoded
+    }
+
+    /// Takes the payload of a frame; `has_bodies` is the frame's flag. The value is looked at when it is decoded.
+    pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
+        if !has_bodies {
+            let bodies = Bodies::None;
+            return Ok(Self { head: payload, bodies, verified: false, most_memory: MOST_MEMORY });
+        }
+        let cut_short = || ValueError::malformed("the payload ends inside its head");
+        let (len, _) = payload.split_first_chunk::<4>().ok_or_else(cut_short)?;
+        let end = (u32::from_le_bytes(*len) as usize).checked_add(4).filter(|it| *it <= payload.len());
+        let end = end.ok_or_else(cut_short)?;
+        let bodies = Bodies::Joined(Arc::new(payload.slice(end..)));
+        Ok(Self { head: payload.slice(4..end), bodies, verified: false, most_memory: MOST_MEMORY })
+    }
+
+    /// Takes the payload of a frame of a worker whose frames are at most so long. Decoded, it takes up to four times that.
+    pub fn from_worker(payload: Bytes, has_bodies: bool, max_frame: usize) -> Result<Self, ValueError> {
+        let most = max_frame.saturating_mul(4).max(LEAST_MEMORY) >> 10;
+        let most_memory = u32::try_from(most).unwrap_or(u32::MAX);
+        Ok(Self { most_memory, ..Self::from_payload(payload, has_bodies)? })
+    }
+
+    pub(super) fn from_parts(head: Bytes, bodies: Bodies) -> Self {
+        Self { head, bodies, verified: true, most_memory: u32::MAX }
+    }
+
+    /// A part of this value, whose bytes are `head`: one value, as the caller has seen.
+    pub(super) fn part(&self, head: &[u8]) -> Self {
+        let (head, bodies) = (self.head.slice_ref(head), self.bodies.clone());
+        Self { head, bodies, verified: true, most_memory: self.most_memory }
+    }
+
+    /// Decodes into a type of the caller's.
+    ///
+    /// The whole value is read; bytes behind it are an error. Of two equal keys the last one counts.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ValueError> {
+        self.decode_within(usize::MAX)
+    }
+
+    /// As [`decode`](Self::decode), of a value that should be small: lists, maps and copies take at most so many bytes.
+    pub fn decode_within<T: DeserializeOwned>(&self, room: usize) -> Result<T, ValueError> {
+        match decode_with(Decoder::new(self).within(room)) {
+            // Derived code refuses a key that comes twice. That is rare, so the keys are compared only now.
+            Err(error) if error.is_duplicate_field() => {
+                decode_with(Decoder::last_key_counts(self).within(room))
+            }
+            result => result,
+        }
+    }
+
+    /// Decodes into a value of any kind.
+    pub fn to_value(&self) -> Result<Value, ValueError> {
+        let mut decoder = Decoder::new(self);
+        let value = decoder.value()?;
+        decoder.finish()?;
+        Ok(value)
+    }
+
+    /// How many entries it has, if it is a list, as far as its first bytes tell.
+    pub fn list_len(&self) -> Result<usize, ValueError> {
+        match Reader::new(&self.head).token()? {
+            Token::Array(entries) => Ok(entries),
+            _ => Err(ValueError::malformed("it should be a list")),
+        }
+    }
+
+    /// A list of values that stand one after the other, and how many they are.
+    pub fn list_of(values: &[u8]) -> Result<(usize, Self), ValueError> {
+        let (mut reader, mut count) = (Reader::new(values), 0_u32);
+        while !reader.rest.is_empty() {
+            reader.skip()?;
+            count += 1;
+        }
+        let mut head = Vec::with_capacity(5 + values.len());
+        write::array_header(&mut head, count);
+        head.extend_from_slice(values);
+        Ok((count as usize, Self::from_payload(head.into(), false)?))
+    }
+
+    /// The entries of a list of pairs `[flag, value]`, each made into what `make` says. Not through serde: this is done
+    /// for each call of a batch.
+    pub fn flagged<T>(
+        &self,
+        mut make: impl FnMut(bool, Self) -> Result<T, ValueError>,
+    ) -> Result<Vec<T>, ValueError> {
+        let mut decoder = Decoder::new(self);
+        let Token::Array(entries) = decoder.reader.token()? else {
+            return Err(ValueError::malformed("it should be a list"));
+        };
+        let mut made = Vec::with_capacity(entries.min(FIRST_ENTRIES));
+        for index in 0..entries {
+            let reader = &mut decoder.reader;
+            let (Token::Array(2), Token::Bool(flag)) = (reader.token()?, reader.token()?) else {
+                return Err(ValueError::malformed("it should be [flag, value]").at_index(index));
+            };
+            let value = reader.rest;
+            decoder.skip()?;
+            let value = self.part(&value[..value.len() - decoder.reader.rest.len()]);
+            made.push(make(flag, value).map_err(|error| error.at_index(index))?);
+        }
+        if decoder.reader.rest.is_empty() {
+            Ok(made)
+        } else {
+            Err(ValueError::malformed("bytes follow the list"))
+        }
+    }
+
+    /// How many bytes [`write_to`](Self::write_to) writes.
+    pub fn payload_len(&self) -> usize {
+        match self.bodies {
+            Bodies::None => self.head.len(),
+            Bodies::Joined(_) | Bodies::Parts(_) => 4 + self.head.len() + self.bodies.len(),
+        }
+    }
+
+    /// Whether the frame's flag for bodies must be set.
+    pub fn has_bodies(&self) -> bool {
+        !matches!(self.bodies, Bodies::None)
+    }
+
+    /// Appends the payload of a frame: the head, and the bodies if there are any.
+    pub fn write_to(&self, out: &mut impl BufMut) {
+        self.write_head_to(out);
+        for body in self.bodies() {
+            out.put_slice(body);
+        }
+    }
+
+    /// Appends what stands before the bodies, for those who write the bodies from where they are.
+    pub fn write_head_to(&self, out: &mut impl BufMut) {
+        if self.has_bodies() {
+            out.put_u32_le(u32::try_from(self.head.len()).expect("a frame's payload is below 4 GiB"));
+        }
+        out.put_slice(&self.head);
+    }
+
+    /// The bodies, in the order in which they follow the head.
+    pub fn bodies(&self) -> impl Iterator<Item = &Bytes> {
+        let (joined, parts) = match &self.bodies {
+            Bodies::None => (None, [].as_slice()),
+            Bodies::Joined(bytes) => (Some(&**bytes), [].as_slice()),
+            Bodies::Parts(parts) => (None, parts.as_slice()),
+        };
+        joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
+    }
+
+    /// The same value without what else its frame brought. Bodies are still shared.
+    pub fn trimmed(&self) -> Result<Self, ValueError> {
+        let mut builder = ValueBuilder::default();
+        builder.encoded(self)?;
+        Ok(Self { most_memory: self.most_memory, ..builder.finish() })
+    }
+
+    /// Its bytes with everything in them: no bodies beside the head.
+    pub fn inlined(&self) -> Result<Bytes, ValueError> {
+        self.verify_once()?;
+        if !self.has_bodies() {
+            return Ok(self.head.clone());
+        }
+        let mut inlined = Vec::with_capacity(self.payload_len());
+        let mut start: &[u8] = &self.head;
+        let mut reader = Reader::new(&self.head);
+        reader.skip_within(super::MAX_DEPTH, |token, rest| {
+            match token {
+                Token::Ext(super::read::Ext::Body { offset, len }) => {
+                    super::write::bin_header(&mut inlined, len);
+                    inlined.extend_from_slice(self.body_slice(offset, len)?);
+                }
+                _ => inlined.extend_from_slice(&start[..start.len() - rest.len()]),
+            }
+            start = rest;
+            Ok(())
+        })?;
+        Ok(inlined.into())
+    }
+
+    /// The same value in memory of its own, to be kept: a few bytes of a frame would keep the whole frame.
+    pub fn detached(&self) -> Self {
+        let mut bodies = Vec::new();
+        let mut offset = 0;
+        for body in self.bodies() {
+            bodies.push(BodyPart { offset, bytes: Bytes::copy_from_slice(body) });
+            offset += body.len() as u32;
+        }
+        let bodies = Bodies::from_parts(bodies);
+        let Self { verified, most_memory, .. } = *self;
+        Self { head: Bytes::copy_from_slice(&self.head), bodies, verified, most_memory }
+    }
+
+    /// The value of nothing.
+    pub fn nil() -> Self {
+        Self::from_parts(Bytes::from_static(&[0xc0]), Bodies::None)
+    }
+
+    /// Encodes the arguments of a call: `()` is none.
+    pub fn encode_args<T: Serialize + ?Sized>(args: &T) -> Result<Self, ValueError> {
+        super::Args::new(args).into_encoded()
+    }
+
+    /// A map without entries.
+    pub fn empty_map() -> Self {
+        Self::from_parts(Bytes::from_static(&[0x80]), Bodies::None)
+    }
+
+    /// Before the head becomes a part of something else: bytes behind the value would be read as what follows it.
+    pub(super) fn verify_once(&self) -> Result<(), ValueError> {
+        if self.verified {
+            return Ok(());
+        }
+        let mut decoder = Decoder::new(self);
+        decoder.skip()?;
+        decoder.finish()
+    }
+
+    /// How much memory lists, maps and copies may take.
+    pub(super) fn most_memory(&self) -> usize {
+        (self.most_memory as usize) << 10
+    }
+
+    pub(super) fn bodies_len(&self) -> usize {
+        self.bodies.len()
+    }
+
+    pub(super) fn is_nil(&self) -> bool {
+        *self.head == [0xc0]
+    }
+
+    /// Whether it is a map without entries, in its shortest form.
+    #[inline]
+    pub fn is_empty_map(&self) -> bool {
+        *self.head == [0x80]
+    }
+
+    /// The value itself, without the bodies beside it.
+    #[inline]
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Bytes of the head as a part of its memory.
+    pub(super) fn head_bytes(&self, part: &[u8]) -> Bytes {
+        self.head.slice_ref(part)
+    }
+
+    pub(super) fn body(&self, offset: u32, len: u32) -> Result<Bytes, ValueError> {
+        let (bytes, range) = self.bodies.get(offset, len).ok_or_else(outside)?;
+        Ok(bytes.slice(range))
+    }
+
+    pub(super) fn body_slice(&self, offset: u32, len: u32) -> Result<&[u8], ValueError> {
+        let (bytes, range) = self.bodies.get(offset, len).ok_or_else(outside)?;
+        Ok(&bytes[range])
+    }
+}
+
+fn decode_with<T: DeserializeOwned>(mut decoder: Decoder<'_>) -> Result<T, ValueError> {
+    let value = T::deserialize(&mut decoder)?;
+    decoder.finish()?;
+    Ok(value)
+}
+
+#[cold]
+fn outside() -> ValueError {
+    ValueError::malformed("a byte string lies outside the bodies of its frame")
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_value() {
+            Ok(value) => write!(f, "Encoded({value})"),
+            Err(error) => write!(f, "Encoded(unreadable: {error})"),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+"""A worker whose one command does next to nothing."""
+
+import snakepit
+
+
+@snakepit.command
+def tiny(number: int) -> int:
+    return number + 1

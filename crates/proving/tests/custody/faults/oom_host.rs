@@ -1,0 +1,27 @@
+//! The kernel kills the host for its memory, inside a memory cgroup: everything goes, siblings do not.
+
+use std::os::unix::process::ExitStatusExt;
+
+use snakepit_proving::Case;
+use snakepit_proving::cgroup::TestCgroup;
+
+super::each_tier!(out_of_memory);
+
+/// Room for the host, the keeper, shims and workers, and far below what the host will eat.
+pub(super) const LIMIT: u64 = 96 << 20;
+
+fn out_of_memory(case: &mut Case) {
+    let Some(memory) = TestCgroup::with_memory_limit(LIMIT) else {
+        return super::unproven("no memory cgroup that we may make");
+    };
+    let mut host = case.bare_host();
+    memory.take(host.process().pid());
+    case.open(&mut host);
+    host.spawn(3, "family");
+    case.note(&host);
+    case.must_be_populated(9);
+    host.say("eat-memory");
+    assert_eq!(host.wait().signal(), Some(libc::SIGKILL), "the kernel kills the host");
+    case.verdict();
+    case.end_allowed_survivors();
+}

@@ -1,0 +1,6 @@
+//! The grid: every fault is one file below `faults/`, every tier one case of it.
+//!
+//! `faults/expected.rs` states in advance which processes may survive. `SNAKEPIT_QUICK=1` reduces the rounds, never the
+//! faults.
+
+mod faults;

@@ -1,0 +1,231 @@
+//! Settings, each defined once: its field, its default, its setter, its key in a file and its documentation.
+//!
+//! [`settings!`] makes all of them from one definition, so that `Restarts::default().failures(9)` and
+//! `restarts = { failures = 9 }` fill the same field of the same struct. The reference file and its page are generated from
+//! the same definitions. `table.rs` reads the tables of a file, and `units.rs` says how values are written there; both are behind
+//! the feature `config`, which a crate that defines settings has, too. Knows no policy and no pool.
+//!
+//! ```text
+//! settings! {
+//!     /// How workers that fail are replaced.
+//!     #[derive(Clone, Debug)]
+//!     pub struct Restarts {
+//!         /// How many workers may fail within `within`.
+//!         failures: usize = 5,
+//!         /// How long a failure counts.
+//!         within: Duration as HumanTime = Duration::from_mins(1),
+//!     }
+//! }
+//! ```
+//!
+//! | in a definition | means |
+//! |---|---|
+//! | `as HumanTime` | how the value is written in a file, where that is not serde's own way |
+//! | `=> "name"` | the key in a file, where that is not the field's name |
+//! | `@manual` | the setter is written by hand |
+//! | `@into` | the setter takes `impl Into<T>`: an optional value, or `None` |
+//! | `also { … }` | fields that no file sets |
+//! | `setters on Pool.settings` | the setters belong to another struct, in which this one is a field |
+//! | `without setters` | a struct for files alone |
+//! | `keys of T { … }` | the keys of a struct that is defined elsewhere |
+//! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, whose keys stand in the same table |
+//!
+//! A doc comment may end in an example, as in ``Example: `ttl = "6h"`.``: the reference file shows it, commented out, for a
+//! key that is unset by default or whose default depends on the machine.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "config")]
+mod table;
+#[cfg(feature = "config")]
+mod units;
+
+#[cfg(feature = "config")]
+pub use table::{ReadSettings, SettingKey, SettingsTable, WriteSettings, deserialize, read_table};
+#[cfg(feature = "config")]
+pub use units::{ByteSize, HumanTime, Notation};
+
+/// Defines settings; see the crate.
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$attr:meta])* $vis:vis struct $name:ident { $($keys:tt)* }
+        $(also { $($also:tt)* })? setters on $owner:ident.$part:ident
+    ) => {
+        $crate::settings!(@struct [$(#[$attr])*] [$vis] $name { $($keys)* } { $($($also)*)? });
+        $crate::settings!(@setters of a part $owner $part { $($keys)* });
+        $crate::settings!(@files $name { $($keys)* });
+    };
+    ($(#[$attr:meta])* $vis:vis struct $name:ident { $($keys:tt)* } without setters) => {
+        $crate::settings!(@struct [$(#[$attr])*] [$vis] $name { $($keys)* } {});
+        $crate::settings!(@read $name { $($keys)* } {});
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::deserialize(deserializer)
+            }
+        }
+    };
+    (parts of $name:ty { $($parts:tt)* }) => {
+        $crate::settings!(@read $name {} { $($parts)* });
+    };
+    ($(#[$attr:meta])* $vis:vis struct $name:ident { $($keys:tt)* } $(also { $($also:tt)* })?) => {
+        $crate::settings!(@struct [$(#[$attr])*] [$vis] $name { $($keys)* } { $($($also)*)? });
+        $crate::settings!(@setters $name { $($keys)* });
+        $crate::settings!(@files $name { $($keys)* });
+    };
+    (keys of $name:ty { $($keys:tt)* } $(parts { $($parts:tt)* })?) => {
+        $crate::settings!(@read $name { $($keys)* } { $($($parts)*)? });
+        $crate::settings!(@write $name { $($keys)* } { $($($parts)*)? });
+    };
+
+    (
+        @struct [$(#[$attr:meta])*] [$vis:vis] $name:ident
+        { $(
+            $(#[doc = $doc:literal])* $(@$how:ident)?
+            $field:ident: $type:ty $(as $notation:ty)? = $default:expr $(=> $key:literal)?
+        ),* $(,)? }
+        { $($(#[doc = $also_doc:literal])* $also:ident: $also_type:ty = $also_default:expr),* $(,)? }
+    ) => {
+        $(#[$attr])*
+        $vis struct $name {
+            $($(#[doc = $doc])* pub $field: $type,)*
+            $($(#[doc = $also_doc])* pub $also: $also_type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* $($also: $also_default,)* }
+            }
+        }
+    };
+
+    (
+        @setters $name:ident
+        { $(
+            $(#[doc = $doc:literal])* $(@$how:ident)?
+            $field:ident: $type:ty $(as $notation:ty)? = $default:expr $(=> $key:literal)?
+        ),* $(,)? }
+    ) => {
+        impl $name {
+            $($crate::settings!(@setter [$($how)?] [$(#[doc = $doc])*] $field, $type, $default, self => self.$field);)*
+        }
+    };
+    (
+        @setters of a part $owner:ident $part:ident
+        { $(
+            $(#[doc = $doc:literal])* $(@$how:ident)?
+            $field:ident: $type:ty $(as $notation:ty)? = $default:expr $(=> $key:literal)?
+        ),* $(,)? }
+    ) => {
+        impl $owner {
+            $(settings!(
+                @setter [$($how)?] [$(#[doc = $doc])*] $field, $type, $default, self => self.$part.$field
+            );)*
+        }
+    };
+    (@setter [manual] $($rest:tt)*) => {};
+    (@setter [into] [$(#[$doc:meta])*] $field:ident, $type:ty, $default:expr, $self:ident => $place:expr) => {
+        $(#[$doc])*
+        #[doc = concat!("\n\nThe default is `", stringify!($default), "`.")]
+        pub fn $field(mut $self, $field: impl Into<$type>) -> Self {
+            $place = $field.into();
+            $self
+        }
+    };
+    (@setter [] [$(#[$doc:meta])*] $field:ident, $type:ty, $default:expr, $self:ident => $place:expr) => {
+        $(#[$doc])*
+        #[doc = concat!("\n\nThe default is `", stringify!($default), "`.")]
+        pub fn $field(mut $self, $field: $type) -> Self {
+            $place = $field;
+            $self
+        }
+    };
+
+    (@files $name:ident { $($keys:tt)* }) => {
+        #[cfg(feature = "config")]
+        $crate::settings!(@read $name { $($keys)* } {});
+        #[cfg(feature = "config")]
+        $crate::settings!(@write $name { $($keys)* } {});
+        #[cfg(feature = "config")]
+        $crate::settings!(@serde $name);
+    };
+    (@serde $name:ident) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::deserialize(deserializer)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut table = serializer.serialize_map(None)?;
+                $crate::WriteSettings::write(self, &mut table)?;
+                serde::ser::SerializeMap::end(table)
+            }
+        }
+    };
+    (
+        @read $name:ty
+        { $(
+            $(#[doc = $doc:literal])* $(@$how:ident)?
+            $field:ident: $type:ty $(as $notation:ty)? $(= $default:expr)? $(=> $key:literal)?
+        ),* $(,)? }
+        { $($part:ident: $part_type:ty),* $(,)? }
+    ) => {
+        impl $crate::ReadSettings for $name {
+            fn keys() -> Vec<$crate::SettingKey> {
+                let own = [$($crate::SettingKey {
+                    name: $crate::settings!(@key $field $($key)?),
+                    doc: &[$($doc),*],
+                }),*];
+                let parts: [Vec<$crate::SettingKey>; _] =
+                    [$(<$part_type as $crate::ReadSettings>::keys()),*];
+                own.into_iter().chain(parts.into_iter().flatten()).collect()
+            }
+
+            fn read<'de, A: serde::de::MapAccess<'de>>(
+                &mut self,
+                key: &str,
+                table: &mut A,
+            ) -> Result<bool, A::Error> {
+                $(if key == $crate::settings!(@key $field $($key)?) {
+                    self.$field = $crate::settings!(@value table, $type $(, $notation)?);
+                    return Ok(true);
+                })*
+                $(if $crate::ReadSettings::read(&mut self.$part, key, table)? {
+                    return Ok(true);
+                })*
+                Ok(false)
+            }
+        }
+    };
+    (
+        @write $name:ty
+        { $(
+            $(#[doc = $doc:literal])* $(@$how:ident)?
+            $field:ident: $type:ty $(as $notation:ty)? $(= $default:expr)? $(=> $key:literal)?
+        ),* $(,)? }
+        { $($part:ident: $part_type:ty),* $(,)? }
+    ) => {
+        impl $crate::WriteSettings for $name {
+            fn write<M: serde::ser::SerializeMap>(&self, table: &mut M) -> Result<(), M::Error> {
+                $(table.serialize_entry(
+                    $crate::settings!(@key $field $($key)?),
+                    $crate::settings!(@written self.$field, $type $(, $notation)?),
+                )?;)*
+                $($crate::WriteSettings::write(&self.$part, table)?;)*
+                Ok(())
+            }
+        }
+    };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+    (@value $table:ident, $type:ty) => { $table.next_value::<$type>()? };
+    (@value $table:ident, $type:ty, $notation:ty) => {
+        $crate::Notation::<$type>::value($table.next_value::<$notation>()?)
+    };
+    (@written $value:expr, $type:ty) => { &$value };
+    (@written $value:expr, $type:ty, $notation:ty) => {
+        &<$notation as $crate::Notation<$type>>::written(&$value)
+    };
+}

@@ -1,0 +1,17 @@
+//! Adapters: how one kind of worker is started, spoken to and ended.
+//!
+//! The engine knows nothing of protocols; it knows the trait [`Adapter`]. A new adapter is a page of code: see `examples/adapter.rs`.
+
+#[cfg(feature = "announce")]
+pub use snakepit_adapters::announce;
+#[cfg(feature = "grpc")]
+pub use snakepit_adapters::grpc;
+#[cfg(feature = "http")]
+pub use snakepit_adapters::http;
+#[cfg(feature = "stdio")]
+pub use snakepit_adapters::stdio;
+pub use snakepit_adapters::{Program, mock, python};
+pub use snakepit_core::adapter::{
+    Adapter, AtEnd, AtWork, Awaited, Batching, Begun, CallStage, CancelStage, Credit, EndedCalls, Handle,
+    HeldCall, HeldCalls, Introduction, Reason, Spawner, StartError, Starts, Streamed,
+};

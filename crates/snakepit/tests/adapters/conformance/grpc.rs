@@ -1,0 +1,21 @@
+//! Workers that are servers of gRPC: the file of the Python adapter, unchanged. Needs a Python with grpcio and protobuf, in
+//! `.venv` or named by `SNAKEPIT_TEST_PYTHON`.
+
+use std::path::{Path, PathBuf};
+
+use snakepit::conformance::{Subject, Way};
+use snakepit::{Pool, PythonWorker};
+
+struct Grpc;
+
+impl Subject for Grpc {
+    fn pool(&self, way: Way) -> Pool {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let named = std::env::var_os("SNAKEPIT_TEST_PYTHON").filter(|python| !python.is_empty());
+        let python = named.map_or_else(|| here.join("../../.venv/bin/python"), PathBuf::from);
+        let worker = PythonWorker::new(here.join("tests/adapters/conformance/worker.py")).interpreter(python);
+        snakepit::grpc(worker.env("CONFORMANCE_WAY", way.word()))
+    }
+}
+
+snakepit::conformance_tests!(Grpc);

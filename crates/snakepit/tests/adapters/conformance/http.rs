@@ -1,0 +1,18 @@
+//! Workers that serve HTTP, in Python and without the SDK.
+
+use snakepit::Pool;
+use snakepit::conformance::{Capability, Feature, Subject, Way};
+
+struct Http;
+
+impl Subject for Http {
+    fn pool(&self, way: Way) -> Pool {
+        snakepit::http(super::plain("http_worker.py", way))
+    }
+
+    fn capability(&self, feature: Feature) -> Capability {
+        super::of_json(feature)
+    }
+}
+
+snakepit::conformance_tests!(Http);

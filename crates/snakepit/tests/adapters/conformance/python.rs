@@ -1,0 +1,17 @@
+//! Workers in Python, with the SDK that the library carries.
+
+use std::path::PathBuf;
+
+use snakepit::conformance::{Subject, Way};
+use snakepit::{Pool, PythonWorker};
+
+struct Python;
+
+impl Subject for Python {
+    fn pool(&self, way: Way) -> Pool {
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/adapters/conformance/worker.py");
+        snakepit::python(PythonWorker::new(file).env("CONFORMANCE_WAY", way.word()))
+    }
+}
+
+snakepit::conformance_tests!(Python);

@@ -1,0 +1,7 @@
+//! The adapter for workers that serve HTTP.
+
+mod calls;
+mod hung_servers;
+mod readiness;
+mod routes;
+mod security;

@@ -1,0 +1,18 @@
+//! Adapters with real worker processes, each alone and all against one contract.
+
+#[cfg(feature = "announce")]
+mod announce;
+#[cfg(feature = "conformance")]
+mod conformance;
+#[cfg(feature = "grpc")]
+mod grpc;
+mod held_calls;
+#[cfg(feature = "http")]
+mod http;
+mod javascript;
+mod mock;
+mod python;
+#[cfg(feature = "stdio")]
+mod stdio;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,10 @@
+//! Calls, queues, workers, the supervisor and its policies, with real worker processes.
+
+mod call;
+mod policy;
+mod queue;
+mod supervisor;
+#[path = "../support/mod.rs"]
+mod support;
+mod tool;
+mod worker;

@@ -1,0 +1,5 @@
+//! Decisions about calls and devices that keep killing workers.
+
+mod breaker;
+mod quarantine;
+mod taint;

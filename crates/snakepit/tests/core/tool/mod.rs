@@ -1,0 +1,4 @@
+//! Functions of the host that workers call.
+
+mod calls;
+mod limits;

@@ -1,0 +1,7 @@
+//! The engine as a whole: its configuration and its lifecycle.
+
+#[cfg(feature = "config")]
+mod config;
+mod lifecycle;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,3 @@
+//! Mailboxes.
+
+mod memory;

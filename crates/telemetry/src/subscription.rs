@@ -1,0 +1,235 @@
+//! Subscribers: bounded queues that [`emit`](crate::emit) fills without a runtime and without waiting. A subscription is a filter over the
+//! events of this process: by level, or by the pool that they are about.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::{Event, Level, emit, emit_with};
+
+/// How many events wait for a slow subscriber before it loses the oldest.
+const KEPT: usize = 4096;
+
+/// The most verbose level that has a listener; 0 without listeners.
+static WANTED: AtomicU8 = AtomicU8::new(0);
+static QUEUES: SubscriberList = Mutex::new(Vec::new());
+
+/// Whether anyone has subscribed to events of this level.
+pub(crate) fn wants(level: Level) -> bool {
+    WANTED.load(Ordering::Relaxed) >= level as u8
+}
+
+/// A function that is called for every event.
+type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
+
+static OBSERVERS: Mutex<Vec<Observer>> = Mutex::new(Vec::new());
+
+/// Calls a function for every event from now on, on the thread where the event happens. Use it where the last event before an
+/// exit must not be missed. The engine waits for the function; use [`subscribe`] for everything else.
+pub fn observe(observer: impl Fn(&Event) + Send + Sync + 'static) {
+    locked(&OBSERVERS).push(Arc::new(observer));
+    note_wanted(&locked(&QUEUES));
+}
+
+/// Delivers an event to all observers, and to the subscribers of its level.
+pub(crate) fn deliver(event: Event, level: Level) {
+    // Not under the lock: an observer may emit events itself.
+    let observers: Vec<Observer> = locked(&OBSERVERS).clone();
+    for observer in observers {
+        observer(&event);
+    }
+    push_to(&locked(&QUEUES), event, |queue| queue.level >= level);
+}
+
+/// Adds an event to the queues that want it. Only the last of them gets the event itself, so that one subscriber costs no copy.
+fn push_to(queues: &[Arc<SubscriberQueue>], event: Event, wants: impl Fn(&SubscriberQueue) -> bool) {
+    let mut wanting = queues.iter().filter(|queue| wants(queue)).peekable();
+    while let Some(queue) = wanting.next() {
+        if wanting.peek().is_none() {
+            queue.push(event);
+            break;
+        }
+        queue.push(event.clone());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type SubscriberList = Mutex<Vec<Arc<SubscriberQueue>>>;
+
+#[derive(Debug)]
+struct SubscriberQueue {
+    level: Level,
+    state: Mutex<QueueState>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    events: VecDeque<Event>,
+    lost: u64,
+    waker: Option<Waker>,
+    is_closed: bool,
+}
+
+impl SubscriberQueue {
+    fn new(level: Level) -> Arc<Self> {
+        Arc::new(Self { level, state: Mutex::default(), filled: Condvar::new() })
+    }
+
+    fn push(&self, event: Event) {
+        let mut state = locked(&self.state);
+        if state.events.len() == KEPT {
+            // Drop the oldest: how something ended matters more than how it began.
+            state.events.pop_front();
+            state.lost += 1;
+        }
+        state.events.push_back(event);
+        self.wake(state);
+    }
+
+    fn close(&self) {
+        let mut state = locked(&self.state);
+        state.is_closed = true;
+        self.wake(state);
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, QueueState>) {
+        let waker = state.waker.take();
+        drop(state);
+        self.filled.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Subscribes to all events of this process from now on. See [`subscribe_to`].
+pub fn subscribe() -> Subscription {
+    subscribe_to(Level::Debug)
+}
+
+/// Subscribes to the events of this level and of more urgent ones. A subscription to [`Level::Info`] does not slow down an
+/// engine with many calls.
+///
+/// A slow subscriber may be 4096 events behind. Then it loses the oldest, and [`Subscription::lost`] counts them.
+pub fn subscribe_to(level: Level) -> Subscription {
+    let queue = SubscriberQueue::new(level);
+    let mut queues = locked(&QUEUES);
+    queues.push(Arc::clone(&queue));
+    note_wanted(&queues);
+    Subscription { queue, origin: None }
+}
+
+fn note_wanted(queues: &[Arc<SubscriberQueue>]) {
+    let quietest = queues.iter().map(|queue| queue.level as u8).max().unwrap_or(0);
+    let quietest = if locked(&OBSERVERS).is_empty() { quietest } else { Level::Debug as u8 };
+    WANTED.store(quietest, Ordering::Relaxed);
+}
+
+/// What events are about: a pool has one. Its events go to those who subscribe to it, and to all subscribers of the process. When it is
+/// dropped, its subscriptions end.
+#[derive(Debug, Default)]
+pub struct EventOrigin {
+    queues: Arc<SubscriberList>,
+}
+
+impl EventOrigin {
+    /// Subscribes to the events that [`EventOrigin::emit_with`] emits, of any level.
+    pub fn subscribe(&self) -> Subscription {
+        let queue = SubscriberQueue::new(Level::Debug);
+        locked(&self.queues).push(Arc::clone(&queue));
+        Subscription { queue, origin: Some(Arc::clone(&self.queues)) }
+    }
+
+    /// Makes and delivers an event, if anyone listens.
+    pub fn emit_with(&self, event: impl FnOnce() -> Event) {
+        if locked(&self.queues).is_empty() {
+            return emit_with(Level::Warn, event);
+        }
+        let event = event();
+        emit(event.clone());
+        push_to(&locked(&self.queues), event, |_| true);
+    }
+}
+
+impl Drop for EventOrigin {
+    fn drop(&mut self) {
+        locked(&self.queues).iter().for_each(|queue| queue.close());
+    }
+}
+
+/// The events that a subscriber wants: those of all engines of this process, or those of one [`EventOrigin`]. Drop it to unsubscribe.
+#[derive(Debug)]
+#[must_use = "dropping it ends the subscription"]
+pub struct Subscription {
+    queue: Arc<SubscriberQueue>,
+    /// The queues of its origin; none if it is about the whole process.
+    origin: Option<Arc<SubscriberList>>,
+}
+
+impl Subscription {
+    /// Waits for the next event. `None` when the pool that the subscription is about is gone.
+    pub async fn next(&mut self) -> Option<Event> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut state = locked(&self.queue.state);
+        if let Some(event) = state.events.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        if state.is_closed {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Like [`Subscription::next`], for threads without a runtime; `None` after the timeout, too.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut state = locked(&self.queue.state);
+        loop {
+            if let Some(event) = state.events.pop_front() {
+                return Some(event);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return None,
+                Some(left) => {
+                    let waited = self.queue.filled.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.queue.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Takes all events that have come.
+    pub fn drain(&mut self) -> Vec<Event> {
+        locked(&self.queue.state).events.drain(..).collect()
+    }
+
+    /// How many events were lost, because they came faster than they were read.
+    pub fn lost(&self) -> u64 {
+        locked(&self.queue.state).lost
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut queues = locked(self.origin.as_deref().unwrap_or(&QUEUES));
+        queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
+        if self.origin.is_none() {
+            note_wanted(&queues);
+        }
+    }
+}

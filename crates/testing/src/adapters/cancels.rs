@@ -1,0 +1,55 @@
+//! Calls that are given up: the function is told, and the worker lives on.
+
+use std::time::Duration;
+
+use super::test_engine::{TestEngine, chain, has_line, soon, text, until};
+use super::{Held, Subject, Verdict, needs};
+use crate::{CallError, RemoteErrorKind, args};
+
+pub(super) async fn a_call_that_nobody_waits_for_is_cancelled_in_the_worker(
+    subject: &dyn Subject,
+) -> Verdict {
+    needs!(subject, Cancel);
+    let engine = TestEngine::open(subject).await;
+    let wait = engine.begin_wait("wait").await;
+    // The task is dropped, and with it the call.
+    wait.answer.abort();
+    wait.assert_is_cancelled().await;
+    engine.assert_serves().await;
+    engine.close().await;
+    Held
+}
+
+pub(super) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject: &dyn Subject) -> Verdict {
+    needs!(subject, Cancel);
+    let engine = TestEngine::open(subject).await;
+    let (started, release) = (engine.path("wait"), engine.path("never"));
+    let args = args! { started: text(&started), release: text(&release) };
+    let call = engine.call::<String>("wait", args).timeout(Duration::from_secs(1));
+    match soon("the end of its time", call).await {
+        // A worker that looks at the time itself may be the first to say so.
+        Err(CallError::Timeout { .. }) => {}
+        Err(CallError::Remote(error)) if error.kind == RemoteErrorKind::Deadline => {}
+        Err(error) => panic!("not an error of time: {}", chain(&error)),
+        Ok(answer) => panic!("it answers {answer}"),
+    }
+    until("the function sees the cancel", || has_line(&started, "cancelled")).await;
+    engine.assert_serves().await;
+    engine.close().await;
+    Held
+}
+
+pub(super) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> Verdict {
+    needs!(subject, Cancel);
+    let engine = TestEngine::open(subject).await;
+    let before = engine.pool().status().workers[0].id.clone();
+    for n in 0..3 {
+        let wait = engine.begin_wait(&format!("wait-{n}")).await;
+        wait.answer.abort();
+        wait.assert_is_cancelled().await;
+        engine.assert_serves().await;
+    }
+    assert_eq!(engine.pool().status().workers[0].id, before, "a cancel has cost the worker");
+    engine.close().await;
+    Held
+}

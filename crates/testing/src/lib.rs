@@ -1,0 +1,17 @@
+//! Tests for authors of adapters and of mailbox backends: the checks that every [adapter](adapters) passes, and those that every
+//! backend of [mailboxes] passes.
+//!
+//! Owns the checks; knows no protocol and no backend. The crate `snakepit` has it behind the feature `conformance`.
+#![forbid(unsafe_code)]
+
+pub mod adapters;
+#[cfg(feature = "mailbox")]
+pub mod mailboxes;
+
+use snakepit_core::{
+    Builder, CallError, CancelGrace, EngineError, Pool, PoolRef, RemoteError, RemoteErrorKind, Restarts,
+    Snakepit, StartError, Stuck, WhenStuck, adapter, call, causes,
+};
+use snakepit_custody as custody;
+use snakepit_protocol::args;
+use snakepit_protocol::value::{self, Value};

@@ -1,0 +1,156 @@
+//! The settings of a mailbox, which are the same for every client.
+
+use std::sync::Arc;
+
+use snakepit_mailbox::{DeadLetterPolicy, DeadReason, Mailbox, NackOptions, SettingsChange};
+
+use super::test_mailbox::{TestMailbox, assert_out_of_range};
+use super::{Held, Verdict, needs};
+use crate::mailboxes::Fixture;
+
+impl<'a> TestMailbox<'a> {
+    /// The same mailbox, opened by another client without a policy.
+    async fn of_another(&self) -> TestMailbox<'a> {
+        let opened = self.fixture.open(self.mailbox.name(), DeadLetterPolicy::new()).await;
+        TestMailbox { fixture: self.fixture, mailbox: opened.expect("the mailbox again") }
+    }
+
+    async fn limit(&self) -> u32 {
+        self.mailbox.settings().await.expect("settings").max_deliveries
+    }
+
+    async fn set_limit(&self, deliveries: u32) {
+        let change = SettingsChange::new().max_deliveries(deliveries);
+        let settings = self.mailbox.configure(change).await.expect("it is set");
+        assert_eq!(settings.max_deliveries, deliveries);
+    }
+
+    /// Receives the only message, nacks it, and returns its delivery count.
+    async fn fail(&self) -> u32 {
+        let message = self.receive_one(50).await;
+        message.nack(NackOptions::new().error("it failed")).await.expect("a nack");
+        message.delivery_count
+    }
+}
+
+pub(super) async fn a_message_is_delivered_five_times_unless_somebody_says_otherwise(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    let test = TestMailbox::new(fixture).await;
+    assert_eq!(test.limit().await, 5);
+    test.send("a").await;
+    for delivery in 1..=5 {
+        assert_eq!(test.fail().await, delivery);
+    }
+    test.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_limit_holds_for_failures_and_crashes_alike(fixture: &dyn Fixture) -> Verdict {
+    for limit in [1, 2, 4, 9] {
+        let test = TestMailbox::limited(fixture, limit).await;
+        test.send("a").await;
+        for delivery in 1..=limit {
+            let message = test.receive_one(3).await;
+            assert_eq!((message.delivery_count, message.max_deliveries), (delivery, limit));
+            match (delivery + limit) % 2 {
+                0 => test.pass(3).await,
+                _ => message.nack(NackOptions::new()).await.expect("a nack"),
+            }
+        }
+        test.assert_count([0, 0, 0, 1]).await;
+        let letter = test.dead_letter().await;
+        assert_eq!((letter.reason, letter.message.delivery_count), (DeadReason::Deliveries, limit));
+    }
+    Held
+}
+
+pub(super) async fn a_limit_that_one_sets_holds_for_all(fixture: &dyn Fixture) -> Verdict {
+    let one = TestMailbox::new(fixture).await;
+    let other = one.of_another().await;
+    one.send("a").await;
+    assert_eq!(other.fail().await, 1);
+    one.set_limit(7).await;
+    assert_eq!((other.limit().await, one.of_another().await.limit().await), (7, 7));
+    for delivery in 2..=7 {
+        one.assert_count([1, 0, 0, 0]).await;
+        assert_eq!(other.fail().await, delivery);
+    }
+    one.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn whoever_opens_without_a_limit_keeps_the_one_that_is_set(
+    fixture: &dyn Fixture,
+) -> Verdict {
+    let test = TestMailbox::limited(fixture, 3).await;
+    assert_eq!(test.of_another().await.limit().await, 3);
+    let opened = fixture.open(test.mailbox.name(), DeadLetterPolicy::new().max_deliveries(8)).await;
+    assert_eq!(opened.expect("a mailbox").settings().await.expect("settings").max_deliveries, 8);
+    assert_eq!(test.limit().await, 8);
+    Held
+}
+
+pub(super) async fn a_limit_that_is_lowered_holds_for_what_is_there(fixture: &dyn Fixture) -> Verdict {
+    let test = TestMailbox::new(fixture).await;
+    for body in ["back", "delayed", "held", "new"] {
+        test.send(body).await;
+    }
+    for _ in 0..2 {
+        let messages = test.receive(3, 50).await;
+        for message in &messages {
+            message.nack(NackOptions::new()).await.expect("a nack");
+        }
+    }
+    let messages = test.receive(3, 50).await;
+    messages[0].nack(NackOptions::new()).await.expect("a nack");
+    messages[1].nack(test.units(50)).await.expect("a nack");
+    test.set_limit(3).await;
+    test.assert_count([1, 1, 0, 2]).await;
+    for letter in test.dead_letters().await {
+        assert_eq!((letter.reason, letter.message.delivery_count), (DeadReason::Deliveries, 3));
+    }
+    messages[2].ack().await.expect("what is held can be finished");
+    assert_eq!(test.receive_one(50).await.delivery_count, 1);
+    Held
+}
+
+pub(super) async fn a_limit_that_is_raised_holds_for_what_is_held(fixture: &dyn Fixture) -> Verdict {
+    let test = TestMailbox::limited(fixture, 1).await;
+    test.send("a").await;
+    let message = test.receive_one(50).await;
+    test.set_limit(2).await;
+    message.nack(NackOptions::new()).await.expect("a nack");
+    test.assert_count([1, 0, 0, 0]).await;
+    assert_eq!(test.fail().await, 2);
+    test.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn what_died_before_a_limit_is_raised_stays_dead(fixture: &dyn Fixture) -> Verdict {
+    let test = TestMailbox::limited(fixture, 1).await;
+    test.send("a").await;
+    test.receive_one(2).await;
+    // Nobody reads the mailbox in between.
+    test.pass(2).await;
+    test.set_limit(9).await;
+    test.assert_count([0, 0, 0, 1]).await;
+    Held
+}
+
+pub(super) async fn a_limit_is_at_least_one_delivery(fixture: &dyn Fixture) -> Verdict {
+    let test = TestMailbox::new(fixture).await;
+    let change = SettingsChange::new().max_deliveries(0);
+    assert_out_of_range(&test.mailbox.configure(change).await, "max_deliveries");
+    assert_eq!(test.limit().await, 5);
+    Held
+}
+
+pub(super) async fn settings_outlive_their_process(fixture: &dyn Fixture) -> Verdict {
+    let mut test = TestMailbox::limited(fixture, 11).await;
+    needs!(test, outlives_process);
+    let before: Arc<dyn Mailbox> = Arc::clone(&test.mailbox);
+    test.mailbox = fixture.reopen(before.as_ref()).await.expect("the mailbox again");
+    assert_eq!(test.limit().await, 11);
+    Held
+}

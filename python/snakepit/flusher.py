@@ -1,0 +1,51 @@
+"""The flusher: no gathered answer waits longer than about a millisecond.
+
+Owns a thread that is started when answers are held back for the first time, and sleeps without waking up while none
+are. It is the guarantee behind a guess: the loop holds an answer back only before a call that it believes to be quick.
+"""
+
+import sys
+from _thread import allocate_lock, start_new_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .connection import Connection
+
+PATIENCE = 0.001
+
+
+class Flusher:
+    """`watch` is called by the loop whenever it starts something while answers wait."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.awake = False
+        self.started = False
+        self._called = allocate_lock()
+        self._called.acquire()
+        self._never = allocate_lock()
+        self._never.acquire()
+
+    def watch(self) -> None:
+        self.awake = True
+        if not self.started:
+            self.started = self.connection.is_shared = True
+            if sys.getswitchinterval() > PATIENCE:
+                sys.setswitchinterval(PATIENCE)
+            start_new_thread(self._run, ())
+        elif self._called.locked():
+            self._called.release()
+
+    def _run(self) -> None:
+        connection = self.connection
+        while True:
+            seen = connection.batch
+            self._never.acquire(True, PATIENCE)
+            if connection.parts:
+                if connection.batch == seen:
+                    connection.flush()
+            elif connection.batch == seen:
+                # Nothing came and nothing went. Said before looking again: who adds in between calls.
+                self.awake = False
+                if not connection.parts:
+                    self._called.acquire()
