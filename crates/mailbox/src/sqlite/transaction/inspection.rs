@@ -20,6 +20,21 @@ const EXHAUSTED: &str = "state = 2 AND due <= ?2 AND (deliveries >= ?3 OR expire
 const BACK: &str =
     "due <= ?2 AND (state = 1 OR (state = 2 AND deliveries < ?3)) AND (expires IS NULL OR expires > ?2)";
 
+/// The numbers of the messages that will be the first of their groups, because the first ones are due to die; none where nothing
+/// follows.
+static NEXT_OF_GROUPS: LazyLock<String> = LazyLock::new(|| {
+    let next = "SELECT (SELECT next.number FROM message AS next
+                        WHERE next.queue = ?1 AND next.group_key = head.group_key AND next.state = -1
+                              AND (next.expires IS NULL OR next.expires > ?2)
+                        ORDER BY next.number LIMIT 1) AS number
+                FROM message AS head";
+    let heads = "queue = ?1 AND group_key IS NOT NULL AND state >= 0";
+    format!(
+        "{next} INDEXED BY mortal WHERE {heads} AND {EXPIRED}
+         UNION ALL {next} INDEXED BY timed WHERE {heads} AND {EXHAUSTED}"
+    )
+});
+
 /// The reason of a dead letter as the file has it.
 fn read_reason(text: Option<String>) -> DeadReason {
     let text = text.unwrap_or_default();
@@ -46,7 +61,7 @@ impl Transaction<'_> {
 
     /// Takes as long as there are due messages that nobody has settled yet, however many messages there are.
     pub(super) fn count(&mut self, queue: i64) -> OperationResult<MessageCounts> {
-        static SQL: LazyLock<[String; 8]> = LazyLock::new(|| {
+        static SQL: LazyLock<[String; 9]> = LazyLock::new(|| {
             let mortal = "SELECT count(*) FROM message INDEXED BY mortal WHERE queue = ?1";
             let timed = "SELECT count(*) FROM message INDEXED BY timed WHERE queue = ?1";
             [
@@ -58,16 +73,19 @@ impl Transaction<'_> {
                 format!("{mortal} AND {EXPIRED} AND state = -1"),
                 format!("{mortal} AND {EXPIRED}"),
                 format!("{timed} AND {EXHAUSTED}"),
+                format!("SELECT count(number) FROM ({})", *NEXT_OF_GROUPS),
             ]
         });
-        let [too_old, back, lapsed, over, expired_delays, expired_behind, expired, exhausted] = &*SQL;
+        let [too_old, back, lapsed, over, expired_delays, expired_behind, expired, exhausted, next] = &*SQL;
         let delayed = self.tally(queue, DELAYED)? + self.tally(queue, BEHIND)?;
-        let not_delayed = self.number(queue, over)?
+        let next = self.number(queue, next)?;
+        let not_delayed = next
+            + self.number(queue, over)?
             + self.number(queue, expired_delays)?
             + self.number(queue, expired_behind)?;
         let ready = self.tally(queue, READY)?.saturating_sub(self.number(queue, too_old)?);
         Ok(MessageCounts {
-            visible: ready + self.number(queue, back)?,
+            visible: ready + next + self.number(queue, back)?,
             in_flight: self.tally(queue, LEASED)?.saturating_sub(self.number(queue, lapsed)?),
             delayed: delayed.saturating_sub(not_delayed),
             dead: self.tally(queue, DEAD)? + self.number(queue, expired)? + self.number(queue, exhausted)?,
@@ -82,8 +100,10 @@ impl Transaction<'_> {
                      SELECT * FROM (
                          SELECT {columns} FROM message WHERE queue = ?1 AND state = 0 AND (expires IS NULL OR expires > ?2)
                          ORDER BY priority DESC, number LIMIT ?4)
-                     UNION ALL SELECT {columns} FROM message WHERE queue = ?1 AND {BACK})
-                 ORDER BY priority DESC, number LIMIT ?4"
+                     UNION ALL SELECT {columns} FROM message WHERE queue = ?1 AND {BACK}
+                     UNION ALL SELECT {columns} FROM message WHERE number IN ({}))
+                 ORDER BY priority DESC, number LIMIT ?4",
+                *NEXT_OF_GROUPS
             )
         });
         let limit = self.limit(queue)?;
@@ -170,7 +190,9 @@ impl Transaction<'_> {
         static SQL: LazyLock<[String; 2]> = LazyLock::new(|| {
             let columns = StoredMessage::COLUMNS;
             let select = format!(
-                "SELECT {columns}, state, due <= ?3, expires <= ?3, holder, reason FROM message WHERE id = ?1 AND queue = ?2"
+                "SELECT {columns}, state, due <= ?2, expires <= ?2, holder, reason, state = -1 AND number NOT IN ({})
+                 FROM message WHERE id = ?4 AND queue = ?1",
+                format_args!("SELECT number FROM ({}) WHERE number IS NOT NULL", *NEXT_OF_GROUPS)
             );
             [format!("{select} AND grave IS NOT NULL"), select]
         });
@@ -181,6 +203,7 @@ impl Transaction<'_> {
             let (is_due, is_too_old): (Option<bool>, Option<bool>) =
                 (row.get(column(1))?, row.get(column(2))?);
             let is_due = is_due == Some(true);
+            let is_behind: bool = row.get(column(5))?;
             let stored_state = row.get(column(0))?;
             let deliveries = if stored_state == LEASED { stored.deliveries } else { 0 };
             let time_to_live = if is_too_old == Some(true) { TimeToLive::Over } else { TimeToLive::Left };
@@ -191,15 +214,17 @@ impl Transaction<'_> {
                 }
                 state => match given_up(deliveries, limit, time_to_live) {
                     Some(reason) => MessageState::Dead { reason },
-                    None if state == BEHIND || (state == DELAYED && !is_due) => MessageState::Delayed,
+                    None if is_behind || (state == DELAYED && !is_due) => MessageState::Delayed,
                     None => MessageState::Visible,
                 },
             };
             Ok((stored, state))
         };
         for sql in &*SQL {
+            let mut statement = self.sql(sql)?;
             let found =
-                self.sql(sql)?.query_row(params![id.0.as_bytes(), queue, self.now], read).optional()?;
+                statement.query_row(params![queue, self.now, limit, id.0.as_bytes()], read).optional()?;
+            drop(statement);
             if let Some((mut stored, state)) = found {
                 self.fetch_with_lapse(queue, &mut stored)?;
                 return Ok(Some((stored, state)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snakepit_mailbox::{DeadReason, Message, NackOptions, SendOptions, SettingsChange};
+use snakepit_mailbox::{DeadReason, Message, MessageState, NackOptions, SendOptions, SettingsChange};
 
 use super::test_mailbox::{TestMailbox, assert_out_of_range, bodies};
 use super::{Held, Verdict, needs};
@@ -146,6 +146,34 @@ pub(super) async fn what_dies_of_age_lets_its_group_go_on(fixture: &dyn Fixture)
     test.pass(3).await;
     assert_eq!(&test.receive_one(100).await.body[..], b"3");
     test.assert_count([0, 1, 0, 2]).await;
+    Held
+}
+
+pub(super) async fn looking_sees_who_follows_the_dying_first_of_a_group(fixture: &dyn Fixture) -> Verdict {
+    let test = TestMailbox::limited(fixture, 1).await;
+    needs!(test, groups);
+    // The first of one group and the next die of age, the only delivery of the other group's first lapses.
+    test.send_with("1", of("lapsed")).await;
+    let _held = test.receive_one(2).await;
+    let next_of_lapsed = test.send_with("2", of("lapsed")).await;
+    test.send_with("3", of("aged").time_to_live(test.units(2))).await;
+    test.send_with("4", of("aged").time_to_live(test.units(2))).await;
+    let next_of_aged = test.send_with("5", of("aged")).await;
+    let last = test.send_with("6", of("aged")).await;
+    test.assert_count([1, 1, 4, 0]).await;
+    test.pass(3).await;
+    // Nobody has settled anything yet.
+    test.assert_count([2, 0, 1, 3]).await;
+    let seen = test.mailbox.peek(10).await.expect("a peek");
+    let bodies: Vec<&[u8]> = seen.iter().map(|it| &it.body[..]).collect();
+    assert_eq!(bodies, [b"2", b"5"]);
+    for (id, state) in [
+        (next_of_lapsed, MessageState::Visible),
+        (next_of_aged, MessageState::Visible),
+        (last, MessageState::Delayed),
+    ] {
+        assert_eq!(test.mailbox.find(id).await.expect("a look").expect("the message").state, state);
+    }
     Held
 }
 

@@ -199,6 +199,7 @@ checks! { $
         a_lapse_keeps_the_order_of_a_group
         a_dead_letter_lets_its_group_go_on
         what_dies_of_age_lets_its_group_go_on
+        looking_sees_who_follows_the_dying_first_of_a_group
         a_message_behind_its_group_dies_of_age
         what_is_redriven_goes_behind_its_group
         an_ack_wakes_a_receiver_for_the_next_of_its_group
