@@ -1,7 +1,8 @@
 //! Workers that are Rust closures, for the tests of those who use this library: no process, no Python, the same pool.
 //!
 //! ```
-//! use snakepit::{Mock, Snakepit, args};
+//! use snakepit::adapter::Mock;
+//! use snakepit::{Snakepit, args};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mock = Mock::new().command("add", |args| async move {
@@ -31,7 +32,7 @@ use super::{
 use crate::call::{Call, CallId, Input, Portion, RemoteError, RemoteErrorKind};
 use crate::transport::Closed;
 use crate::value::{Encoded, Value};
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 
 use crate::custody;
 
@@ -87,8 +88,8 @@ impl Mock {
 pub struct Crash(pub String);
 
 /// A pool of mock workers, named `mock`.
-pub fn pool(mock: Mock) -> Pool {
-    Pool::new("mock", MockAdapter { commands: Arc::new(mock.commands) })
+pub fn pool(mock: Mock) -> PoolOptions {
+    PoolOptions::new("mock", MockAdapter { commands: Arc::new(mock.commands) })
 }
 
 struct MockAdapter {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use snakepit::{Pool, PythonWorker};
+use snakepit::PoolOptions;
+use snakepit::adapter::PythonWorker;
 
 /// Workers with the commands of `worker.py`.
-pub fn python_pool() -> Pool {
+pub fn python_pool() -> PoolOptions {
     snakepit::python(PythonWorker::new(worker_script()).interpreter(interpreter())).name("bench")
 }
 

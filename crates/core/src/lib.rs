@@ -35,7 +35,7 @@ pub use call::{
 pub use engine::{Builder, EngineError, ShutdownReport, Snakepit};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use pool::{
-    Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolRef,
+    Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,
     PoolStats, PoolStatus, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats, WorkerStatus,
 };
 pub use queue::{CircuitScope, CircuitTable, SessionInfo, Suspect};

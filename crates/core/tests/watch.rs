@@ -9,9 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval};
 
-use snakepit::adapter::Reason;
+use snakepit::adapter::{Mock, PythonWorker, Reason};
+use snakepit::call::{CallId, Verdict};
 use snakepit::custody::Config;
-use snakepit::{CallError, CallId, Mock, Pool, PythonWorker, Snakepit, Value, Verdict, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 use snakepit_core::worker::WatchedWorker;
 use snakepit_policy::Liveness;
 
@@ -36,7 +37,7 @@ impl Scene {
         Self::of(snakepit::python(PythonWorker::new(file)).workers(1).concurrency(concurrency)).await
     }
 
-    async fn of(pool: Pool) -> Self {
+    async fn of(pool: PoolOptions) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let custody = Config { state_dir: Some(home.path().to_owned()), ..Config::default() };
         let (tell, begun) = mpsc::unbounded_channel();

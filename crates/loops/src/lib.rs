@@ -44,7 +44,7 @@ pub use settle::{ERROR_ATTRIBUTE, GiveUpAction, Replies};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use snakepit_core::{CallError, PoolRef, Snakepit, causes, lifecycle, nearest, pool};
+use snakepit_core::{CallError, Pool, Snakepit, causes, lifecycle, nearest, pool};
 use snakepit_mailbox as mailbox;
 use snakepit_protocol::value::Value;
 use snakepit_telemetry as telemetry;

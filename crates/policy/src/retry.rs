@@ -30,7 +30,7 @@ settings! {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use snakepit::Retry;
+    /// use snakepit::policy::Retry;
     ///
     /// let eager = Retry::default().attempts(5).first_pause(Duration::from_millis(10));
     /// ```

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// Whoever prints an error, a log or the name of another user's process passes it through this function.
 ///
 /// ```
-/// assert_eq!(snakepit::harmless("\x1b[31mred\n"), "\\u{1b}[31mred\n");
+/// assert_eq!(snakepit::value::harmless("\x1b[31mred\n"), "\\u{1b}[31mred\n");
 /// ```
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {

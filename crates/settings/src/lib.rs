@@ -25,7 +25,7 @@
 //! | `@manual` | the setter is written by hand |
 //! | `@into` | the setter takes `impl Into<T>`: an optional value, or `None` |
 //! | `also { … }` | fields that no file sets |
-//! | `setters on Pool.settings` | the setters belong to another struct, in which this one is a field |
+//! | `setters on PoolOptions.settings` | the setters belong to another struct, in which this one is a field |
 //! | `without setters` | a struct for files alone |
 //! | `keys of T { … }` | the keys of a struct that is defined elsewhere |
 //! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, whose keys stand in the same table |

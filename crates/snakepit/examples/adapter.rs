@@ -8,9 +8,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner, StartError};
+use snakepit::call::{Call, Input, RemoteErrorKind};
 use snakepit::custody::{Command, WorkerProcess};
 use snakepit::value::Encoded;
-use snakepit::{Call, Input, Pool, RemoteError, RemoteErrorKind, Snakepit, args};
+use snakepit::{PoolOptions, RemoteError, Snakepit, args};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
@@ -91,7 +92,7 @@ impl Handle for Lines {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let pit = Snakepit::builder().pool(Pool::new("lines", JsonLines).workers(2)).start().await?;
+    let pit = Snakepit::builder().pool(PoolOptions::new("lines", JsonLines).workers(2)).start().await?;
     let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).await?;
     println!("1 + 2 = {sum}");
     println!("{:?}", pit.call::<i64>("subtract", ()).await.map_err(|error| error.to_string()));

@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use snakepit::{Builder, CallError, Script, ScriptError, Snakepit, StopMode, args, python, telemetry};
+use snakepit::lifecycle::StopMode;
+use snakepit::{Builder, CallError, Script, ScriptError, Snakepit, args, python, telemetry};
 
 const USAGE: &str = "usage: script [--exit-mode none|halt|stop|auto] [--halt true|false] \
     [--stop-mode if_started|always|never] [--embedded] [--until-the-end] [--call] [--fail] [--panic] [--no-halt] [--events FILE] [--log] [--sleep DURATION]";

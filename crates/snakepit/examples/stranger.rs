@@ -1,6 +1,7 @@
 //! Calls a worker of a stranger, `examples/grpc/stranger.py`: `STRANGER=venv/bin/python cargo run --features grpc --example stranger`.
 
-use snakepit::{GrpcWorker, Snakepit, args, grpc};
+use snakepit::adapter::GrpcWorker;
+use snakepit::{Snakepit, args, grpc};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

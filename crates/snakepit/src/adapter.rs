@@ -2,15 +2,17 @@
 //!
 //! The engine knows nothing of protocols; it knows the trait [`Adapter`]. A new adapter is a page of code: see `examples/adapter.rs`.
 
+pub use snakepit_adapters::Program;
 #[cfg(feature = "announce")]
 pub use snakepit_adapters::announce;
 #[cfg(feature = "grpc")]
-pub use snakepit_adapters::grpc;
+pub use snakepit_adapters::grpc::{self, GrpcWorker};
 #[cfg(feature = "http")]
 pub use snakepit_adapters::http;
+pub use snakepit_adapters::mock::{self, Mock};
+pub use snakepit_adapters::python::{self, PythonWorker};
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio;
-pub use snakepit_adapters::{Program, mock, python};
 pub use snakepit_core::adapter::{
     Adapter, AtEnd, AtWork, Awaited, Batching, Begun, CallStage, CancelStage, Credit, EndedCalls, Handle,
     HeldCall, HeldCalls, Introduction, Reason, Spawner, StartError, Starts, Streamed,

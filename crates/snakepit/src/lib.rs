@@ -15,12 +15,15 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod adapter;
+pub mod call;
 #[cfg(feature = "config")]
-mod config;
+pub mod config;
+pub mod policy;
+pub mod pool;
 pub mod telemetry;
 pub mod value;
 
-pub use snakepit_core::{call, lifecycle};
+pub use snakepit_core::lifecycle;
 pub use snakepit_custody as custody;
 pub use snakepit_environments as environment;
 pub use snakepit_environments::hardware;
@@ -36,30 +39,19 @@ pub use snakepit_testing::{adapters as conformance, conformance_tests, first_con
 pub use snakepit_testing::{mailbox_conformance_tests, mailboxes as mailbox_conformance};
 
 #[cfg(feature = "grpc")]
-pub use snakepit_adapters::grpc::{GrpcWorker, pool as grpc};
+pub use snakepit_adapters::grpc::pool as grpc;
 #[cfg(feature = "http")]
 pub use snakepit_adapters::http::pool as http;
-pub use snakepit_adapters::mock::{Mock, pool as mock};
-pub use snakepit_adapters::python::{PythonWorker, command_pool as command, pool as python};
+pub use snakepit_adapters::mock::pool as mock;
+pub use snakepit_adapters::python::{command_pool as command, pool as python};
 #[cfg(feature = "stdio")]
 pub use snakepit_adapters::stdio::pool as stdio;
 
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError};
-#[cfg(all(feature = "config", feature = "loops", feature = "sqlite"))]
-pub use config::{LoopConfig, ServiceConfig};
 pub use snakepit_core::{
-    Adapter, Affinity, Autopsy, Breaker, Builder, Call, CallAtWork, CallBuilder, CallError, CallId,
-    CallStream, CancelGrace, Chain, CircuitPhase, CircuitScope, CircuitState, CircuitTable, CommandGrowth,
-    EngineError, ExitMode, Fault, FaultKind, Fingerprint, Input, Link, LostSessions, MAX_NESTING,
-    MapAsTheyCome, MapBuilder, MapInOrder, NoRetry, Outcomes, OutputLine, Pool, PoolHealth, PoolRef,
-    PoolStats, PoolStatus, Portion, Progress, Quarantine, Recycling, ReloadError, Reloaded, RemoteError,
-    RemoteErrorKind, Restarts, Retry, Script, ScriptError, SessionInfo, ShutdownCoordinator, ShutdownReport,
-    Sizing, Snakepit, StartError, StopMode, StreamBuilder, Stuck, Suspect, SuspectCall, Taint, Tainted,
-    TaintedPlace, ToolAnswer, ToolContext, Verdict, WhenStuck, Why, WorkerDuty, WorkerLiveness, WorkerStats,
-    WorkerStatus, script,
+    Builder, CallError, EngineError, Pool, PoolOptions, RemoteError, Script, ScriptError,
+    ShutdownCoordinator, ShutdownReport, Snakepit, StartError, script,
 };
-pub use snakepit_environments::hardware::{Gpus, Threads};
-pub use snakepit_protocol::{args, harmless};
-pub use snakepit_telemetry::{LogLevel, Logging};
+pub use snakepit_protocol::args;
 pub use value::Value;

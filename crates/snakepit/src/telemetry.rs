@@ -13,6 +13,6 @@
 //! ```
 
 pub use snakepit_telemetry::{
-    CATALOG, Event, EventEntry, FieldEntry, FieldValue, Level, MEASURES, Measure, Subscription, TraceContext,
-    TraceError, observe, subscribe, subscribe_to,
+    CATALOG, Event, EventEntry, FieldEntry, FieldValue, Level, LogLevel, Logging, MEASURES, Measure,
+    Subscription, TraceContext, TraceError, observe, subscribe, subscribe_to,
 };

@@ -5,6 +5,7 @@
 //! tagged by the name of their variant. Unlike JSON there are byte strings ([`Blob`]), integers of any size ([`BigInt`], and `i128`
 //! or `u128` as they are) and date-times ([`DateTime`], [`NaiveDateTime`]).
 
+pub use snakepit_protocol::harmless;
 #[doc(hidden)]
 pub use snakepit_protocol::value::ArgsBuilder;
 #[doc(inline)]

@@ -9,7 +9,7 @@ pub mod adapters;
 pub mod mailboxes;
 
 use snakepit_core::{
-    Builder, CallError, CancelGrace, EngineError, Pool, PoolRef, RemoteError, RemoteErrorKind, Restarts,
+    Builder, CallError, CancelGrace, EngineError, Pool, PoolOptions, RemoteError, RemoteErrorKind, Restarts,
     Snakepit, StartError, Stuck, WhenStuck, adapter, call, causes,
 };
 use snakepit_custody as custody;

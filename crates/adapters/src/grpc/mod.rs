@@ -43,7 +43,7 @@ use channel::{Channel, RpcEnd};
 use handle::GrpcHandle;
 use link::GrpcLink;
 use messages::{Encoding, FromWorker, HelloReply, HelloRequest, PROTOCOL, ValueFormat};
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 
 /// Where a worker finds the pipe for its stacks.
 const STACK_FD: i32 = 3;
@@ -115,13 +115,13 @@ impl<W: Into<PythonWorker>> From<W> for GrpcWorker {
 }
 
 /// A pool of workers that are servers of gRPC. Its name is that of the file, module or program.
-pub fn pool(worker: impl Into<GrpcWorker>) -> Pool {
+pub fn pool(worker: impl Into<GrpcWorker>) -> PoolOptions {
     let GrpcWorker { kind, over } = worker.into();
     let (name, launch) = match kind {
         GrpcLaunch::Python(worker) => (worker.name(), ProcessLaunch::python(*worker)),
         GrpcLaunch::Command(program) => (program.name(), ProcessLaunch::command(program)),
     };
-    Pool::new(name, GrpcAdapter { launch, over })
+    PoolOptions::new(name, GrpcAdapter { launch, over })
 }
 
 /// The longest answer to Hello.

@@ -39,7 +39,7 @@ use client::Client;
 use handle::HttpHandle;
 use place::{ListenOffer, ListeningServer, Reserved, ToldAddress};
 use request::{Requests, Routes};
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 
 pub use readiness::Readiness;
 pub use route::{Body, EventFormat, HttpMethod, Route};
@@ -148,10 +148,10 @@ impl<P: Into<Program>> From<P> for HttpWorker {
 }
 
 /// A pool of workers that serve HTTP. Its name is that of the program.
-pub fn pool(worker: impl Into<HttpWorker>) -> Pool {
+pub fn pool(worker: impl Into<HttpWorker>) -> PoolOptions {
     let worker = worker.into();
     let (name, service) = (worker.program.name(), HttpService::of(&worker));
-    Pool::new(name, HttpAdapter { launch: ProcessLaunch::command(worker.program), service })
+    PoolOptions::new(name, HttpAdapter { launch: ProcessLaunch::command(worker.program), service })
 }
 
 struct HttpAdapter {

@@ -20,7 +20,7 @@ use crate::environment::{Environment, Python};
 use crate::transport::{BeatPipe, Connection, Hello, ReadyOutcome, Slate, StackPipe};
 use handle::SocketHandle;
 use interpreter::Interpreter;
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 
 /// The size of the socket's buffers, where the system allows it: a large message travels in few pieces.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -33,7 +33,8 @@ const BEAT_FD: i32 = 6;
 /// A worker written in Python: a file, or a module that can be imported.
 ///
 /// ```
-/// use snakepit::{PythonWorker, python};
+/// use snakepit::adapter::PythonWorker;
+/// use snakepit::python;
 ///
 /// let pool = python(PythonWorker::new("worker.py").interpreter("/opt/venv/bin/python").env("MODE", "fast"));
 /// ```
@@ -101,16 +102,16 @@ impl<P: Into<PathBuf>> From<P> for PythonWorker {
 }
 
 /// A pool of workers written in Python. Its name is that of the file or module.
-pub fn pool(worker: impl Into<PythonWorker>) -> Pool {
+pub fn pool(worker: impl Into<PythonWorker>) -> PoolOptions {
     let worker = worker.into();
     let name = worker.name();
-    Pool::new(name, SocketAdapter { launch: ProcessLaunch::python(worker) })
+    PoolOptions::new(name, SocketAdapter { launch: ProcessLaunch::python(worker) })
 }
 
 /// A pool of workers in any language that speak `spec/wire.md`. Its name is that of the program.
-pub fn command_pool(program: impl Into<Program>) -> Pool {
+pub fn command_pool(program: impl Into<Program>) -> PoolOptions {
     let program = program.into();
-    Pool::new(program.name(), SocketAdapter { launch: ProcessLaunch::command(program) })
+    PoolOptions::new(program.name(), SocketAdapter { launch: ProcessLaunch::command(program) })
 }
 
 /// How the processes of a pool are started.

@@ -23,7 +23,7 @@ use super::{Adapter, Handle, Program, Spawner, StartError};
 use crate::environment::Environment;
 use dialogue::Dialogue;
 use handle::StdioHandle;
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
@@ -33,9 +33,9 @@ const PROTOCOL: u64 = 1;
 /// ```
 /// let pool = snakepit::stdio(["bash", "examples/stdio/worker.sh"]);
 /// ```
-pub fn pool(program: impl Into<Program>) -> Pool {
+pub fn pool(program: impl Into<Program>) -> PoolOptions {
     let program = program.into();
-    Pool::new(program.name(), StdioAdapter { launch: ProcessLaunch::command(program) })
+    PoolOptions::new(program.name(), StdioAdapter { launch: ProcessLaunch::command(program) })
 }
 
 struct StdioAdapter {

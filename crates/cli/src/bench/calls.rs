@@ -4,9 +4,10 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use snakepit::adapter::PythonWorker;
 use snakepit::custody::Config;
 use snakepit::value::Blob;
-use snakepit::{CallError, PythonWorker, Snakepit, args};
+use snakepit::{CallError, Snakepit, args};
 
 use super::{IN_FLIGHT, WORKERS};
 

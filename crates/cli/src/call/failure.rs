@@ -1,7 +1,8 @@
 //! What went wrong with a call: its exit status, its text, its JSON.
 
 use serde_json::json;
-use snakepit::{CallError, EngineError, RemoteError, RemoteErrorKind, StartError};
+use snakepit::call::RemoteErrorKind;
+use snakepit::{CallError, EngineError, RemoteError, StartError};
 
 use crate::shared::exit_status::{FAILED, TIMED_OUT};
 use crate::shared::failure::{CliFailure, chain};

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use snakepit::value::Map;
-use snakepit::{Value, harmless};
+use snakepit::Value;
+use snakepit::value::{Map, harmless};
 
 use crate::shared::output;
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::poll_fn;
+use snakepit::call::CallStream;
 use snakepit::value::Map;
-use snakepit::{CallError, CallStream, EngineError, Snakepit, StartError, Value};
+use snakepit::{CallError, EngineError, Snakepit, StartError, Value};
 use tokio::time::Instant;
 
 use super::CallArgs;
@@ -186,7 +187,7 @@ impl CallRun<'_> {
         if let (CallError::Timeout { after, .. }, Some(timeout)) = (&mut error, self.args.timeout) {
             *after = timeout;
         }
-        let commands: Vec<String> = pit.pools().iter().flat_map(snakepit::PoolRef::commands).collect();
+        let commands: Vec<String> = pit.pools().iter().flat_map(snakepit::Pool::commands).collect();
         CallStop::Failed(of_call(&self.args.command, &error, &commands))
     }
 }

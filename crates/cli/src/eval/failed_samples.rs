@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use snakepit::evals::{EvalJournal, EvalPlan, Sample, SampleOutcome, SampleRecord, SampleStage};
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 use super::word_diff;
 

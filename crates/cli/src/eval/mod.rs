@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use snakepit::evals::{Dataset, EvalError, EvalJournal, EvalPlan, Evaluator, Experiment};
-use snakepit::{Pool, custody};
+use snakepit::{PoolOptions, custody};
 use tokio::runtime::Builder;
 
 use crate::shared::exit_status::{self, FAILED};
@@ -163,7 +163,7 @@ fn experiment(text: &str, command: &str) -> Result<Experiment, CliFailure> {
 
 /// The pools that answer and judge.
 pub(crate) struct EvalPools {
-    pools: Vec<Pool>,
+    pools: Vec<PoolOptions>,
     custody: custody::Config,
     /// How many samples to ask at the same time.
     width: usize,
@@ -177,7 +177,7 @@ impl EvalPools {
                 .hint("write --evaluator python:FILE.py:FUNCTION with the path of a file"));
         }
         let judges = plan.evaluator().pools().into_iter().map(|pool| pool.workers(self.width));
-        self.pools = self.pools.into_iter().map(Pool::for_evaluation).chain(judges).collect();
+        self.pools = self.pools.into_iter().map(PoolOptions::for_evaluation).chain(judges).collect();
         Ok(self)
     }
 }

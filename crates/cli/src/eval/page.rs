@@ -1,6 +1,6 @@
 //! The report as one page that a browser shows from disk: no script, no network, light and dark.
 //!
-//! `maud` escapes what the page must not obey; `snakepit::harmless` spells out what would be invisible or turn the direction
+//! `maud` escapes what the page must not obey; `snakepit::value::harmless` spells out what would be invisible or turn the direction
 //! of writing.
 
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::path::Path;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use snakepit::evals::stats::Interval;
 use snakepit::evals::{EvalReport, ExperimentComparison, ExperimentSummary};
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 use super::failed_samples::FailedSamples;
 use super::plot::{self, PlotDot};

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 /// Two plots side by side are about as wide as the page, so that their letters are as large as those of the text.
 const WIDTH: f64 = 500.0;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 use nix::sys::signal::Signal;
+use snakepit::call::RemoteErrorKind;
 use snakepit::evals::{EvalError, EvalJournal, EvalPlan, EvalProgress, EvalReport, Evaluation};
-use snakepit::{Builder, RemoteErrorKind, Snakepit};
+use snakepit::{Builder, Snakepit};
 
 use super::failed_samples::FailedSamples;
 use super::{EvalArgs, EvalPools, page, text_report};

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 /// The most pairs of words to compare.
 const MOST_PAIRS: usize = 250_000;

@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use snakepit::config::LoopConfig;
 use snakepit::lifecycle::ShutdownCoordinator;
 use snakepit::telemetry::{FieldValue, Level, observe};
-use snakepit::{Config, LoopConfig, Snakepit};
+use snakepit::{Config, Snakepit};
 use tokio::runtime::Builder;
 
 use crate::shared::display::ProgressDisplay;

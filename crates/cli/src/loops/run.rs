@@ -5,9 +5,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use snakepit::config::{LoopConfig, ServiceConfig};
 use snakepit::lifecycle::{ShutdownCoordinator, Stage};
 use snakepit::loops::{GroupEnd, GroupError, HealthServer, LoopGroup, RunOptions, Runnable};
-use snakepit::{Builder, LoopConfig, ServiceConfig, Snakepit};
+use snakepit::{Builder, Snakepit};
 
 use super::LoopRunArgs;
 use super::status::{LineFormat, LoopRow, lines, print_changes};

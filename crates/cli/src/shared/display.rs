@@ -1,13 +1,14 @@
 //! Standard error while workers are busy: lines, and below them, on a terminal, bars that show how far the work is.
 //!
-//! `indicatif` draws the bars. Ours are two things that it does not do: lines go through `snakepit::harmless`, and where there
+//! `indicatif` draws the bars. Ours are two things that it does not do: lines go through `snakepit::value::harmless`, and where there
 //! is no terminal, a bar that a worker draws becomes a line every second.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use snakepit::{Progress, harmless};
+use snakepit::call::Progress;
+use snakepit::value::harmless;
 
 use crate::shared::output;
 

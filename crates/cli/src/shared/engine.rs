@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use snakepit::{Logging, Snakepit};
+use snakepit::Snakepit;
+use snakepit::telemetry::Logging;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::shared::failure::CliFailure;

@@ -1,12 +1,12 @@
 //! Writes to stdout and stderr. A closed pipe or a full disk behind them changes nothing.
 //!
 //! Much of what is printed comes from workers and from other users. A terminal must show their control characters, not obey
-//! them, so `snakepit::harmless` spells them out. A crate that strips escape sequences would hide them instead.
+//! them, so `snakepit::value::harmless` spells them out. A crate that strips escape sequences would hide them instead.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 /// Writes to stdout.
 pub(crate) fn out(text: &str) {

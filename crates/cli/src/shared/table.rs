@@ -6,7 +6,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use snakepit::harmless;
+use snakepit::value::harmless;
 
 /// Aligns the columns of `rows` below `header`, two spaces apart, without trailing blanks.
 pub(crate) fn aligned<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use snakepit::custody;
-use snakepit::{Config, Pool, PythonWorker};
+use snakepit::adapter::PythonWorker;
+use snakepit::{Config, PoolOptions, custody};
 
 use crate::shared::failure::CliFailure;
 
@@ -45,12 +45,12 @@ pub(crate) fn no_such_pool(path: Option<&Path>, config: &Config, name: &str) -> 
 
 /// A pool, and how its processes are kept.
 pub(crate) struct CallTarget {
-    pub(crate) pool: Pool,
+    pub(crate) pool: PoolOptions,
     pub(crate) custody: custody::Config,
 }
 
 impl CallTarget {
-    fn new(worker: &Path, pool: Pool) -> Self {
+    fn new(worker: &Path, pool: PoolOptions) -> Self {
         let stem = worker.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let name: String = stem.chars().map(plain).take(LONGEST_NAME).collect();
@@ -80,7 +80,7 @@ impl CallTarget {
             #[cfg(feature = "grpc")]
             WireAdapter::Grpc if is_python => snakepit::grpc(PythonWorker::new(worker)),
             #[cfg(feature = "grpc")]
-            WireAdapter::Grpc => snakepit::grpc(snakepit::GrpcWorker::command(argv)),
+            WireAdapter::Grpc => snakepit::grpc(snakepit::adapter::GrpcWorker::command(argv)),
         };
         Ok(Self::new(worker, pool))
     }

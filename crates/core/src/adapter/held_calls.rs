@@ -131,8 +131,9 @@ impl<T> HeldCall<T> {
 /// use std::sync::{Mutex, PoisonError};
 ///
 /// use snakepit::adapter::{Begun, HeldCalls, Starts};
+/// use snakepit::call::Call;
 /// use snakepit::value::Encoded;
-/// use snakepit::{Call, RemoteError};
+/// use snakepit::RemoteError;
 ///
 /// struct Link(Mutex<HeldCalls>);
 ///

@@ -144,7 +144,7 @@ pub enum CallError {
     Quarantined {
         /// Its command.
         command: String,
-        /// By which it is released, with [`PoolRef::release`](crate::PoolRef::release).
+        /// By which it is released, with [`Pool::release`](crate::Pool::release).
         fingerprint: Fingerprint,
         /// How they died, the last one last.
         autopsies: Vec<Arc<Autopsy>>,

@@ -41,7 +41,8 @@ impl RemoteError {
     /// An error with nothing but a kind and a message.
     ///
     /// ```
-    /// use snakepit::{RemoteError, RemoteErrorKind};
+    /// use snakepit::call::RemoteErrorKind;
+    /// use snakepit::RemoteError;
     ///
     /// let error = RemoteError::new(RemoteErrorKind::BadArgument, "a is missing");
     /// assert_eq!((error.kind.as_str(), error.to_string().as_str()), ("bad_argument", "a is missing"));

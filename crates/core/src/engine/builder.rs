@@ -12,7 +12,7 @@ use crate::adapter::StartError;
 use crate::causes::with_causes;
 use crate::custody::{self, Run, WorkerId};
 use crate::logging::Logging;
-use crate::pool::{Pool, PoolDirectory, PoolInner, PoolRef, equipped};
+use crate::pool::{Pool, PoolDirectory, PoolInner, PoolOptions, equipped};
 use crate::supervisor::{SupervisorHandle, prepare};
 use crate::tool::{ToolContext, Tools};
 use crate::worker::OomDetector;
@@ -61,7 +61,7 @@ pub enum EngineError {
 #[must_use]
 #[derive(Default)]
 pub struct Builder {
-    pools: Vec<Pool>,
+    pools: Vec<PoolOptions>,
     tools: Tools,
     custody: custody::Config,
     logging: Logging,
@@ -69,7 +69,7 @@ pub struct Builder {
 
 impl Builder {
     /// Adds a pool. The first pool serves the calls that name no pool.
-    pub fn pool(mut self, pool: Pool) -> Self {
+    pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pools.push(pool);
         self
     }
@@ -182,7 +182,7 @@ impl Builder {
         for shared in directory.iter() {
             let (supervisor, first) = SupervisorHandle::start(Arc::clone(shared), run.clone());
             firsts.push((shared.name.to_string(), first));
-            pools.push(PoolRef { shared: Arc::clone(shared), supervisor, pools: Arc::clone(&directory) });
+            pools.push(Pool { shared: Arc::clone(shared), supervisor, pools: Arc::clone(&directory) });
         }
         Ok((Snakepit::new(Engine::new(pools, directory, run, stop_grace)), firsts))
     }
@@ -218,8 +218,8 @@ async fn stop_run(run: Option<Run>) {
     }
 }
 
-impl From<Pool> for Builder {
-    fn from(pool: Pool) -> Self {
+impl From<PoolOptions> for Builder {
+    fn from(pool: PoolOptions) -> Self {
         Self::default().pool(pool)
     }
 }

@@ -14,7 +14,7 @@ use crate::call::{CallError, Chain};
 use crate::custody::{self, Run, RunId, StopReport};
 use crate::lifecycle::shutdown::{CLEANUP_TIMEOUT, ENDING, ExitAction, GRACE, Shutdown, ShutdownCause};
 use crate::lifecycle::{CoordinatorError, ShutdownCoordinator, Stage};
-use crate::pool::PoolRef;
+use crate::pool::Pool;
 use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
 
 /// A running engine. Clones are cheap; dropping the last one ends the workers.
@@ -104,12 +104,12 @@ impl Snakepit {
     }
 
     /// The pool with this name.
-    pub fn pool(&self, name: &str) -> Option<&PoolRef> {
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.engine().pools.iter().find(|pool| pool.name() == name)
     }
 
     /// All pools.
-    pub fn pools(&self) -> &[PoolRef] {
+    pub fn pools(&self) -> &[Pool] {
         &self.engine().pools
     }
 

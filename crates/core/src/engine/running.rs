@@ -19,7 +19,7 @@ use crate::custody::{Pid, Run, RunId, StopReport};
 use crate::lifecycle::shutdown::{self, Shutdown, ShutdownCause, ignoring_panics};
 use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::somebody_says;
-use crate::pool::{PoolDirectory, PoolRef};
+use crate::pool::{Pool, PoolDirectory};
 use snakepit_policy::time::after;
 
 /// How far the end of an engine has come.
@@ -33,7 +33,7 @@ pub(crate) enum EnginePhase {
 }
 
 pub(crate) struct Engine {
-    pub(crate) pools: Vec<PoolRef>,
+    pub(crate) pools: Vec<Pool>,
     pub(crate) directory: Arc<PoolDirectory>,
     run: Option<Run>,
     runtime: tokio::runtime::Handle,
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Call it inside the runtime of the engine.
     pub(crate) fn new(
-        pools: Vec<PoolRef>,
+        pools: Vec<Pool>,
         directory: Arc<PoolDirectory>,
         run: Option<Run>,
         stop_grace: Duration,

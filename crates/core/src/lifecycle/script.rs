@@ -72,7 +72,8 @@ pub struct Script {
 /// Makes a script. It starts the engine, unless a process-wide one is running.
 ///
 /// ```no_run
-/// use snakepit::{CallError, ExitMode, Snakepit, args, python};
+/// use snakepit::lifecycle::ExitMode;
+/// use snakepit::{CallError, Snakepit, args, python};
 ///
 /// # async fn example() -> Result<(), snakepit::ScriptError<CallError>> {
 /// let sum: i64 = snakepit::script(Snakepit::builder().pool(python("worker.py")))

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::Pool;
+use super::PoolOptions;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -33,14 +33,14 @@ impl AtomicDuration {
 }
 
 impl PoolBounds {
-    pub(crate) fn of(config: &Pool) -> Self {
+    pub(crate) fn of(config: &PoolOptions) -> Self {
         let bounds = Self::default();
         bounds.adopt(config);
         bounds
     }
 
     /// New settings hold.
-    pub(crate) fn adopt(&self, config: &Pool) {
+    pub(crate) fn adopt(&self, config: &PoolOptions) {
         self.call_timeout.set(config.call_timeout);
         self.stream_timeout.set(config.stream_timeout);
         self.queue_timeout.set(config.queue_timeout);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn they_are_what_the_settings_say_and_new_settings_hold_at_once() {
-        let pool = || Pool::new("worker", NoWorkers);
+        let pool = || PoolOptions::new("worker", NoWorkers);
         let bounds =
             PoolBounds::of(&pool().call_timeout(Duration::MAX).queue_timeout(Duration::from_millis(1500)));
         assert!(bounds.call_timeout() > Duration::from_hours(24 * 365 * 100));

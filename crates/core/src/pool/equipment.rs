@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Pool;
+use super::PoolOptions;
 use crate::adapter::StartError;
 use crate::custody::Run;
 use crate::environment::Environment;
 use crate::hardware::{self, Gpus, Variable, of_device, of_threads};
 
 /// The pool with its devices, and with what its workers are told of them.
-pub(crate) async fn equipped(mut pool: Pool, run: Option<&Run>) -> Result<Pool, StartError> {
+pub(crate) async fn equipped(mut pool: PoolOptions, run: Option<&Run>) -> Result<PoolOptions, StartError> {
     if !pool.adapter.starts_processes() {
         return Ok(pool);
     }
@@ -27,7 +27,7 @@ pub(crate) async fn equipped(mut pool: Pool, run: Option<&Run>) -> Result<Pool, 
     Ok(pool)
 }
 
-impl Pool {
+impl PoolOptions {
     /// The Python environment of its workers, if they have one that can be made ahead.
     pub fn environment(&self) -> Option<&Environment> {
         self.adapter.environment()

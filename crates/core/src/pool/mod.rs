@@ -5,12 +5,12 @@
 
 mod bounds;
 mod command;
-pub(crate) mod config;
 mod directory;
 mod equipment;
 mod event;
+mod handle;
+pub(crate) mod options;
 pub(crate) mod outcomes;
-mod reference;
 pub(crate) mod stats;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,13 +21,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
-pub use config::{Affinity, CancelGrace, LostSessions, Pool, PoolSettings, WarmUp};
 pub(crate) use directory::PoolDirectory;
 pub(crate) use equipment::equipped;
 pub(crate) use event::{command_of, worker_died};
+pub use handle::{Pool, PoolStatus, WorkerStatus};
+pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
-pub use reference::{PoolRef, PoolStatus, WorkerStatus};
 pub use stats::{
     CallAtWork, CommandGrowth, PoolHealth, PoolStats, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats,
 };
@@ -79,7 +79,7 @@ pub const EMPTY: &str = "it was scaled to 0 workers: call scale(n) to have some"
 pub(crate) struct PoolInner {
     pub(crate) name: Arc<str>,
     /// What it is made of at present: a reload may change it.
-    config: ArcSwap<Pool>,
+    config: ArcSwap<PoolOptions>,
     /// Of these, what every call asks for.
     pub(crate) bounds: bounds::PoolBounds,
     pub(crate) tools: Arc<Tools>,
@@ -111,7 +111,7 @@ pub(crate) struct PoolInner {
 
 impl PoolInner {
     pub(crate) fn new(
-        config: Pool,
+        config: PoolOptions,
         tools: Arc<Tools>,
         runtime: tokio::runtime::Handle,
         oom: OomDetector,
@@ -143,12 +143,12 @@ impl PoolInner {
         })
     }
 
-    pub(crate) fn config(&self) -> arc_swap::Guard<Arc<Pool>> {
+    pub(crate) fn config(&self) -> arc_swap::Guard<Arc<PoolOptions>> {
         self.config.load()
     }
 
     /// New settings, from a reload. What a worker was started with stays as it was until it is replaced.
-    pub(crate) fn adopt(&self, config: &Arc<Pool>) {
+    pub(crate) fn adopt(&self, config: &Arc<PoolOptions>) {
         self.scheduler().set_limit(config.queue_limit);
         self.bounds.adopt(config);
         self.config.store(Arc::clone(config));

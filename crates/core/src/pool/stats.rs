@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::{Health, Outcomes, PoolRef};
+use super::{Health, Outcomes, Pool};
 use crate::adapter::AtWork;
 use crate::custody;
 use crate::worker::{Pss, Worker};
@@ -256,8 +256,8 @@ impl WorkerRow {
     }
 }
 
-impl PoolRef {
-    /// How it stands, in full. [`PoolRef::status`] is cheaper, and knows less.
+impl Pool {
+    /// How it stands, in full. [`Pool::status`] is cheaper, and knows less.
     pub async fn stats(&self) -> PoolStats {
         let roll = self.supervisor.roll().await;
         let workers = join_all(roll.workers.into_iter().map(WorkerRow::stats)).await;

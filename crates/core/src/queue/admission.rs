@@ -15,7 +15,7 @@ use crate::call::Autopsy;
 use crate::call::PoolCommand;
 use crate::call::{CallError, Input};
 use crate::pool::outcomes::Tally;
-use crate::pool::{CallOutcome, Health, Outcomes, Pool, PoolInner, command_of};
+use crate::pool::{CallOutcome, Health, Outcomes, PoolInner, PoolOptions, command_of};
 use crate::telemetry::Event;
 use crate::value::Encoded;
 use snakepit_policy::breaker::{Circuit, CircuitPermit, OpenUntil};
@@ -60,7 +60,7 @@ impl AdmissionPermit {
 }
 
 impl Admission {
-    pub(crate) fn new(config: &Pool) -> Self {
+    pub(crate) fn new(config: &PoolOptions) -> Self {
         let now = Instant::now();
         Self {
             retry: Mutex::new(config.retry),
@@ -77,7 +77,7 @@ impl Admission {
 
 /// Other settings, once a reload has succeeded: one that fails must not have forgotten anything.
 impl PoolInner {
-    pub(crate) fn adopt_policies(&self, config: &Pool) {
+    pub(crate) fn adopt_policies(&self, config: &PoolOptions) {
         let (admission, now) = (&self.admission, Instant::now());
         *locked(&admission.retry) = config.retry;
         admission.budget.adopt(&config.retry);

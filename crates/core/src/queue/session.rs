@@ -21,7 +21,7 @@ const ENTRY: usize = 128;
 /// Longer than this is for ever.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 10);
 
-/// A session, as [`crate::PoolRef::sessions`] shows it.
+/// A session, as [`crate::Pool::sessions`] shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionInfo {

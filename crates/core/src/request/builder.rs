@@ -140,7 +140,7 @@ macro_rules! common_options {
             self
         }
 
-        /// Says that doing it twice does no harm: if its worker is lost, it is made again, as [`crate::Pool::retry`] says.
+        /// Says that doing it twice does no harm: if its worker is lost, it is made again, as [`crate::PoolOptions::retry`] says.
         pub fn idempotent(mut self) -> Self {
             self.options.idempotent = true;
             self

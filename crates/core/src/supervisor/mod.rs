@@ -23,7 +23,7 @@ use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::Logging;
 use crate::pool::equipped;
 use crate::pool::stats::WorkerRows;
-use crate::pool::{Pool, PoolInner};
+use crate::pool::{PoolInner, PoolOptions};
 use crate::worker::Output;
 use main_loop::Supervisor;
 pub use reload::{ReloadError, Reloaded};
@@ -43,7 +43,7 @@ enum SupervisorCommand {
     ScaleBy(Sizing),
     /// Replaces one worker, or all of them.
     Recycle(Option<String>, oneshot::Sender<usize>),
-    Reload(Option<Box<Pool>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
+    Reload(Option<Box<PoolOptions>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
     /// Tells who there is.
     WorkerRows(oneshot::Sender<WorkerRows>),
     Stop(StopWindow, oneshot::Sender<()>),
@@ -53,13 +53,13 @@ enum SupervisorCommand {
 #[derive(Debug)]
 struct Generation {
     number: u64,
-    config: Arc<Pool>,
+    config: Arc<PoolOptions>,
     /// Its reload failed: whoever still starts is not to serve.
     is_dropped: watch::Sender<bool>,
 }
 
 impl Generation {
-    fn new(number: u64, config: Arc<Pool>) -> Arc<Self> {
+    fn new(number: u64, config: Arc<PoolOptions>) -> Arc<Self> {
         Arc::new(Self { number, config, is_dropped: watch::Sender::new(false) })
     }
 }
@@ -105,7 +105,7 @@ impl SupervisorHandle {
     pub(crate) async fn reload(
         &self,
         shared: &PoolInner,
-        pool: Option<Pool>,
+        pool: Option<PoolOptions>,
     ) -> Result<Reloaded, ReloadError> {
         let aborted = |source: StartError| ReloadError::aborted(&shared.name, &source.to_string());
         let pool = match pool {
@@ -136,7 +136,7 @@ impl SupervisorHandle {
 }
 
 /// Prepares what all workers of a pool share.
-pub(crate) async fn prepare(pool: &Pool, run: Option<Run>) -> Result<(), StartError> {
+pub(crate) async fn prepare(pool: &PoolOptions, run: Option<Run>) -> Result<(), StartError> {
     /// Two may be prepared at the same time.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let name = format!("{}-init-{}", pool.name, NEXT.fetch_add(1, Ordering::Relaxed));

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::Generation;
 use super::main_loop::{ReplaceReason, SupervisedWorker, Supervisor};
-use crate::pool::Pool;
+use crate::pool::PoolOptions;
 use crate::telemetry::Event;
 use snakepit_policy::restarts::SHORT_LIFE;
 use snakepit_policy::sizing::Sizer;
@@ -89,7 +89,7 @@ pub(super) struct Reload {
 impl Supervisor {
     pub(super) fn begin_reload(
         &mut self,
-        pool: Option<Box<Pool>>,
+        pool: Option<Box<PoolOptions>>,
         reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
     ) {
         if self.reload.is_some() {
@@ -117,7 +117,7 @@ impl Supervisor {
 
     /// The size of other settings, where they differ: a number that was set by hand stays otherwise. Gives what was there
     /// before, if it was changed.
-    fn resize_from(&mut self, before: &Pool, now: &Pool) -> Option<(usize, Option<Sizer>)> {
+    fn resize_from(&mut self, before: &PoolOptions, now: &PoolOptions) -> Option<(usize, Option<Sizer>)> {
         // Where the load decides, the number of workers says nothing.
         if before.sizing == now.sizing && (now.sizing.is_some() || before.workers == now.workers) {
             return None;

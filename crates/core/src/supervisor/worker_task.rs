@@ -16,7 +16,7 @@ use crate::call::{CallError, RemoteErrorKind};
 use crate::custody::{Run, WorkerId};
 use crate::lifecycle::shutdown::ignoring_panics;
 use crate::lifecycle::stop_window::StopWindow;
-use crate::pool::config::WarmUp;
+use crate::pool::options::WarmUp;
 use crate::pool::{AUTOPSY_PATIENCE, PoolInner};
 use crate::queue::session::EndedSession;
 use crate::request::direct_call::ask;

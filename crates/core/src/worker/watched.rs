@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Autopsy, Watch, Worker, WorkerOrder};
 use crate::adapter::{Handle, Reason};
-use crate::pool::PoolRef;
+use crate::pool::Pool;
 use snakepit_policy::liveness::Liveness;
 
 /// The first worker of a pool, and a watch over it.
@@ -16,7 +16,7 @@ pub struct WatchedWorker {
 
 impl WatchedWorker {
     /// The first worker of a pool, if it has one.
-    pub fn first_of(pool: &PoolRef) -> Option<Self> {
+    pub fn first_of(pool: &Pool) -> Option<Self> {
         let worker = Arc::clone(pool.shared.scheduler().workers().next()?);
         Some(Self { worker, watch: Watch::default() })
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::SampleFailure;
 use super::answer_json::to_json;
-use crate::pool::{EMPTY, PoolRef};
+use crate::pool::{EMPTY, Pool};
 use crate::value::Args;
 use crate::{CallError, Sample, SampleStage, Snakepit, Value};
 use snakepit_core::CallBuilder;
@@ -121,7 +121,7 @@ impl PoolCaller {
         }
     }
 
-    fn pool(&self, name: Option<&str>) -> Option<&PoolRef> {
+    fn pool(&self, name: Option<&str>) -> Option<&Pool> {
         match name {
             Some(name) => self.pit.pool(name),
             None => self.pit.pools().first(),

@@ -12,7 +12,7 @@ use super::{EvaluatorFunction, Judgement};
 use crate::answer::SampleFailure;
 use crate::run::SampleRunner;
 use crate::{Sample, SampleStage};
-use snakepit_core::Pool;
+use snakepit_core::PoolOptions;
 use snakepit_protocol::args;
 
 /// How much of a file's name is in the name of its pool, which is part of the bounded names of workers.
@@ -135,7 +135,7 @@ impl Evaluator {
     }
 
     /// The pools of these files, to be added to the engine that judges.
-    pub fn pools(&self) -> Vec<Pool> {
+    pub fn pools(&self) -> Vec<PoolOptions> {
         let pool = |file: &Path| snakepit_adapters::python::pool(file).name(pool_name(file)).for_evaluation();
         self.files().into_iter().map(pool).collect()
     }

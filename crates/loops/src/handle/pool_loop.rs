@@ -10,7 +10,7 @@ use crate::mailbox::{DeadLetterPolicy, Mailbox, Message, body};
 use crate::receive::{Concurrency, MessageHandler, MessageLoop, PoolGate};
 use crate::settle::{HandlingOutcome, SettlementRules};
 use crate::{
-    Beats, CallError, Control, HandlerFailure, LoopError, PoolRef, RunOptions, Runnable, Snakepit, Value,
+    Beats, CallError, Control, HandlerFailure, LoopError, Pool, RunOptions, Runnable, Snakepit, Value,
     nearest,
 };
 use snakepit_core::request::PendingCall;
@@ -45,7 +45,7 @@ impl PoolLoop {
         };
         let Some(pool) = found.cloned() else {
             let wanted = options.pool.as_deref().unwrap_or("at all");
-            let known = nearest::hint(wanted, pit.pools().iter().map(PoolRef::name));
+            let known = nearest::hint(wanted, pit.pools().iter().map(Pool::name));
             let reason = format!("there is no pool {wanted}; {known}");
             return Err(LoopError::Failed { name, reason });
         };
@@ -112,7 +112,7 @@ impl PoolLoop {
     }
 }
 
-fn work(control: &Control, pool: &PoolRef, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
+fn work(control: &Control, pool: &Pool, gate: &PoolGate, options: &PoolLoopOptions) -> MessageHandler {
     let (control, pool, gate) = (control.clone(), pool.clone(), Arc::new(gate.clone()));
     let command = options.command.clone();
     let timeout = options.call_timeout_ms.map(Duration::from_millis);

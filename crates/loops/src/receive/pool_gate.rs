@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use crate::pool::{EMPTY, Health};
-use crate::{PoolRef, locked};
+use crate::{Pool, locked};
 use snakepit_core::request::Withdrawal;
 
 /// Whether a pool can serve, as far as its loop is concerned.
@@ -25,7 +25,7 @@ pub(crate) enum PoolReadiness {
 /// The gate to a pool. Clones share the calls that were submitted; each sees changes of the pool's health for itself.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolGate {
-    pool: PoolRef,
+    pool: Pool,
     health: watch::Receiver<Health>,
     submitted: Arc<SubmittedCalls>,
 }
@@ -57,7 +57,7 @@ impl Drop for SubmittedCall {
 }
 
 impl PoolGate {
-    pub(crate) fn new(pool: &PoolRef) -> Self {
+    pub(crate) fn new(pool: &Pool) -> Self {
         Self { pool: pool.clone(), health: pool.health(), submitted: Arc::default() }
     }
 

@@ -39,7 +39,7 @@ settings! {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use snakepit::Breaker;
+    /// use snakepit::policy::Breaker;
     ///
     /// let strict = Breaker::default().failures(3).ratio(0.2).open_for(Duration::from_secs(1));
     /// ```

@@ -39,7 +39,7 @@ settings! {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use snakepit::Quarantine;
+    /// use snakepit::policy::Quarantine;
     ///
     /// let strict = Quarantine::default().deaths(1).lasts(Duration::from_secs(3600));
     /// ```

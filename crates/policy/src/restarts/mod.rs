@@ -43,7 +43,7 @@ settings! {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use snakepit::Restarts;
+    /// use snakepit::policy::Restarts;
     ///
     /// let patient = Restarts::default().failures(20).longest_pause(Duration::from_secs(30));
     /// ```

@@ -25,7 +25,7 @@ settings! {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use snakepit::Taint;
+    /// use snakepit::policy::Taint;
     ///
     /// let taint = Taint::default().lasts(Duration::from_secs(300)).pattern("TPU driver is wedged");
     /// ```

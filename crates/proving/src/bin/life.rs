@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use snakepit::custody::Config;
-use snakepit::{CallError, CancelGrace, Logging, Snakepit, args};
+use snakepit::pool::CancelGrace;
+use snakepit::telemetry::Logging;
+use snakepit::{CallError, Snakepit, args};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 

@@ -5,8 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use snakepit::adapter::PythonWorker;
 use snakepit::custody::Config;
-use snakepit::{PythonWorker, Snakepit, args};
+use snakepit::{Snakepit, args};
 
 struct AllocationCounter;
 

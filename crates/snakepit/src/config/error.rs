@@ -66,8 +66,8 @@ impl ConfigError {
 
 #[cfg(all(feature = "loops", feature = "sqlite"))]
 impl ConfigError {
-    pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::Pool]) -> Self {
-        let known = nearest::hint(pool, pools.iter().map(crate::Pool::pool_name));
+    pub(super) fn unknown_pool(path: &Path, name: &str, pool: &str, pools: &[crate::PoolOptions]) -> Self {
+        let known = nearest::hint(pool, pools.iter().map(crate::PoolOptions::pool_name));
         let problem = format!("loop.{name}.pool: there is no pool `{pool}`; {known}");
         Self::Invalid { path: path.to_owned(), line: None, problem }
     }

@@ -26,7 +26,8 @@ pub use loops::LoopConfig;
 pub use service::ServiceConfig;
 
 use crate::custody::Config as Custody;
-use crate::{Builder, Logging, Pool, Snakepit};
+use crate::telemetry::Logging;
+use crate::{Builder, PoolOptions, Snakepit};
 use snakepit_settings::SettingsTable;
 use tables::Root;
 
@@ -39,7 +40,7 @@ use tables::Root;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    pools: Vec<Pool>,
+    pools: Vec<PoolOptions>,
     custody: Custody,
     logging: Logging,
     #[cfg(all(feature = "loops", feature = "sqlite"))]
@@ -77,7 +78,7 @@ impl Config {
         let file = std::path::absolute(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let pools: Vec<Pool> =
+        let pools: Vec<PoolOptions> =
             root.pool.into_iter().map(|(name, table)| table.into_pool(&name, dir)).collect();
         #[cfg(all(feature = "loops", feature = "sqlite"))]
         for (name, table) in &root.loops {
@@ -102,18 +103,18 @@ impl Config {
     }
 
     /// The pools, in the order of the file.
-    pub fn pools(&self) -> &[Pool] {
+    pub fn pools(&self) -> &[PoolOptions] {
         &self.pools
     }
 
     /// A pool by its name.
-    pub fn pool(&self, name: &str) -> Option<&Pool> {
+    pub fn pool(&self, name: &str) -> Option<&PoolOptions> {
         self.pools.iter().find(|pool| pool.pool_name() == name)
     }
 
     /// The names of the pools, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.pools.iter().map(Pool::pool_name)
+        self.pools.iter().map(PoolOptions::pool_name)
     }
 
     /// The loops, in the order of the file.

@@ -14,10 +14,12 @@ use super::foreign::Foreign;
 #[cfg(feature = "http")]
 use super::http::HttpKeys;
 #[cfg(feature = "grpc")]
-use crate::GrpcWorker;
-use crate::adapter::Program;
+use crate::adapter::GrpcWorker;
 use crate::adapter::python::is_file;
-use crate::{Logging, Pool, PythonWorker, Recycling, Sizing, custody};
+use crate::adapter::{Program, PythonWorker};
+use crate::policy::{Recycling, Sizing};
+use crate::telemetry::Logging;
+use crate::{PoolOptions, custody};
 #[cfg(not(feature = "http"))]
 use serde::de::IgnoredAny as HttpKeys;
 use snakepit_core::pool::PoolSettings;
@@ -206,7 +208,7 @@ impl PoolTable {
         }
     }
 
-    pub(super) fn into_pool(self, name: &str, dir: &Path) -> Pool {
+    pub(super) fn into_pool(self, name: &str, dir: &Path) -> PoolOptions {
         let pool = self.keys.pool(dir).name(name);
         let follows_load = self.has("max_workers");
         let workers_are_set = self.has("workers");
@@ -261,7 +263,7 @@ impl WorkerKeys {
     }
 
     /// A pool of such workers, with the settings of any pool.
-    fn pool(&self, dir: &Path) -> Pool {
+    fn pool(&self, dir: &Path) -> PoolOptions {
         let current_dir = self.current_dir.as_ref().map_or_else(|| dir.to_owned(), |path| dir.join(path));
         let launch = match (&self.worker, &self.command) {
             (Some(worker), _) => WorkerLaunch::Python(worker.clone()),
@@ -329,7 +331,7 @@ impl WorkerKeys {
     }
 
     /// A pool of workers with our SDK.
-    fn python_pool(&self, worker: PythonWorker) -> Pool {
+    fn python_pool(&self, worker: PythonWorker) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "grpc")]
             Some(AdapterName::Grpc) => crate::grpc(self.over(GrpcWorker::python(worker))),
@@ -338,7 +340,7 @@ impl WorkerKeys {
     }
 
     /// A pool of programs that speak the protocol themselves.
-    fn command_pool(&self, program: Program) -> Pool {
+    fn command_pool(&self, program: Program) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "grpc")]
             Some(AdapterName::Grpc) => crate::grpc(self.over(GrpcWorker::command(program))),
@@ -355,7 +357,7 @@ impl WorkerKeys {
     }
 
     /// A pool of workers that print a ready line; their adapter was checked before.
-    fn announcing_pool(&self, program: Program) -> Pool {
+    fn announcing_pool(&self, program: Program) -> PoolOptions {
         match self.adapter {
             #[cfg(feature = "http")]
             Some(AdapterName::Http) => crate::http(self.http.clone().unwrap_or_default().worker(program)),

@@ -1,7 +1,8 @@
 //! Files that are read, and files that are not, with what is said about them.
 
 use super::*;
-use crate::{LogLevel, custody};
+use crate::custody;
+use crate::telemetry::LogLevel;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, "/conf/snakepit.toml").map_err(|error| error.to_string())
@@ -12,7 +13,7 @@ fn refusal(text: &str) -> String {
 }
 
 /// All that a pool's keys set, but for how its workers are started.
-fn settings(pool: &Pool) -> String {
+fn settings(pool: &PoolOptions) -> String {
     format!("{:?}", **pool)
 }
 
@@ -72,7 +73,7 @@ fn what_the_reference_leaves_out_can_be_said() {
         let text: Vec<&str> = Config::REFERENCE.lines().filter(kept).map(said).collect();
         let config = parse(&text.join("\n")).expect("every key");
         let pool = &config.pools()[0];
-        assert!(pool.workers == 4 || pool.sizing == Some(crate::Sizing::between(1, 8)));
+        assert!(pool.workers == 4 || pool.sizing == Some(crate::policy::Sizing::between(1, 8)));
         assert_eq!(config.custody().state_dir.as_deref(), Some(Path::new("/conf/state")));
         assert_eq!(config.logging(), Logging::default().log_level(LogLevel::Warning).hide_output());
     }
@@ -273,12 +274,12 @@ fn every_supervision_key_is_heard() {
     assert_eq!(
         pool.sizing,
         Some(
-            crate::Sizing::between(2, 7)
+            crate::policy::Sizing::between(2, 7)
                 .grow_after(std::time::Duration::from_millis(10))
                 .idle_ttl(std::time::Duration::from_secs(5))
         )
     );
-    let recycling = crate::Recycling::default()
+    let recycling = crate::policy::Recycling::default()
         .max_requests(100)
         .ttl(std::time::Duration::from_hours(1))
         .max_rss(1 << 30)
@@ -286,11 +287,12 @@ fn every_supervision_key_is_heard() {
     assert_eq!(pool.recycling, recycling);
     assert_eq!((pool.adaptive_concurrency, pool.concurrency, pool.replace_at_once), (Some((2, 9)), 9, 3));
     assert_eq!((pool.lazy, pool.debug, pool.warm_up.len(), pool.devices.len()), (true, false, 2, 2));
-    assert_eq!(pool.restarts, crate::Restarts::default().failures(9));
+    assert_eq!(pool.restarts, crate::policy::Restarts::default().failures(9));
     assert!(pool.quarantine.if_enabled().is_none() && pool.breaker.is_some());
-    assert_eq!(pool.taint, crate::Taint::default().pattern("wedged"));
-    let stuck =
-        crate::Stuck::default().after(std::time::Duration::from_secs(5)).then(crate::WhenStuck::Replace);
+    assert_eq!(pool.taint, crate::policy::Taint::default().pattern("wedged"));
+    let stuck = crate::policy::Stuck::default()
+        .after(std::time::Duration::from_secs(5))
+        .then(crate::policy::WhenStuck::Replace);
     assert_eq!(pool.stuck, stuck);
 }
 
@@ -332,12 +334,12 @@ fn every_key_about_python_and_hardware_is_heard() {
     for part in ["Version(\"3.12\")", "/conf/requirements.txt", "--no-index", "/conf/envs", "Pip", "300s"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert_eq!(pool.gpus, Some(crate::Gpus::These(vec!["0".into(), "GPU-1a".into()])));
-    assert_eq!(pool.threads, crate::Threads::Each(3));
+    assert_eq!(pool.gpus, Some(crate::hardware::Gpus::These(vec!["0".into(), "GPU-1a".into()])));
+    assert_eq!(pool.threads, crate::hardware::Threads::Each(3));
     let words = "[pool.a]\nworker = \"w.py\"\ngpus = \"one-per-worker\"\nthreads = \"off\"\n";
     let config = parse(words).expect("words");
-    assert_eq!(config.pools()[0].gpus, Some(crate::Gpus::OnePerWorker));
-    assert_eq!(config.pools()[0].threads, crate::Threads::Unlimited);
+    assert_eq!(config.pools()[0].gpus, Some(crate::hardware::Gpus::OnePerWorker));
+    assert_eq!(config.pools()[0].threads, crate::hardware::Threads::Unlimited);
     assert!(!config.pools()[0].environment().expect("a Python worker").installs());
 }
 

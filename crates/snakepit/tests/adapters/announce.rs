@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use snakepit::adapter::announce::{self, Address, Announcement, Listens};
 use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner};
+use snakepit::call::Call;
 use snakepit::custody::{Command, Config, Containment, ExitStatus, WorkerProcess};
 use snakepit::value::Encoded;
-use snakepit::{Call, EngineError, Pool, Snakepit, StartError, args};
+use snakepit::{EngineError, PoolOptions, Snakepit, StartError, args};
 
 use crate::support::{self, Pit, chain, config, lines, runs, runs_in, soon, until};
 
@@ -62,8 +63,8 @@ impl Handle for Told {
     }
 }
 
-fn pool(program: impl Into<String>) -> Pool {
-    Pool::new("announcing", Announcing(program.into())).workers(1)
+fn pool(program: impl Into<String>) -> PoolOptions {
+    PoolOptions::new("announcing", Announcing(program.into())).workers(1)
 }
 
 type Answer = (String, (i32, u32));
@@ -73,7 +74,7 @@ async fn ask(pit: &Pit) -> Answer {
 }
 
 /// Why an engine with this worker does not start. Proves that the attempt leaves nothing.
-async fn refused_by(pool: Pool) -> EngineError {
+async fn refused_by(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
     let error = started.expect_err("a start that fails");

@@ -10,9 +10,10 @@ use snakepit::adapter::{
     Adapter, AtEnd, Begun, CallStage, Handle, HeldCalls, Introduction, Reason, Spawner, StartError, Starts,
     Streamed,
 };
+use snakepit::call::{Call, CallId, Portion, RemoteErrorKind};
 use snakepit::custody::WorkerProcess;
 use snakepit::value::Encoded;
-use snakepit::{Call, CallError, CallId, Pool, Portion, RemoteError, RemoteErrorKind, Snakepit};
+use snakepit::{CallError, PoolOptions, RemoteError, Snakepit};
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
@@ -66,7 +67,7 @@ type Caller = JoinHandle<Result<i64, CallError>>;
 impl Bench {
     async fn start() -> Self {
         let (sender, calls) = mpsc::unbounded_channel();
-        let pool = Pool::new("lender", Lender(sender)).workers(1).concurrency(64);
+        let pool = PoolOptions::new("lender", Lender(sender)).workers(1).concurrency(64);
         let pit = Snakepit::builder().pool(pool).start().await.expect("a pool");
         Self { pit, calls: Mutex::new(calls) }
     }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{CallError, Mock, Pool, RemoteErrorKind, Snakepit, Value, args};
+use snakepit::adapter::Mock;
+use snakepit::call::RemoteErrorKind;
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, rounds, soon, until};
 
@@ -19,7 +21,7 @@ fn mock() -> Mock {
         })
 }
 
-async fn pit(pool: Pool) -> Snakepit {
+async fn pit(pool: PoolOptions) -> Snakepit {
     Snakepit::builder().pool(pool).start().await.expect("an engine")
 }
 

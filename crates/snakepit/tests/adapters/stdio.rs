@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use rustix::process::Signal;
+use snakepit::call::RemoteErrorKind;
 use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::pool::CancelGrace;
 use snakepit::value::{Blob, Map};
-use snakepit::{CallError, CancelGrace, Pool, RemoteErrorKind, Snakepit, Value, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, Pit, chain, config, fault_of, lines, pids, runs, signal, soon, until};
 
@@ -15,7 +17,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn lines_worker(words: &[&str]) -> Pool {
+fn lines_worker(words: &[&str]) -> PoolOptions {
     let worker = file("tests/workers/lines.py").to_string_lossy().into_owned();
     let words = words.iter().map(|word| (*word).to_owned());
     snakepit::stdio(["python3".to_owned(), worker].into_iter().chain(words)).name("lines").workers(1)
@@ -410,7 +412,7 @@ async fn the_worker_in_node_serves_many_at_a_time_and_cancels() {
 }
 
 /// A worker of one script of Python, which has `say` and `calls` and its calls by their lines.
-fn script(program: &str) -> Pool {
+fn script(program: &str) -> PoolOptions {
     let before = "import json, os, signal, sys, threading, time\n\
                   def say(**message): print(json.dumps(message), flush=True)\n";
     snakepit::stdio(["python3", "-c", &format!("{before}{program}")]).name("script").workers(1)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snakepit::environment::{Cache, CachedEnvironmentState};
 use snakepit::telemetry::{self, Event};
-use snakepit::{EngineError, Pool, Snakepit, args};
+use snakepit::{EngineError, PoolOptions, Snakepit, args};
 
 use crate::packages::{PackageIndex, pool, teller};
 use crate::support::{Pit, chain, config, lines, runs_in, soon};
@@ -14,7 +14,7 @@ pub(crate) async fn version_of(pit: &Pit, package: &str) -> String {
 }
 
 /// Why a pool does not start. Nothing of the attempt may be left.
-pub(crate) async fn refused(pool: Pool) -> String {
+pub(crate) async fn refused(pool: PoolOptions) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
     let error: EngineError = started.expect_err("a start that fails");

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use snakepit::environment::Environment;
-use snakepit::hardware::Cpu;
-use snakepit::{Gpus, Pool, Sizing, Snakepit, Threads, Value, args};
+use snakepit::hardware::{Cpu, Gpus, Threads};
+use snakepit::policy::Sizing;
+use snakepit::{PoolOptions, Snakepit, Value, args};
 
 use crate::packages::{again, pool, teller};
 use crate::support::{Pit, chain, config, soon, until};
@@ -35,7 +36,7 @@ fn numeric_libraries_share_the_cores_unless_somebody_has_said_otherwise() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the test above"]
 async fn inside_limits_arrive() {
-    let told = |pool: Pool| async {
+    let told = |pool: PoolOptions| async {
         let pit = Pit::start(pool).await;
         let told = variables(&pit, &LIMITS).await;
         pit.end().await;

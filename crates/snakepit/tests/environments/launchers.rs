@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use snakepit::{Pool, Value, args};
+use snakepit::{PoolOptions, Value, args};
 
 use crate::packages::workers;
 use crate::support::{Pit, runs, soon, until};
 
 /// A script that finds Python and the SDK, and hands over in the given way.
-fn launcher(dir: &Path, hand_over: &str) -> Pool {
+fn launcher(dir: &Path, hand_over: &str) -> PoolOptions {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let code = format!(
         "#!/bin/bash\nset -e\nDIR=\"$( cd \"$( dirname \"${{BASH_SOURCE[0]}}\" )\" &> /dev/null && pwd )\"\n\

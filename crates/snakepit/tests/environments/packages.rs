@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use snakepit::PoolOptions;
+use snakepit::adapter::PythonWorker;
 use snakepit::environment::{Environment, Installer};
-use snakepit::{Pool, PythonWorker};
 use tempfile::TempDir;
 
 /// What decides about threads and GPUs if the host has it.
@@ -88,6 +89,6 @@ pub(crate) fn teller() -> PythonWorker {
 }
 
 /// One of them.
-pub(crate) fn pool(environment: Environment) -> Pool {
+pub(crate) fn pool(environment: Environment) -> PoolOptions {
     snakepit::python(teller().environment(environment)).workers(1)
 }

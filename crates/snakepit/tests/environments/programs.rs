@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use snakepit::adapter::Program;
 use snakepit::environment::{Cache, CachedEnvironmentState};
-use snakepit::{Pool, Value, args};
+use snakepit::{PoolOptions, Value, args};
 
 use crate::building::refused;
 use crate::packages::PackageIndex;
@@ -45,7 +45,7 @@ fn program(index: &PackageIndex, name: &str, code: &str) -> Program {
     Program::new([PathBuf::from("python"), file]).environment(environment)
 }
 
-async fn works_in_its_environment(index: &PackageIndex, pool: Pool) {
+async fn works_in_its_environment(index: &PackageIndex, pool: PoolOptions) {
     assert!(pool.environment().expect("what is made ahead").installs());
     let pit = Pit::start(pool.workers(1)).await;
     let place: Value = soon("the call", pit.call("where", args! {})).await.expect("a place");

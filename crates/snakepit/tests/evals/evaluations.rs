@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use snakepit::PoolOptions;
 use snakepit::evals::{
     Dataset, EvalError, EvalJournal, EvalLoop, EvalPlan, EvalReport, Evaluation, Evaluator, Experiment,
     RemoteEvaluation, SampleOutcome, SampleStage,
 };
 use snakepit::loops::{LoopGroup, LoopScope, RunOptions, Runnable, Watchdog};
 use snakepit::mailbox::{DeadLetterPolicy, DeadReason, Mailbox, MemoryMailbox, SendOptions, body};
+use snakepit::policy::Breaker;
 use snakepit::telemetry::{Event, Level, subscribe_to};
-use snakepit::{Breaker, Pool};
 
 use crate::support::{Pit, SOON, at_once, soon, worker};
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     worker("evals.py").workers(2)
 }
 

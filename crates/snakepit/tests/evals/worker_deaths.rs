@@ -6,7 +6,9 @@ use serde_json::json;
 use snakepit::evals::{
     Dataset, EvalError, EvalJournal, EvalPlan, EvalReport, Evaluation, Evaluator, Experiment,
 };
-use snakepit::{CallError, Pool, PoolHealth, Restarts};
+use snakepit::policy::Restarts;
+use snakepit::pool::PoolHealth;
+use snakepit::{CallError, PoolOptions};
 
 use crate::support::{Pit, SOON, worker};
 
@@ -21,7 +23,7 @@ fn plan(samples: i64, divisor: i64) -> EvalPlan {
     EvalPlan::new(dataset, Evaluator::Exact, vec![experiment]).expect("a plan")
 }
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     worker("evals.py").workers(1)
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use snakepit::call::RemoteErrorKind;
 use snakepit::loops::{HandlerFailure, MainLoop, PoolLoop, PoolLoopOptions, RunOptions};
 use snakepit::mailbox::{Backoff, DeadLetter, DeadLetterPolicy, DeadReason, TypedMessage};
-use snakepit::{CallError, RemoteError, RemoteErrorKind};
+use snakepit::{CallError, RemoteError};
 
 use crate::mailboxes::{Mailboxes, end, run};
 use crate::support::{Pit, worker};

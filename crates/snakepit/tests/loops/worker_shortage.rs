@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use snakepit::PoolOptions;
 use snakepit::loops::{Intake, LoopScope, PoolLoop, PoolLoopOptions, RunOptions, Runnable};
 use snakepit::mailbox::{DeadLetterPolicy, MessageCounts};
+use snakepit::policy::{Breaker, Restarts};
 use snakepit::telemetry::Event;
-use snakepit::{Breaker, Pool, Restarts};
 use tempfile::TempDir;
 
 use crate::mailboxes::{Mailboxes, end, run};
@@ -39,7 +40,7 @@ impl Mood {
     }
 
     /// One worker, which is tried again soon, however often it fails.
-    fn pool(&self, queue_timeout: Duration) -> Pool {
+    fn pool(&self, queue_timeout: Duration) -> PoolOptions {
         let quick = Restarts::default()
             .failures(3)
             .first_pause(Duration::from_millis(5))

@@ -13,8 +13,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use snakepit::adapter::PythonWorker;
 use snakepit::custody::{Config, Containment};
-use snakepit::{Builder, CallError, Pool, PythonWorker, Snakepit, Value, args};
+use snakepit::{Builder, CallError, PoolOptions, Snakepit, Value, args};
 use tempfile::TempDir;
 pub(crate) use unproven::unproven;
 
@@ -33,7 +34,7 @@ pub(crate) fn has_namespaces() -> bool {
 }
 
 /// A worker of the tests.
-pub(crate) fn worker(file: &str) -> Pool {
+pub(crate) fn worker(file: &str) -> PoolOptions {
     snakepit::python(python(file))
 }
 
@@ -54,12 +55,12 @@ pub(crate) fn python_with_msgspec() -> Option<PathBuf> {
 }
 
 /// A worker without the SDK, which misbehaves in the named way.
-pub(crate) fn raw(mode: &str) -> Pool {
+pub(crate) fn raw(mode: &str) -> PoolOptions {
     raw_with(mode, Path::new(""))
 }
 
 /// The same, with a file that it writes to.
-pub(crate) fn raw_with(mode: &str, path: &Path) -> Pool {
+pub(crate) fn raw_with(mode: &str, path: &Path) -> PoolOptions {
     let file = workers().join("raw.py").into_os_string();
     snakepit::command(["python3".into(), file, mode.into(), path.into()]).name("raw").workers(1)
 }
@@ -92,7 +93,7 @@ pub(crate) struct Pit {
 }
 
 impl Pit {
-    pub(crate) async fn start(pool: Pool) -> Self {
+    pub(crate) async fn start(pool: PoolOptions) -> Self {
         Self::build(Snakepit::builder().pool(pool)).await
     }
 
@@ -252,7 +253,7 @@ pub(crate) fn number_from_env(name: &str) -> Option<u64> {
 }
 
 /// The workers of a pool that serve, by their processes, the lowest slot first.
-pub(crate) fn pids(pool: &snakepit::PoolRef) -> Vec<u32> {
+pub(crate) fn pids(pool: &snakepit::Pool) -> Vec<u32> {
     let mut workers = pool.status().workers;
     workers.sort_by_key(|worker| worker.slot);
     workers.iter().filter_map(|worker| worker.pid).map(|pid| pid.as_raw() as u32).collect()
@@ -333,8 +334,8 @@ pub(crate) async fn heard<T>(
 }
 
 /// Restarts that never make a test wait.
-pub(crate) fn at_once() -> snakepit::Restarts {
-    snakepit::Restarts::default()
+pub(crate) fn at_once() -> snakepit::policy::Restarts {
+    snakepit::policy::Restarts::default()
         .failures(1000)
         .first_pause(Duration::from_millis(1))
         .longest_pause(Duration::from_millis(5))

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use snakepit::{CallError, CancelGrace, LogLevel, Logging, Snakepit, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::telemetry::{LogLevel, Logging};
+use snakepit::{CallError, Snakepit, Value, args};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, NoSubscriber};

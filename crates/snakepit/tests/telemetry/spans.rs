@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use snakepit::{LogLevel, Logging, Snakepit, Value, args};
+use snakepit::telemetry::{LogLevel, Logging};
+use snakepit::{Snakepit, Value, args};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};

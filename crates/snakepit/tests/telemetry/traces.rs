@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
 use snakepit::telemetry::{Event, TraceContext, subscribe};
-use snakepit::{CallError, Pool, Snakepit, args};
+use snakepit::{CallError, PoolOptions, Snakepit, args};
 
 use crate::support::{Pit, chain, python, soon, worker};
 
@@ -16,11 +16,11 @@ fn trace(number: usize) -> String {
     format!("00-{:032x}-{:016x}-01", number + 1, number + 1000)
 }
 
-fn pool(concurrency: usize) -> Pool {
+fn pool(concurrency: usize) -> PoolOptions {
     worker("traces.py").workers(1).concurrency(concurrency)
 }
 
-fn asynchronous() -> Pool {
+fn asynchronous() -> PoolOptions {
     snakepit::python(python("traces.py").env("ASYNC", "1")).workers(1).concurrency(4)
 }
 
@@ -29,7 +29,7 @@ fn context(text: &str) -> TraceContext {
 }
 
 /// A pit whose tool `nested` calls `where` in the pit itself.
-async fn with_nested_tool(pool: Pool) -> Pit {
+async fn with_nested_tool(pool: PoolOptions) -> Pit {
     let shared: Arc<OnceLock<Snakepit>> = Arc::default();
     let inside = Arc::clone(&shared);
     let builder = Snakepit::builder().pool(pool).tool("nested", move |(): (), _| {

@@ -10,7 +10,7 @@ use super::recording::Recording;
 use super::test_engine::{SOON, TestEngine, chain, has_line, noted, plan, runs_in, soon, text, until};
 use super::{Held, Subject, Verdict, Way, needs};
 use crate::adapter::Reason;
-use crate::{Builder, EngineError, Pool, StartError, args};
+use crate::{Builder, EngineError, PoolOptions, StartError, args};
 
 pub(super) async fn init_runs_once_and_each_worker_is_started_once(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::with(subject, |pool| pool.workers(3)).await;
@@ -40,7 +40,7 @@ pub(super) async fn a_start_that_is_cancelled_leaves_nothing(subject: &dyn Subje
 }
 
 /// A pool whose worker warms up until a file is there.
-fn warms_up(files: &TempDir) -> impl FnOnce(Pool) -> Pool {
+fn warms_up(files: &TempDir) -> impl FnOnce(PoolOptions) -> PoolOptions {
     let (started, release) = (text(&files.path().join("started")), text(&files.path().join("release")));
     move |pool| pool.warm_up("wait", args! { started: started, release: release }).worker_start_timeout(SOON)
 }

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::{Capability, Feature, Subject, Way};
-use crate::{Pool, RemoteError, RemoteErrorKind, Value};
+use crate::{PoolOptions, RemoteError, RemoteErrorKind, Value};
 use snakepit_adapters::mock::{Crash, Mock, MockError};
 
 /// Mock workers, as the suite sees them.
@@ -16,7 +16,7 @@ use snakepit_adapters::mock::{Crash, Mock, MockError};
 pub struct MockSubject;
 
 impl Subject for MockSubject {
-    fn pool(&self, _way: Way) -> Pool {
+    fn pool(&self, _way: Way) -> PoolOptions {
         snakepit_adapters::mock::pool(worker())
     }
 

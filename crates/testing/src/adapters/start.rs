@@ -64,7 +64,7 @@ pub(super) async fn a_worker_that_is_never_ready_is_given_up(subject: &dyn Subje
 pub(super) async fn a_worker_that_ends_before_it_is_ready_fails_at_once(subject: &dyn Subject) -> Verdict {
     needs!(subject, Processes);
     let began = Instant::now();
-    let patient = |pool: crate::Pool| pool.worker_start_timeout(SOON * 10);
+    let patient = |pool: crate::PoolOptions| pool.worker_start_timeout(SOON * 10);
     let started = TestEngine::start(subject, Way::EndsBeforeReady, patient).await;
     let Err((error, recording)) = started else { panic!("it counts as ready, and has ended") };
     assert!(began.elapsed() < SOON, "the error came after {:?}", began.elapsed());

@@ -1,12 +1,12 @@
 //! What is checked: a pool of the conformance worker, and what its adapter cannot do.
 
-use crate::Pool;
+use crate::PoolOptions;
 
 /// An adapter under test.
 pub trait Subject: Send + Sync + 'static {
     /// A pool of the conformance worker (`docs/adapters-contract.md`), started in this way. The suite sets the number of
     /// workers, the times and the name.
-    fn pool(&self, way: Way) -> Pool;
+    fn pool(&self, way: Way) -> PoolOptions;
 
     /// Whether the adapter can do this. What it says here is believed: an absent feature's checks are skipped, except that
     /// values without a form must be refused with their place.

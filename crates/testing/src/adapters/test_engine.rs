@@ -13,7 +13,7 @@ use super::recording::{Recording, RecordingAdapter};
 use super::{Subject, Way};
 pub(super) use crate::causes::with_causes as chain;
 use crate::custody::Config;
-use crate::{Builder, CallError, EngineError, Pool, PoolRef, Restarts, Snakepit, Value};
+use crate::{Builder, CallError, EngineError, Pool, PoolOptions, Restarts, Snakepit, Value};
 
 /// How long something may take that takes milliseconds on a machine with nothing else to do.
 // What is broken on purpose, in the tests of the suite, is to be caught sooner.
@@ -45,7 +45,7 @@ impl TestEngine {
     }
 
     /// A pool that is changed before it is started.
-    pub(super) async fn with(subject: &dyn Subject, change: impl FnOnce(Pool) -> Pool) -> Self {
+    pub(super) async fn with(subject: &dyn Subject, change: impl FnOnce(PoolOptions) -> PoolOptions) -> Self {
         match Self::start(subject, Way::Ready, change).await {
             Ok(engine) => engine,
             Err((error, _)) => panic!("the pool does not start: {}", chain(&error)),
@@ -56,7 +56,7 @@ impl TestEngine {
     pub(super) async fn start(
         subject: &dyn Subject,
         way: Way,
-        change: impl FnOnce(Pool) -> Pool,
+        change: impl FnOnce(PoolOptions) -> PoolOptions,
     ) -> Result<Self, (EngineError, Arc<Recording>)> {
         let (builder, recording, home) = plan(subject, way, change);
         match within(SOON, "the start", builder.start()).await {
@@ -69,7 +69,11 @@ impl TestEngine {
     }
 
     /// Does not wait until it is ready.
-    pub(super) async fn begin(subject: &dyn Subject, way: Way, change: impl FnOnce(Pool) -> Pool) -> Self {
+    pub(super) async fn begin(
+        subject: &dyn Subject,
+        way: Way,
+        change: impl FnOnce(PoolOptions) -> PoolOptions,
+    ) -> Self {
         let (builder, recording, home) = plan(subject, way, change);
         match builder.start_in_background().await {
             Ok(pit) => Self { pit, recording, home },
@@ -78,7 +82,7 @@ impl TestEngine {
     }
 
     /// Its only pool.
-    pub(super) fn pool(&self) -> &PoolRef {
+    pub(super) fn pool(&self) -> &Pool {
         &self.pit.pools()[0]
     }
 
@@ -156,7 +160,7 @@ impl TestEngine {
 pub(super) fn plan(
     subject: &dyn Subject,
     way: Way,
-    change: impl FnOnce(Pool) -> Pool,
+    change: impl FnOnce(PoolOptions) -> PoolOptions,
 ) -> (Builder, Arc<Recording>, TempDir) {
     let recording = Arc::new(Recording::default());
     let restarts = Restarts::default()

@@ -15,7 +15,7 @@ use crate::adapter::{Adapter, CancelStage, Handle, Introduction, Reason, Spawner
 use crate::call::{Call, CallId, Portion, RemoteError, RemoteErrorKind};
 use crate::custody::{self, WorkerId};
 use crate::value::Encoded;
-use crate::{Pool, Value};
+use crate::{PoolOptions, Value};
 use snakepit_adapters::mock::{Mock, pool as mock_pool};
 use snakepit_core::worker::Output;
 use snakepit_telemetry::Logging;
@@ -49,7 +49,7 @@ enum AdapterFault {
 struct FaultySubject(AdapterFault);
 
 impl Subject for FaultySubject {
-    fn pool(&self, _way: Way) -> Pool {
+    fn pool(&self, _way: Way) -> PoolOptions {
         mock_pool(commands(self.0)).wrap_adapter(|inner| {
             Arc::new(FaultyAdapter { inner, fault: self.0, dead: watch::Sender::new(false) })
         })

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use snakepit::adapter::PythonWorker;
 use snakepit::custody::Config;
 use snakepit::value::Blob;
-use snakepit::{Pool, PythonWorker, Snakepit, args};
+use snakepit::{PoolOptions, Snakepit, args};
 use snakepit_bench::{BenchResult, TaskResult};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -121,7 +122,7 @@ pub(crate) fn start(
     feature = "peers",
     expect(clippy::unnecessary_wraps, reason = "without the peers there is none over gRPC")
 )]
-fn pool(python: &BenchPython, worker: PythonWorker, over: CallTransport) -> Option<Pool> {
+fn pool(python: &BenchPython, worker: PythonWorker, over: CallTransport) -> Option<PoolOptions> {
     let plain = |script| [python.path().to_owned(), BenchPython::script(script)];
     match over {
         CallTransport::Socket => Some(snakepit::python(worker)),

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use snakepit::Snakepit;
+use snakepit::adapter::PythonWorker;
 use snakepit::custody::Config;
 use snakepit::mailbox::{Mailbox, MemoryMailboxes, SendOptions, SqliteMailbox};
-use snakepit::{PythonWorker, Snakepit};
 use snakepit_bench::{BenchResult, python};
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use snakepit::{Pool, Snakepit, Value, args};
+use snakepit::{PoolOptions, Snakepit, Value, args};
 use snakepit_bench::pool::python_pool;
 use snakepit_bench::{BenchResult, SampleSet};
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(rounds: usize) -> BenchResult<()> {
 }
 
 /// Calls per second, the median time of a call of high priority, and the concurrency that the worker has at the end.
-async fn measure(pool: Pool, command: &'static str, rounds: usize) -> BenchResult<(f64, f64, usize)> {
+async fn measure(pool: PoolOptions, command: &'static str, rounds: usize) -> BenchResult<(f64, f64, usize)> {
     let pit = Snakepit::builder().pool(pool.workers(1)).start().await?;
     let mut load = tokio::task::JoinSet::new();
     let served = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));

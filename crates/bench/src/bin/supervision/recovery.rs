@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use snakepit::{Restarts, Snakepit, args};
+use snakepit::policy::Restarts;
+use snakepit::{Snakepit, args};
 use snakepit_bench::pool::python_pool;
 use snakepit_bench::{BenchResult, SampleSet};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use snakepit::custody::Run;
-use snakepit::lifecycle::{ScriptError, on_exit, set_exit_limit};
-use snakepit::{CallError, Script, Snakepit, StopMode, args, telemetry};
+use snakepit::lifecycle::{ScriptError, StopMode, on_exit, set_exit_limit};
+use snakepit::{CallError, Script, Snakepit, args, telemetry};
 use tokio::sync::Notify;
 
 use crate::{EmbedderOptions, hang, logs, tell};

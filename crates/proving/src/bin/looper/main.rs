@@ -14,7 +14,7 @@ mod serve;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use snakepit::Restarts;
+use snakepit::policy::Restarts;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

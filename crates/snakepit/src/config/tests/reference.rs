@@ -9,14 +9,16 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::CancelGrace;
 use crate::config::Config;
 use crate::config::environment::InstallKeys;
 use crate::config::foreign::Foreign;
 use crate::config::loops::LoopTable;
 use crate::config::service::ServiceConfig;
 use crate::config::tables::WorkerKeys;
-use crate::{Breaker, Logging, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint, custody};
+use crate::custody;
+use crate::policy::{Breaker, Quarantine, Recycling, Restarts, Retry, Sizing, Stuck, Taint};
+use crate::pool::CancelGrace;
+use crate::telemetry::Logging;
 use snakepit_core::pool::PoolSettings;
 use snakepit_settings::{ReadSettings, SettingKey, SettingsTable, WriteSettings};
 
@@ -35,7 +37,7 @@ const PAGE_INTRO: &str = "\
 
 Every key of a `snakepit.toml`, with its default. Paths are relative to the file that they stand in. Durations carry a unit
 (`\"500ms\"`, `\"5s\"`, `\"2m\"`, `\"1h 30m\"`), sizes are bytes or carry one (`\"64KiB\"`, `\"256MiB\"`). An unknown key is an error that
-names the nearest known key. A Rust host sets the same by the methods of the same names, such as `Pool::queue_limit`.
+names the nearest known key. A Rust host sets the same by the methods of the same names, such as `PoolOptions::queue_limit`.
 
 [default.toml](../crates/snakepit/default.toml) is the same as a file to copy from. Both are generated from the library's settings.
 ";

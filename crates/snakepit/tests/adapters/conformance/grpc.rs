@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use snakepit::PoolOptions;
+use snakepit::adapter::PythonWorker;
 use snakepit::conformance::{Subject, Way};
-use snakepit::{Pool, PythonWorker};
 
 struct Grpc;
 
 impl Subject for Grpc {
-    fn pool(&self, way: Way) -> Pool {
+    fn pool(&self, way: Way) -> PoolOptions {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let named = std::env::var_os("SNAKEPIT_TEST_PYTHON").filter(|python| !python.is_empty());
         let python = named.map_or_else(|| here.join("../../.venv/bin/python"), PathBuf::from);

@@ -1,12 +1,12 @@
 //! Workers that serve HTTP, in Python and without the SDK.
 
-use snakepit::Pool;
+use snakepit::PoolOptions;
 use snakepit::conformance::{Capability, Feature, Subject, Way};
 
 struct Http;
 
 impl Subject for Http {
-    fn pool(&self, way: Way) -> Pool {
+    fn pool(&self, way: Way) -> PoolOptions {
         snakepit::http(super::plain("http_worker.py", way))
     }
 

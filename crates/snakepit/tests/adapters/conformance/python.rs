@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use snakepit::PoolOptions;
+use snakepit::adapter::PythonWorker;
 use snakepit::conformance::{Subject, Way};
-use snakepit::{Pool, PythonWorker};
 
 struct Python;
 
 impl Subject for Python {
-    fn pool(&self, way: Way) -> Pool {
+    fn pool(&self, way: Way) -> PoolOptions {
         let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/adapters/conformance/worker.py");
         snakepit::python(PythonWorker::new(file).env("CONFORMANCE_WAY", way.word()))
     }

@@ -1,13 +1,13 @@
 //! Workers that speak lines of JSON on their standard streams: in Python without the SDK, and in Bash and JavaScript the first
 //! checks.
 
-use snakepit::Pool;
+use snakepit::PoolOptions;
 use snakepit::conformance::{Capability, Feature, Subject, Way};
 
 struct Stdio;
 
 impl Subject for Stdio {
-    fn pool(&self, way: Way) -> Pool {
+    fn pool(&self, way: Way) -> PoolOptions {
         snakepit::stdio(super::plain("stdio_worker.py", way))
     }
 
@@ -23,14 +23,14 @@ mod bash {
 
     use std::path::Path;
 
-    use snakepit::Pool;
+    use snakepit::PoolOptions;
     use snakepit::adapter::Program;
     use snakepit::conformance::{Subject, Way};
 
     struct Bash;
 
     impl Subject for Bash {
-        fn pool(&self, way: Way) -> Pool {
+        fn pool(&self, way: Way) -> PoolOptions {
             let file =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapters/conformance/stdio_worker.sh");
             snakepit::stdio(
@@ -47,14 +47,14 @@ mod javascript {
 
     use std::path::Path;
 
-    use snakepit::Pool;
+    use snakepit::PoolOptions;
     use snakepit::adapter::Program;
     use snakepit::conformance::{Capability, Feature, Subject, Verdict, Way};
 
     struct JavaScript;
 
     impl Subject for JavaScript {
-        fn pool(&self, way: Way) -> Pool {
+        fn pool(&self, way: Way) -> PoolOptions {
             let file =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapters/conformance/stdio_worker.mjs");
             snakepit::stdio(

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::pool::CancelGrace;
 use snakepit::value::Blob;
-use snakepit::{CallError, CancelGrace, Snakepit, Value, args};
+use snakepit::{CallError, Snakepit, Value, args};
 
 use super::{file, pool, python, worker};
 use crate::support::{self, Pit, lines, runs, soon, until};

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{
-    CallError, CancelGrace, GrpcWorker, Pool, PythonWorker, RemoteErrorKind, Snakepit, Stuck, Value,
-    WhenStuck, args,
-};
+use snakepit::adapter::{GrpcWorker, PythonWorker};
+use snakepit::call::RemoteErrorKind;
+use snakepit::policy::{Stuck, WhenStuck};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use super::{file, python};
 use crate::support::{Pit, SOON, chain, config, lines, pids, runs, runs_in, soon, until};
@@ -50,7 +51,7 @@ except grpc.RpcError as error:
 }
 
 /// The error of a pool whose workers do not start.
-async fn does_not_start(pool: Pool) -> String {
+async fn does_not_start(pool: PoolOptions) -> String {
     let home = tempfile::tempdir().expect("a directory");
     let pool = pool.workers(1);
     let started = soon("a start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
@@ -117,7 +118,7 @@ fn peak() -> u64 {
 }
 
 /// One that has nothing of the SDK but the messages.
-fn plain(how: &str) -> Pool {
+fn plain(how: &str) -> PoolOptions {
     snakepit::grpc(GrpcWorker::command([python(), file("grpc_stranger.py"), how.into()])).workers(1)
 }
 

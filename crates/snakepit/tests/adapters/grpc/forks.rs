@@ -1,10 +1,11 @@
 //! Commands that fork: a child of a gRPC server lacks the server's threads and inherits its locks.
 
-use snakepit::{GrpcWorker, Pool, PythonWorker, Value, args};
+use snakepit::adapter::{GrpcWorker, PythonWorker};
+use snakepit::{PoolOptions, Value, args};
 
 use crate::support::{Pit, rounds, runs, soon, until};
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     let worker = PythonWorker::new(super::file("forks.py")).interpreter(super::python());
     snakepit::grpc(GrpcWorker::python(worker)).workers(1).concurrency(4)
 }

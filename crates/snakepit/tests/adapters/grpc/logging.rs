@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use snakepit::{LogLevel, Logging, Snakepit, args};
+use snakepit::telemetry::{LogLevel, Logging};
+use snakepit::{Snakepit, args};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 

@@ -9,7 +9,8 @@ mod logging;
 
 use std::path::{Path, PathBuf};
 
-use snakepit::{GrpcWorker, Pool, PythonWorker};
+use snakepit::PoolOptions;
+use snakepit::adapter::{GrpcWorker, PythonWorker};
 
 use crate::support;
 
@@ -27,6 +28,6 @@ fn worker() -> GrpcWorker {
     GrpcWorker::python(PythonWorker::new(file("over_grpc.py")).interpreter(python()))
 }
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     snakepit::grpc(worker()).workers(1)
 }

@@ -7,9 +7,10 @@ use futures_util::StreamExt;
 use snakepit::adapter::Program;
 use snakepit::adapter::http::{HttpMethod, HttpWorker};
 use snakepit::custody::{Config, Containment, ExitStatus};
+use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Event;
 use snakepit::value::{Args, Blob, Map};
-use snakepit::{CallError, CancelGrace, Pool, Snakepit, Value, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, Pit, chain, heard, lines, pids, soon, until};
 
@@ -19,7 +20,7 @@ fn program(words: &[&str]) -> Program {
     Program::new(["python3".to_owned(), file.to_string_lossy().into_owned()].into_iter().chain(words))
 }
 
-fn server() -> Pool {
+fn server() -> PoolOptions {
     snakepit::http(HttpWorker::new(program(&["port"]))).name("server").workers(1)
 }
 

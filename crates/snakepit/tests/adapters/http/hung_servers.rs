@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use snakepit::policy::{Stuck, WhenStuck};
+use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Event;
-use snakepit::{CallError, CancelGrace, Pool, Stuck, Value, WhenStuck, args};
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, heard, lines, pids, soon, until};
 
@@ -14,7 +16,7 @@ const PATIENCE: CancelGrace = CancelGrace {
     terminate: Duration::from_millis(300),
 };
 
-fn server() -> Pool {
+fn server() -> PoolOptions {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/http_async.py");
     snakepit::http(["python3", file]).name("server").workers(1)
 }

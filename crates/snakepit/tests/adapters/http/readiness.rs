@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use snakepit::adapter::Program;
 use snakepit::adapter::http::{HttpWorker, Readiness, Route};
 use snakepit::custody::{Config, Containment};
-use snakepit::{EngineError, Pool, Snakepit, StartError, Value, args};
+use snakepit::{EngineError, PoolOptions, Snakepit, StartError, Value, args};
 
 use crate::support::{self, Pit, SOON, chain, lines, runs_in, soon};
 
@@ -20,12 +20,12 @@ fn application(words: &[&str]) -> HttpWorker {
     HttpWorker::new(Program::new(argv.into_iter().chain(words)))
 }
 
-fn pool(worker: HttpWorker) -> Pool {
+fn pool(worker: HttpWorker) -> PoolOptions {
     snakepit::http(worker.route("look", Route::get("/items"))).name("app").workers(1)
 }
 
 /// Why an engine with this pool does not start. Proves that the attempt leaves nothing.
-async fn refused(pool: Pool) -> EngineError {
+async fn refused(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let start = Snakepit::builder().pool(pool).custody(support::config(&home)).start();
     let error = soon("the start", start).await.expect_err("a start that fails");

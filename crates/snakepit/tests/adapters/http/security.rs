@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use snakepit::adapter::Program;
 use snakepit::adapter::http::HttpWorker;
-use snakepit::{CallError, Pool, Snakepit, Value, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, Pit, chain, soon};
 
-fn server(words: &[&str]) -> Pool {
+fn server(words: &[&str]) -> PoolOptions {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/http_server.py");
     let words = words.iter().map(|word| (*word).to_owned());
     let argv = ["python3".to_owned(), file.to_string_lossy().into_owned()].into_iter().chain(words);

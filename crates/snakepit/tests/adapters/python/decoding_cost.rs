@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use snakepit::telemetry::Event;
-use snakepit::{CallError, Pool, Value, args};
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{Pit, chain, fault_of, heard, raw, soon};
 
@@ -20,7 +20,7 @@ fn resident() -> u64 {
 }
 
 /// Calls a worker, and proves that its frame has cost neither much memory nor much time.
-async fn outcome(mode: &str, pool: Pool) -> Result<String, CallError> {
+async fn outcome(mode: &str, pool: PoolOptions) -> Result<String, CallError> {
     let pit = Pit::start(pool).await;
     let before = resident();
     let began = Instant::now();

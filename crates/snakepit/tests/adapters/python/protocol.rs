@@ -117,7 +117,7 @@ async fn half_a_frame_and_silence_end_with_the_callers_time() {
     pit.end_now().await;
 }
 
-const SHORT: snakepit::CancelGrace = snakepit::CancelGrace {
+const SHORT: snakepit::pool::CancelGrace = snakepit::pool::CancelGrace {
     ask: Duration::from_millis(50),
     raise: Duration::from_millis(50),
     terminate: Duration::from_millis(50),

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use snakepit::{CancelGrace, Pool, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{PoolOptions, Value, args};
 
 use crate::support::{self, Pit, lines, runs, soon, until, worker};
 
-fn short(pool: Pool) -> Pool {
+fn short(pool: PoolOptions) -> PoolOptions {
     pool.cancel_grace(CancelGrace {
         ask: Duration::from_millis(50),
         raise: Duration::from_millis(300),

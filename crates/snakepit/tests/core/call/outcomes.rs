@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{CallError, CancelGrace, Quarantine, Restarts, Value, args};
+use snakepit::policy::{Quarantine, Restarts};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, at_once, soon, until, worker};
 

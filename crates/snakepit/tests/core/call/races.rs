@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use snakepit::{CallError, CancelGrace, Mock, Snakepit, Value, args};
+use snakepit::adapter::Mock;
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, jitter, lines, rounds, soon, until, worker};
 

@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use snakepit::call::RemoteErrorKind;
+use snakepit::policy::{NoRetry, Retry};
+use snakepit::pool::Affinity;
 use snakepit::telemetry::Event;
-use snakepit::{Affinity, CallError, NoRetry, Pool, RemoteErrorKind, Retry, Value, args};
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{Pit, at_once, heard, runs_of, soon, until, worker};
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     worker("fatal.py").workers(1).restarts(at_once()).quarantine(None).retry(quick())
 }
 

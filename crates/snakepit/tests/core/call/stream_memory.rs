@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
 use snakepit::value::Blob;
-use snakepit::{Pool, Snakepit, Value, args};
+use snakepit::{PoolOptions, Snakepit, Value, args};
 
 use crate::support::{Pit, fault_of, raw, rounds, soon, until, worker};
 
@@ -24,7 +24,7 @@ fn resident() -> usize {
 }
 
 /// The workers that stream: one call at a time, threads, tasks.
-fn kinds() -> [Pool; 3] {
+fn kinds() -> [PoolOptions; 3] {
     ["hostile.py", "hostile.py", "asynchronous.py"]
         .map(worker)
         .into_iter()
@@ -114,7 +114,7 @@ async fn a_worker_that_sends_more_bytes_than_it_may_is_ended() {
 }
 
 /// A tool that streams items of this size without end, and counts them.
-fn endless(pool: Pool, size: usize, made: &Arc<AtomicUsize>) -> snakepit::Builder {
+fn endless(pool: PoolOptions, size: usize, made: &Arc<AtomicUsize>) -> snakepit::Builder {
     let made = Arc::clone(made);
     Snakepit::builder().pool(pool).tool_stream("endless", move |(): (), _| {
         let made = Arc::clone(&made);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{CallError, CancelGrace, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, lines, rounds, soon, until, worker};
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use snakepit::{CallError, CancelGrace, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, soon, worker};
 

@@ -1,7 +1,8 @@
 //! Values keep their types between Rust and Python; a value that cannot travel is an error that names its place.
 
+use snakepit::call::RemoteErrorKind;
 use snakepit::value::{BigInt, Blob, DateTime, Map, NaiveDateTime};
-use snakepit::{CallError, RemoteErrorKind, Value, args};
+use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, chain, python, python_with_msgspec, soon, worker};
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use snakepit::policy::{Breaker, CircuitPhase};
+use snakepit::pool::CircuitScope;
 use snakepit::telemetry::{Event, Subscription};
-use snakepit::{Breaker, CallError, CircuitPhase, CircuitScope, Pool, PoolRef, Value, args};
+use snakepit::{CallError, Pool, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, at_once, heard, soon, worker};
 
@@ -13,7 +15,7 @@ fn breaker() -> Breaker {
     Breaker::default().open_for(OPEN_FOR)
 }
 
-fn pool(breaker: Breaker) -> Pool {
+fn pool(breaker: Breaker) -> PoolOptions {
     worker("hostile.py").workers(1).restarts(at_once()).quarantine(None).breaker(breaker)
 }
 
@@ -29,7 +31,7 @@ fn command(name: &str) -> CircuitScope {
     CircuitScope::Command(name.into())
 }
 
-fn phase(pool: &PoolRef, scope: &CircuitScope) -> CircuitPhase {
+fn phase(pool: &Pool, scope: &CircuitScope) -> CircuitPhase {
     pool.circuits().get(scope).expect("a circuit").state
 }
 

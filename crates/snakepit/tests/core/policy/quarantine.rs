@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Event;
-use snakepit::{CallError, CancelGrace, Pool, PoolRef, Value, args};
+use snakepit::{CallError, Pool, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, at_once, heard, runs_of, soon, until, worker};
 
 /// How many deaths by SIGKILL it takes: twice as many as crashes, since it may have come from anybody.
 const KILLS: usize = 6;
 
-fn pool(file: &str) -> Pool {
+fn pool(file: &str) -> PoolOptions {
     worker(file).restarts(at_once())
 }
 
@@ -20,7 +21,7 @@ async fn dies(pit: &Pit, how: &str) -> CallError {
 }
 
 /// Which of the suspects are refused, by how many deaths.
-fn refused(pool: &PoolRef) -> Vec<usize> {
+fn refused(pool: &Pool) -> Vec<usize> {
     let refused = pool.quarantine().into_iter().filter(|suspect| suspect.refused_until.is_some());
     refused.map(|suspect| suspect.autopsies.len()).collect()
 }
@@ -189,13 +190,17 @@ async fn a_map_refuses_only_its_fatal_input() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idempotent_call_is_not_made_again_once_it_is_refused() {
-    let eager = snakepit::Retry::default().attempts(10).first_pause(Duration::from_millis(1));
+    let eager = snakepit::policy::Retry::default().attempts(10).first_pause(Duration::from_millis(1));
     let pit = Pit::start(pool("fatal.py").workers(1).retry(eager)).await;
     let path = pit.file("runs");
     let call = pit.call::<u64>("dies", args! { path: path.as_str(), times: 100 }).idempotent();
     let error = soon("the call", call).await.expect_err("deaths");
     let CallError::WorkerDied { attempts, no_retry, .. } = &error else { panic!("{error}") };
-    assert_eq!((*attempts, *no_retry), (KILLS as u32, Some(snakepit::NoRetry::Quarantined)), "{error}");
+    assert_eq!(
+        (*attempts, *no_retry),
+        (KILLS as u32, Some(snakepit::policy::NoRetry::Quarantined)),
+        "{error}"
+    );
     assert_eq!(runs_of(&path), KILLS as u64);
     pit.end().await;
 }

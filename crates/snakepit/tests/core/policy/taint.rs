@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use snakepit::policy::Taint;
 use snakepit::telemetry::Event;
-use snakepit::{CallError, PoolRef, Taint, Value, args};
+use snakepit::{CallError, Pool, Value, args};
 
 use crate::support::{self, Pit, heard, soon, worker};
 
-fn devices(pool: &PoolRef) -> BTreeSet<String> {
+fn devices(pool: &Pool) -> BTreeSet<String> {
     pool.status().workers.into_iter().filter_map(|worker| worker.device).collect()
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use snakepit::{CallError, NoRetry, Outcomes, Pool, PoolRef, Quarantine, Retry, args};
+use snakepit::policy::{NoRetry, Quarantine, Retry};
+use snakepit::pool::Outcomes;
+use snakepit::{CallError, Pool, PoolOptions, args};
 use tokio::task::JoinHandle;
 
 use crate::support::{Pit, at_once, lines, soon, until, worker};
@@ -16,14 +18,14 @@ type Answers = Vec<Result<i64, CallError>>;
 /// One worker that dies of -2 the first times that it is given it, and holds its batches until the gate is open.
 struct Scene {
     pit: Pit,
-    pool: PoolRef,
+    pool: Pool,
     path: String,
     gate: String,
     times: u32,
 }
 
 impl Scene {
-    async fn start(pool: Pool, times: u32) -> Self {
+    async fn start(pool: PoolOptions, times: u32) -> Self {
         let pause = Duration::from_millis(5);
         let retry = Retry::default().first_pause(pause).longest_pause(pause);
         let pit = Pit::start(pool.workers(1).restarts(at_once()).retry(retry)).await;
@@ -32,7 +34,7 @@ impl Scene {
         Self { pit, pool, path, gate, times }
     }
 
-    fn call(&self, x: i64) -> snakepit::CallBuilder<i64> {
+    fn call(&self, x: i64) -> snakepit::call::CallBuilder<i64> {
         let args = args! { x: x, path: self.path.as_str(), gate: self.gate.as_str(), times: self.times };
         self.pit.call("dies_for_a_while", args)
     }
@@ -41,7 +43,7 @@ impl Scene {
         tokio::spawn(self.call(x).into_future())
     }
 
-    fn map(&self, inputs: Vec<i64>) -> snakepit::MapBuilder<i64> {
+    fn map(&self, inputs: Vec<i64>) -> snakepit::call::MapBuilder<i64> {
         let (path, gate, times) = (self.path.clone(), self.gate.clone(), self.times);
         let inputs = inputs
             .into_iter()

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use snakepit::{CallError, Pool, Value, args};
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{Pit, jitter, kill, lines, python, rounds, soon, until, worker};
 
 /// Six calls behind one that is under way, and what the function was given.
-async fn sizes_behind_one(pool: Pool, command: &str) -> (Vec<usize>, Vec<i64>) {
+async fn sizes_behind_one(pool: PoolOptions, command: &str) -> (Vec<usize>, Vec<i64>) {
     let pit = Pit::start(pool).await;
     let (path, gate) = (pit.file("path"), pit.file("gate"));
     let call = |x: i64| {

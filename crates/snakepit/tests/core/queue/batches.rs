@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use snakepit::{CallError, Pool, RemoteErrorKind, Value, args};
+use snakepit::call::RemoteErrorKind;
+use snakepit::{CallError, PoolOptions, Value, args};
 use tokio::task::JoinHandle;
 
 use crate::support::{Pit, lines, rounds, soon, until, worker};
@@ -20,13 +21,13 @@ struct Held {
 }
 
 impl Held {
-    async fn start(pool: Pool) -> Self {
+    async fn start(pool: PoolOptions) -> Self {
         let pit = Pit::start(pool).await;
         let (path, gate) = (pit.file("path"), pit.file("gate"));
         Self { pit, path, gate, command: "hold" }
     }
 
-    fn call(&self, x: i64) -> snakepit::CallBuilder<i64> {
+    fn call(&self, x: i64) -> snakepit::call::CallBuilder<i64> {
         self.pit.call(self.command, args! { x: x, path: self.path.as_str(), gate: self.gate.as_str() })
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use snakepit::{CallError, PoolRef, Value, args};
+use snakepit::{CallError, Pool, Value, args};
 
 use crate::support::{self, Pit, lines, rounds, soon, until, worker};
 
@@ -17,7 +17,7 @@ async fn occupy(pit: &Pit, seconds: f64) -> tokio::task::JoinHandle<Result<Value
     call
 }
 
-fn pool(pit: &Pit) -> PoolRef {
+fn pool(pit: &Pit) -> Pool {
     pit.pools()[0].clone()
 }
 

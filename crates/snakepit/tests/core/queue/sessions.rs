@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use snakepit::pool::{Affinity, LostSessions};
 use snakepit::telemetry::Event;
-use snakepit::{Affinity, CallError, LostSessions, Pool, Snakepit, Value, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, Pit, lines, rounds, soon, until, worker};
 
 type Who = (Option<String>, u32);
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     worker("sessions.py").workers(2)
 }
 

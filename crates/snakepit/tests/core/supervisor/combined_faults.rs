@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use snakepit::adapter::PythonWorker;
+use snakepit::policy::Restarts;
+use snakepit::pool::{PoolHealth, ReloadError};
 use snakepit::telemetry::Event;
-use snakepit::{
-    CallError, Pool, PoolHealth, PoolRef, PythonWorker, ReloadError, Restarts, Snakepit, Value, args,
-};
+use snakepit::{CallError, Pool, PoolOptions, Snakepit, Value, args};
 use tokio::task::JoinHandle;
 
 use crate::support::{
@@ -33,7 +34,7 @@ struct Storm {
 }
 
 impl Storm {
-    fn start(pool: &PoolRef, every: Duration) -> Self {
+    fn start(pool: &Pool, every: Duration) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (pool, is_over) = (pool.clone(), Arc::clone(&over));
         let task = tokio::spawn(async move {
@@ -162,7 +163,7 @@ impl Fragile {
         python("fragile.py").env("FRAGILE_FILE", self.mood()).env("FRAGILE_STARTS", starts)
     }
 
-    fn pool(&self) -> Pool {
+    fn pool(&self) -> PoolOptions {
         let quick = Restarts::default().failures(4).longest_pause(Duration::from_millis(500));
         // The same call meets worker after worker, and is not to be refused for that.
         snakepit::python(self.python())

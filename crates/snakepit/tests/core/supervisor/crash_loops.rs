@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit::policy::Restarts;
+use snakepit::pool::PoolHealth;
 use snakepit::telemetry::{Event, Subscription};
-use snakepit::{CallError, PoolHealth, Restarts, Value, args};
+use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, heard, python, soon, until};
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use snakepit::adapter::{Adapter, Handle, Introduction, Reason, Spawner, StartError};
+use snakepit::adapter::{Adapter, Handle, Introduction, Mock, PythonWorker, Reason, Spawner, StartError};
+use snakepit::call::Call;
+use snakepit::policy::{Recycling, Restarts, Taint};
+use snakepit::pool::{ReloadError, WorkerDuty};
 use snakepit::telemetry::Event;
 use snakepit::value::Encoded;
-use snakepit::{
-    Call, Mock, Pool, PythonWorker, Recycling, ReloadError, Restarts, Snakepit, Taint, WorkerDuty, args,
-    custody,
-};
+use snakepit::{PoolOptions, Snakepit, args, custody};
 use tokio::sync::Notify;
 
 use crate::support::{self, Pit, jitter, kill, pids, python, rounds, soon, until, worker};
@@ -139,9 +139,9 @@ impl Handle for Whim {
     }
 }
 
-fn whimsical(whims: &Arc<Whims>) -> Pool {
+fn whimsical(whims: &Arc<Whims>) -> PoolOptions {
     // The same call is lost again and again, and is not to be refused for that.
-    Pool::new("whims", WhimAdapter(Arc::clone(whims))).quarantine(None)
+    PoolOptions::new("whims", WhimAdapter(Arc::clone(whims))).quarantine(None)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,7 +297,7 @@ impl Code {
         std::fs::write(self.0.path().join("worker.py"), text).expect("a file");
     }
 
-    fn pool(&self) -> Pool {
+    fn pool(&self) -> PoolOptions {
         snakepit::python(PythonWorker::new(self.0.path().join("worker.py"))).name("code")
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use snakepit::{CallError, CancelGrace, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, jitter, learn_that_they_are_short, lines, raw_with, rounds, soon, until, worker};
 

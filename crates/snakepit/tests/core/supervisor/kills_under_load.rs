@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use snakepit::{CallError, PoolRef, Restarts, Snakepit, Value, args};
+use snakepit::policy::Restarts;
+use snakepit::{CallError, Pool, Snakepit, Value, args};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -134,7 +135,7 @@ fn length() -> Duration {
     Duration::from_secs(number_from_env("SNAKEPIT_STORM").unwrap_or(usual))
 }
 
-async fn settled(pit: &Snakepit, pool: &PoolRef) {
+async fn settled(pit: &Snakepit, pool: &Pool) {
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     let run = pit.run().expect("a run");
     until("all is quiet", || {

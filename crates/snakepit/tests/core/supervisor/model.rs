@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snakepit::{
-    CallError, CancelGrace, Pool, PoolHealth, PoolRef, ReloadError, Reloaded, Restarts, WorkerDuty, args,
-};
+use snakepit::policy::Restarts;
+use snakepit::pool::{CancelGrace, PoolHealth, ReloadError, Reloaded, WorkerDuty};
+use snakepit::{CallError, Pool, PoolOptions, args};
 use tokio::task::JoinHandle;
 
 use crate::support::{Dice, Pit, SOON, lines, number_from_env, rounds, signal, soon, worker};
@@ -68,7 +68,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn pool(self, marks: &Path) -> Pool {
+    fn pool(self, marks: &Path) -> PoolOptions {
         let pool = match self {
             Self::Quick => {
                 let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/quick.py");
@@ -87,13 +87,7 @@ impl Kind {
         pool.workers(2).restarts(restarts).cancel_grace(grace).queue_timeout(SOON)
     }
 
-    async fn call(
-        self,
-        pool: PoolRef,
-        marks: String,
-        key: String,
-        millis: usize,
-    ) -> Result<String, CallError> {
+    async fn call(self, pool: Pool, marks: String, key: String, millis: usize) -> Result<String, CallError> {
         match self {
             Self::Quick => pool.call("work", (key, millis)).await,
             Self::Sdk => {
@@ -117,7 +111,7 @@ struct Model {
 struct Bench {
     kind: Kind,
     pit: Pit,
-    pool: PoolRef,
+    pool: Pool,
     marks: String,
     answered: HashSet<String>,
     deaths: usize,

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use snakepit::policy::Recycling;
 use snakepit::telemetry::{Event, Subscription};
-use snakepit::{PoolRef, Recycling, args};
+use snakepit::{Pool, args};
 
 use crate::support::{self, Pit, heard, soon, until, worker};
 
@@ -87,7 +88,8 @@ async fn workers_beyond_twice_their_limit_serve_on_if_no_other_can_be_started() 
     let lives = directory.path().join("lives");
     std::fs::write(&lives, "600-600").expect("a file");
     let python = support::python("short_lived.py").env("LIVES_IN", lives.as_os_str());
-    let restarts = snakepit::Restarts::default().failures(0).longest_pause(Duration::from_millis(200));
+    let restarts =
+        snakepit::policy::Restarts::default().failures(0).longest_pause(Duration::from_millis(200));
     let recycling = Recycling::default().max_requests(10).jitter(0.0);
     let pool = snakepit::python(python).workers(1).restarts(restarts).recycling(recycling);
     let pit = Pit::start(pool).await;
@@ -142,7 +144,7 @@ async fn at_its_age_and_when_it_idles_a_worker_is_replaced() {
     }
 }
 
-fn worst(pool: &PoolRef) -> Option<(String, u64)> {
+fn worst(pool: &Pool) -> Option<(String, u64)> {
     pool.growth().into_iter().next().map(|growth| (growth.command, growth.bytes_per_call))
 }
 

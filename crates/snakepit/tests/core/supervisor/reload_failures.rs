@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use snakepit::adapter::PythonWorker;
+use snakepit::pool::ReloadError;
 use snakepit::telemetry::Event;
-use snakepit::{Pool, PoolRef, PythonWorker, ReloadError};
+use snakepit::{Pool, PoolOptions};
 
 use crate::support::{Pit, heard, kill, lines, soon, until};
 
@@ -42,17 +44,17 @@ impl Code {
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_hours(24)).expect("a time");
     }
 
-    fn pool(&self) -> Pool {
+    fn pool(&self) -> PoolOptions {
         snakepit::python(PythonWorker::new(self.0.path().join("worker.py"))).name("code")
     }
 }
 
-fn names(pool: &PoolRef) -> BTreeSet<String> {
+fn names(pool: &Pool) -> BTreeSet<String> {
     pool.status().workers.into_iter().map(|worker| worker.id).collect()
 }
 
 /// Until all workers are at rest: as many as there should be serve, and nobody else is left.
-async fn generations(pit: &Pit, pool: &PoolRef, workers: usize) -> BTreeSet<u64> {
+async fn generations(pit: &Pit, pool: &Pool, workers: usize) -> BTreeSet<u64> {
     let run = pit.run().expect("a run").clone();
     until("all is quiet", || run.workers().len() == workers && names(pool).len() == workers).await;
     let at_rest = async {

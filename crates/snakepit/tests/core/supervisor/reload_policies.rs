@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
+use snakepit::policy::{Breaker, CircuitPhase, Quarantine, Retry};
+use snakepit::pool::CircuitScope;
 use snakepit::telemetry::Event;
-use snakepit::{
-    Breaker, CallError, CircuitPhase, CircuitScope, Pool, PoolRef, Quarantine, Retry, Value, args,
-};
+use snakepit::{CallError, Pool, PoolOptions, Value, args};
 
 use crate::support::{Pit, at_once, heard, soon, until, worker};
 
 const LONG: Duration = Duration::from_hours(1);
 
-fn pool(file: &str) -> Pool {
+fn pool(file: &str) -> PoolOptions {
     worker(file).name("p").workers(1).restarts(at_once())
 }
 
-async fn reload(pool: &PoolRef, settings: Pool) {
+async fn reload(pool: &Pool, settings: PoolOptions) {
     soon("the reload", pool.reload_as(settings)).await.expect("reloaded");
 }
 
@@ -24,7 +24,7 @@ async fn dies(pit: &Pit) -> CallError {
 }
 
 /// How many deaths of each suspect are known.
-fn deaths(pool: &PoolRef) -> Vec<usize> {
+fn deaths(pool: &Pool) -> Vec<usize> {
     pool.quarantine().iter().map(|suspect| suspect.autopsies.len()).collect()
 }
 
@@ -114,7 +114,7 @@ async fn a_reload_changes_how_often_lost_calls_are_made_again() {
     reload(&pool, base().retry(Retry::default().ratio(0.0).reserve(0))).await;
     let error = call("third").await.expect_err("no budget");
     assert!(
-        matches!(error, CallError::WorkerDied { no_retry: Some(snakepit::NoRetry::Budget), .. }),
+        matches!(error, CallError::WorkerDied { no_retry: Some(snakepit::policy::NoRetry::Budget), .. }),
         "{error}"
     );
     pit.end().await;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use snakepit::{Pool, PoolRef, PythonWorker, ReloadError, Snakepit, args};
+use snakepit::adapter::PythonWorker;
+use snakepit::pool::ReloadError;
+use snakepit::{Pool, PoolOptions, Snakepit, args};
 use tokio::task::JoinHandle;
 
 use crate::support::{self, Pit, soon, until, worker};
 
 /// The names of the workers that serve.
-fn names(pool: &PoolRef) -> BTreeSet<String> {
+fn names(pool: &Pool) -> BTreeSet<String> {
     pool.status().workers.into_iter().map(|worker| worker.id).collect()
 }
 
@@ -56,7 +58,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(pool: &PoolRef) -> Self {
+    fn start(pool: &Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (pool, stopped) = (pool.clone(), Arc::clone(&stop));
         let least = Arc::new(AtomicUsize::new(usize::MAX));
@@ -136,7 +138,7 @@ impl Code {
         PythonWorker::new(self.home.path().join("worker.py"))
     }
 
-    fn pool(&self) -> Pool {
+    fn pool(&self) -> PoolOptions {
         snakepit::python(self.python()).name("code")
     }
 }

@@ -1,6 +1,7 @@
 //! Pools grow and shrink while they serve.
 
-use snakepit::{CallError, Mock, Snakepit, args};
+use snakepit::adapter::Mock;
+use snakepit::{CallError, Snakepit, args};
 
 use crate::support::{self, Pit, rounds, soon, until, worker};
 

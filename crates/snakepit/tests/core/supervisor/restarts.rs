@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit::policy::Restarts;
 use snakepit::telemetry::Event;
-use snakepit::{CallError, Restarts, args};
+use snakepit::{CallError, args};
 
 use crate::support::{self, Pit, heard, python, soon, until, worker};
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use snakepit::args;
+use snakepit::policy::Sizing;
 use snakepit::telemetry::Event;
-use snakepit::{Sizing, args};
 
 use crate::support::{self, Pit, soon, until, worker};
 

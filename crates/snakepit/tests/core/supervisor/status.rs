@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use snakepit::{PoolHealth, Recycling, WorkerDuty, args};
+use snakepit::args;
+use snakepit::policy::Recycling;
+use snakepit::pool::{PoolHealth, WorkerDuty};
 
 use crate::support::{Pit, soon, until, worker};
 

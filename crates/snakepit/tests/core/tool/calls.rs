@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde::Deserialize;
-use snakepit::{Builder, CallError, CancelGrace, Pool, Snakepit, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{Builder, CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{self, Pit, soon, until, worker};
 
@@ -41,7 +42,7 @@ fn with_tools(builder: Builder) -> Builder {
             Ok::<_, Infallible>(())
         })
         .tool("huge", |(): (), _| async move { Ok::<_, Infallible>("x".repeat(2 << 20)) })
-        .tool("who", |(): (), context: snakepit::ToolContext| async move {
+        .tool("who", |(): (), context: snakepit::call::ToolContext| async move {
             Ok::<_, Infallible>(format!("{} of {}", context.command, context.pool))
         })
         .tool_stream("numbers", |number: Number, _| {
@@ -97,7 +98,7 @@ async fn errors_of_tools_and_nested_calls_name_their_causes_and_no_types_of_rust
     pit.end().await;
 }
 
-async fn pit_of(pool: Pool) -> Pit {
+async fn pit_of(pool: PoolOptions) -> Pit {
     Pit::build(with_tools(Snakepit::builder().pool(pool))).await
 }
 
@@ -186,7 +187,7 @@ async fn a_stream_of_a_tool_is_taken_as_slowly_as_it_is_read_and_ends_early() {
 }
 
 /// A pool of one whose tool calls it again, and what it needs to do so.
-async fn recursive(pool: Pool) -> (Pit, Later) {
+async fn recursive(pool: PoolOptions) -> (Pit, Later) {
     let later = Later::default();
     let (down, twice, map) = (later.clone(), later.clone(), later.clone());
     let builder = Snakepit::builder()
@@ -250,7 +251,7 @@ async fn two_pools_that_call_each_other_do_not_deadlock() {
     let pool = |name: &str| worker("tools.py").name(name).workers(1).queue_timeout(Duration::from_secs(20));
     let builder = Snakepit::builder().pool(pool("left")).pool(pool("right")).tool(
         "pong",
-        move |levels: Levels, context: snakepit::ToolContext| {
+        move |levels: Levels, context: snakepit::call::ToolContext| {
             let pit = ping.pit();
             let other = if &*context.pool == "left" { "right" } else { "left" };
             async move { pit.call::<u32>("ping", args! { levels: levels.levels }).pool(other).await }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use snakepit::pool::CancelGrace;
 use snakepit::value::Blob;
-use snakepit::{Builder, CallError, CancelGrace, Pool, RemoteError, Snakepit, Value, args};
+use snakepit::{Builder, CallError, PoolOptions, RemoteError, Snakepit, Value, args};
 
 use crate::support::{self, Pit, fault_of, raw, soon, until};
 
@@ -40,7 +41,7 @@ const LARGE: usize = 64 * 1024;
 /// A refusal and an answer, each with its id.
 type Answers = ((u64, RemoteError), (u64, String));
 
-fn with_tools(pool: Pool) -> (Builder, Seen) {
+fn with_tools(pool: PoolOptions) -> (Builder, Seen) {
     let seen = Seen::default();
     let (slow, items, large) = (seen.clone(), Arc::clone(&seen.made), Arc::clone(&seen.made));
     let grace = Duration::from_millis(50);
@@ -72,7 +73,7 @@ fn with_tools(pool: Pool) -> (Builder, Seen) {
     (builder, seen)
 }
 
-async fn pit_of(pool: Pool) -> (Pit, Seen) {
+async fn pit_of(pool: PoolOptions) -> (Pit, Seen) {
     let (builder, seen) = with_tools(pool);
     (Pit::build(builder).await, seen)
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use snakepit::pool::CancelGrace;
 use snakepit::telemetry::Event;
-use snakepit::{CallError, CancelGrace, Pool, Value, args};
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, heard, lines, soon, until, worker};
 
-fn impatient(pool: Pool) -> Pool {
+fn impatient(pool: PoolOptions) -> PoolOptions {
     let grace = CancelGrace {
         ask: Duration::from_millis(100),
         raise: Duration::from_millis(200),
@@ -18,7 +19,7 @@ fn impatient(pool: Pool) -> Pool {
 }
 
 /// One call blocks the loop and runs out of time; those that come meanwhile have much more of it.
-async fn others_go_on(pool: Pool) {
+async fn others_go_on(pool: PoolOptions) {
     let pit = Pit::start(impatient(pool)).await;
     let mut events = pit.pools()[0].events();
     let path = pit.file("begun");

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit::call::Verdict;
 use snakepit::custody::ExitStatus;
-use snakepit::{CallError, Value, Verdict, args};
+use snakepit::{CallError, Value, args};
 
 use crate::support::{self, Pit, kill, runs, soon, until, worker};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use snakepit::{CallError, CancelGrace, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, Value, args};
 
 use crate::support::{Pit, lines, soon, until, worker};
 

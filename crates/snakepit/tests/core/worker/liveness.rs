@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use snakepit::policy::{Stuck, WhenStuck};
+use snakepit::pool::WorkerLiveness;
 use snakepit::telemetry::{Event, Subscription};
-use snakepit::{CallError, PoolRef, Stuck, Value, WhenStuck, WorkerLiveness, args};
+use snakepit::{CallError, Pool, Value, args};
 
 use crate::support::{self, Pit, heard, soon, worker};
 
 /// Until the first worker is seen to do this.
-async fn seen(pool: &PoolRef, liveness: WorkerLiveness) {
+async fn seen(pool: &Pool, liveness: WorkerLiveness) {
     let wanted = async {
         while pool.stats().await.workers.first().and_then(|worker| worker.liveness) != Some(liveness) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,6 +1,7 @@
 //! The output of workers is captured, bounded and made harmless, and never disturbs the protocol.
 
-use snakepit::{OutputLine, Value, args};
+use snakepit::pool::OutputLine;
+use snakepit::{Value, args};
 
 use crate::support::{Pit, soon, until, worker};
 

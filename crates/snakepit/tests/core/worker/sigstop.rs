@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use snakepit::custody::Config;
-use snakepit::{Affinity, CallError, PoolRef, Sizing, Snakepit, Value, WorkerLiveness, args};
+use snakepit::policy::Sizing;
+use snakepit::pool::{Affinity, WorkerLiveness};
+use snakepit::{CallError, Pool, Snakepit, Value, args};
 
 use crate::support::{self, Pit, pids, signal, soon, until, worker};
 
 /// Until the pool has noticed that so many of its workers serve, and why not more.
-async fn is_short(pool: &PoolRef) {
+async fn is_short(pool: &Pool) {
     until("it is noticed", || pool.status().trouble.is_some_and(|trouble| trouble.contains("SIGCONT"))).await;
 }
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use snakepit::environment::Environment;
-use snakepit::{EngineError, Pool, Snakepit, StartError, Value, args};
+use snakepit::{EngineError, PoolOptions, Snakepit, StartError, Value, args};
 
 use crate::support::{self, chain, config, python, raw, runs_in, soon, worker};
 
 /// Why an engine with this pool does not start. Proves that the attempt leaves nothing.
-async fn refused(pool: Pool) -> EngineError {
+async fn refused(pool: PoolOptions) -> EngineError {
     let home = tempfile::tempdir().expect("a directory");
     let started = soon("the start", Snakepit::builder().pool(pool).custody(config(&home)).start()).await;
     let error = started.expect_err("a start that fails");
@@ -97,7 +97,7 @@ async fn a_module_that_raises_on_import_shows_its_traceback() {
 }
 
 /// A pool whose workers fail at these starts, counted from 1 in a file.
-fn flaky(directory: &tempfile::TempDir, fails: &str) -> Pool {
+fn flaky(directory: &tempfile::TempDir, fails: &str) -> PoolOptions {
     let path = directory.path().join("flaky.py");
     let text = format!(
         "import os\nimport snakepit\n\npath = {:?}\nwith open(path, 'a') as file:\n    file.write('.')\n\

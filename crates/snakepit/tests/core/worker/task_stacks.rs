@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snakepit::{CallError, CancelGrace, Pool, Value, args};
+use snakepit::pool::CancelGrace;
+use snakepit::{CallError, PoolOptions, Value, args};
 
 use crate::support::{self, Pit, lines, soon, until, worker};
 
@@ -14,7 +15,7 @@ const SHORT: CancelGrace = CancelGrace {
 };
 const TIME: Duration = Duration::from_millis(500);
 
-fn pool() -> Pool {
+fn pool() -> PoolOptions {
     worker("asynchronous.py").workers(1).cancel_grace(SHORT)
 }
 

@@ -91,7 +91,7 @@ async fn in_debug_mode_nothing_times_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mocks_are_lazy_and_debugged_as_well() {
-    let mock = || snakepit::Mock::new().command("one", |_| async { Ok(1.into()) });
+    let mock = || snakepit::adapter::Mock::new().command("one", |_| async { Ok(1.into()) });
     for pool in [snakepit::mock(mock()).lazy(), snakepit::mock(mock()).debug()] {
         let pit = Snakepit::builder().pool(pool.workers(1)).start().await.expect("started");
         for _ in 0..3 {

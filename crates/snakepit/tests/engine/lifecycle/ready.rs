@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use snakepit::{CallError, Mock, Pool, Snakepit, Value, args};
+use snakepit::adapter::Mock;
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 use tokio::time::Instant;
 
 /// A pool of one mock worker that warms up for so long.
-fn slow_pool(name: &str, warm_up: Duration) -> Pool {
+fn slow_pool(name: &str, warm_up: Duration) -> PoolOptions {
     let mock = Mock::new().command("warm_up", move |_| async move {
         tokio::time::sleep(warm_up).await;
         Ok(Value::Nil)

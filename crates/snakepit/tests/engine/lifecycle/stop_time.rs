@@ -5,8 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use snakepit::adapter::Mock;
 use snakepit::custody::Config;
-use snakepit::{CallError, Mock, Pool, Snakepit, Value, args};
+use snakepit::{CallError, PoolOptions, Snakepit, Value, args};
 
 use crate::support::{Pit, lines, pids, python, runs, runs_in, soon, until, worker};
 
@@ -22,12 +23,12 @@ fn without_cleanup() -> Config {
 }
 
 /// Workers that ignore TERM and never come back from their hook for the end.
-fn deaf(workers: usize) -> Pool {
+fn deaf(workers: usize) -> PoolOptions {
     snakepit::python(python("deaf.py").env("DEAF", "1")).name("deaf").workers(workers)
 }
 
 /// A worker that writes down what it hears, and lives on after TERM.
-fn notes(path: &str) -> Pool {
+fn notes(path: &str) -> PoolOptions {
     snakepit::python(python("deaf.py").env("NOTES", path)).name("notes").workers(1)
 }
 
@@ -38,7 +39,7 @@ fn program(file: &str, words: &[&str]) -> Vec<String> {
     ["python3".to_owned(), file.to_string_lossy().into_owned()].into_iter().chain(words).collect()
 }
 
-async fn start(pools: impl IntoIterator<Item = Pool>, custody: Config) -> Pit {
+async fn start(pools: impl IntoIterator<Item = PoolOptions>, custody: Config) -> Pit {
     let builder = pools.into_iter().fold(Snakepit::builder(), snakepit::Builder::pool);
     Pit::build_with(builder, custody).await
 }

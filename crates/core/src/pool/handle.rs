@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, EMPTY, Health, Outcomes, Pool, PoolDirectory, PoolInner};
+use super::{CommandGrowth, EMPTY, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
 use crate::call::CallError;
 use crate::custody::{self, Pid};
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
@@ -21,15 +21,15 @@ use snakepit_policy::{CountedFailures, Fingerprint, Sizing};
 
 /// A running pool. Cheap to clone.
 #[derive(Clone)]
-pub struct PoolRef {
+pub struct Pool {
     pub(crate) shared: Arc<PoolInner>,
     pub(crate) supervisor: SupervisorHandle,
     pub(crate) pools: Arc<PoolDirectory>,
 }
 
-impl fmt::Debug for PoolRef {
+impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PoolRef").field(&self.shared.name).finish()
+        f.debug_tuple("Pool").field(&self.shared.name).finish()
     }
 }
 
@@ -73,7 +73,7 @@ pub struct WorkerStatus {
     pub device: Option<String>,
 }
 
-impl PoolRef {
+impl Pool {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -147,21 +147,21 @@ impl PoolRef {
         self.supervisor.reload(&self.shared, None).await
     }
 
-    /// As [`PoolRef::reload`], with new settings.
+    /// As [`Pool::reload`], with new settings.
     ///
     /// Those about calls (retry, quarantine, breaker) and sessions hold once all workers are new. What was gathered by then stays where it
     /// means something: the retry budget keeps what was saved and spent; calls in quarantine are judged anew by the deaths
     /// that are remembered; an open circuit stays open, no longer than the new `longest`, and a window of another length
     /// begins anew; sessions live on, and end when the new time has passed since their last visit, however many they are. A
     /// policy that is switched off forgets all.
-    pub async fn reload_as(&self, pool: Pool) -> Result<Reloaded, ReloadError> {
+    pub async fn reload_as(&self, pool: PoolOptions) -> Result<Reloaded, ReloadError> {
         if pool.name != *self.shared.name {
             return Err(ReloadError::OtherName { pool: self.name().to_owned(), other: pool.name });
         }
         self.supervisor.reload(&self.shared, Some(pool)).await
     }
 
-    /// Until as many workers serve as were asked for, by the last [`PoolRef::scale`] if there was one.
+    /// Until as many workers serve as were asked for, by the last [`Pool::scale`] if there was one.
     pub async fn await_ready(&self, timeout: Duration) -> Result<(), CallError> {
         let mut health = self.shared.health.subscribe();
         let ready = async {

@@ -75,7 +75,7 @@ settings! {
 }
 
 settings! {
-    /// The settings of a [`Pool`], which sets them.
+    /// The settings of a [`PoolOptions`], which sets them.
     #[derive(Clone, Debug)]
     pub struct PoolSettings {
         /// How many workers there are: twice the number of cores, unless it is set. Example: `workers = 4`.
@@ -155,7 +155,7 @@ settings! {
         /// Set if the size follows the load.
         sizing: Option<Sizing> = None,
     }
-    setters on Pool.settings
+    setters on PoolOptions.settings
 }
 
 fn cores() -> usize {
@@ -172,7 +172,7 @@ fn cores() -> usize {
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Pool {
+pub struct PoolOptions {
     pub(crate) name: String,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) settings: PoolSettings,
@@ -180,7 +180,7 @@ pub struct Pool {
     pub(crate) thread_share: Option<usize>,
 }
 
-impl Deref for Pool {
+impl Deref for PoolOptions {
     type Target = PoolSettings;
 
     fn deref(&self) -> &PoolSettings {
@@ -188,7 +188,7 @@ impl Deref for Pool {
     }
 }
 
-impl DerefMut for Pool {
+impl DerefMut for PoolOptions {
     fn deref_mut(&mut self) -> &mut PoolSettings {
         &mut self.settings
     }
@@ -203,16 +203,16 @@ pub struct WarmUp {
     pub arguments: Result<Encoded, ValueError>,
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for PoolOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
+        f.debug_struct("PoolOptions")
             .field("name", &self.name)
             .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
 }
 
-impl Pool {
+impl PoolOptions {
     /// A pool of workers of any kind.
     pub fn new(name: impl Into<String>, adapter: impl Adapter) -> Self {
         Self {
@@ -321,7 +321,7 @@ impl Pool {
         self
     }
 
-    /// Lets the load decide how many workers there are; [`Pool::workers`] no longer does.
+    /// Lets the load decide how many workers there are; [`PoolOptions::workers`] no longer does.
     pub fn sizing(mut self, sizing: Sizing) -> Self {
         self.sizing = Some(sizing);
         self
