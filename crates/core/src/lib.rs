@@ -36,7 +36,7 @@ pub use engine::{Builder, EngineError, ShutdownReport, Snakepit};
 pub use lifecycle::{ExitMode, Script, ScriptError, ShutdownCoordinator, StopMode, script};
 pub use pool::{
     Affinity, CallAtWork, CancelGrace, CommandGrowth, LostSessions, Outcomes, Pool, PoolHealth, PoolOptions,
-    PoolStats, PoolStatus, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats, WorkerStatus,
+    PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
 };
 pub use queue::{CircuitScope, CircuitTable, SessionInfo, Suspect};
 pub use request::{CallBuilder, CallStream, MapAsTheyCome, MapBuilder, MapInOrder, StreamBuilder};

@@ -2,6 +2,6 @@
 
 pub use snakepit_core::{
     Affinity, CallAtWork, CancelGrace, CircuitScope, CircuitTable, CommandGrowth, LostSessions, Outcomes,
-    OutputLine, Pool, PoolHealth, PoolOptions, PoolStats, PoolStatus, ReloadError, Reloaded, SessionInfo,
-    Suspect, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats, WorkerStatus,
+    OutputLine, Pool, PoolHealth, PoolOptions, PoolStatus, ReloadError, Reloaded, SessionInfo, Suspect,
+    TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness, WorkerStatus,
 };

@@ -9,9 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{CommandGrowth, EMPTY, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
+use super::{CommandGrowth, Health, Outcomes, PoolDirectory, PoolInner, PoolOptions};
 use crate::call::CallError;
-use crate::custody::{self, Pid};
 use crate::queue::{CircuitTable, SessionInfo, Suspect};
 use crate::request::{CallBuilder, CallOptions, MapBuilder, StreamBuilder};
 use crate::supervisor::{ReloadError, Reloaded, SupervisorHandle, tell_of_session_end};
@@ -31,46 +30,6 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pool").field(&self.shared.name).finish()
     }
-}
-
-/// How it stands with a pool.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PoolStatus {
-    /// Its name.
-    pub name: String,
-    /// The workers that serve.
-    pub workers: Vec<WorkerStatus>,
-    /// How many calls wait.
-    pub queued: usize,
-    /// How many calls are with workers.
-    pub in_flight: usize,
-    /// How many sessions there are.
-    pub sessions: usize,
-    /// Why there are fewer workers than asked for, if there are.
-    pub trouble: Option<String>,
-}
-
-/// How it stands with a worker.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct WorkerStatus {
-    /// Its name.
-    pub id: String,
-    /// Its process.
-    pub pid: Option<Pid>,
-    /// How many calls it was given so far.
-    pub calls: u64,
-    /// How long it has served.
-    pub age: Duration,
-    /// Its language and version.
-    pub language: String,
-    /// How many calls it gets at a time.
-    pub concurrency: usize,
-    /// The number of its place, which no other worker of the pool has at the same time.
-    pub slot: usize,
-    /// The device that it uses, if the pool names any.
-    pub device: Option<String>,
 }
 
 impl Pool {
@@ -184,34 +143,6 @@ impl Pool {
                 let degraded = self.shared.degraded();
                 Err(CallError::NoWorkers { pool: self.shared.name.to_string(), reason, degraded })
             }
-        }
-    }
-
-    /// How it stands.
-    pub fn status(&self) -> PoolStatus {
-        let trouble = match &*self.shared.health.borrow() {
-            Health::Short { reason, .. } | Health::Degraded { reason, .. } => Some(reason.to_string()),
-            Health::Empty => Some(EMPTY.to_owned()),
-            Health::Starting | Health::Ready(_) | Health::Stopped => None,
-        };
-        let scheduler = self.shared.scheduler();
-        let worker = |worker: &Arc<crate::worker::Worker>| WorkerStatus {
-            id: worker.id.to_string(),
-            pid: worker.handle.process().map(custody::WorkerProcess::pid),
-            calls: worker.calls_given(),
-            age: worker.ready_at.elapsed(),
-            language: worker.handle.introduction().language.clone(),
-            concurrency: worker.places(),
-            slot: worker.slot,
-            device: worker.device.as_deref().map(str::to_owned),
-        };
-        PoolStatus {
-            name: self.shared.name.to_string(),
-            workers: scheduler.workers().map(worker).collect(),
-            queued: scheduler.depth(),
-            in_flight: self.shared.in_hand(),
-            sessions: self.shared.sessions.count(),
-            trouble,
         }
     }
 

@@ -11,7 +11,7 @@ mod event;
 mod handle;
 pub(crate) mod options;
 pub(crate) mod outcomes;
-pub(crate) mod stats;
+pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,12 +24,13 @@ use tokio::sync::{Notify, watch};
 pub(crate) use directory::PoolDirectory;
 pub(crate) use equipment::equipped;
 pub(crate) use event::{command_of, worker_died};
-pub use handle::{Pool, PoolStatus, WorkerStatus};
+pub use handle::Pool;
 pub use options::{Affinity, CancelGrace, LostSessions, PoolOptions, PoolSettings, WarmUp};
 pub(crate) use outcomes::CallOutcome;
 pub use outcomes::Outcomes;
-pub use stats::{
-    CallAtWork, CommandGrowth, PoolHealth, PoolStats, TaintedPlace, WorkerDuty, WorkerLiveness, WorkerStats,
+pub use status::{
+    CallAtWork, CommandGrowth, PoolHealth, PoolStatus, TaintedPlace, WorkerDuty, WorkerInfo, WorkerLiveness,
+    WorkerStatus,
 };
 
 use crate::call::{CallError, Input, PoolCommand};
@@ -70,6 +71,17 @@ pub enum Health {
         /// Why the last one failed.
         reason: Arc<str>,
     },
+}
+
+impl Health {
+    /// Says why fewer workers serve than should.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Short { reason, .. } | Self::Degraded { reason, .. } => Some(reason),
+            Self::Empty => Some(EMPTY),
+            Self::Starting | Self::Ready(_) | Self::Stopped => None,
+        }
+    }
 }
 
 /// What is said of a pool that was told to have no workers.

@@ -1,4 +1,4 @@
-//! Whose fault it was that a worker has ended, as far as a start or a reload must know.
+//! Whether a worker was ended from outside, as far as a start or a reload must know.
 
 use rustix::process::Signal;
 
@@ -6,13 +6,13 @@ use crate::adapter::StartError;
 use crate::call::{Autopsy, Verdict};
 use crate::custody::ExitStatus;
 
-/// Whether somebody else may have ended it, who knows nothing of its code: an operator, or the end of its keeper.
+/// Reports whether something unrelated to the worker's code may have ended it: an operator, or the end of its keeper.
 pub(super) fn died_from_outside(autopsy: &Autopsy) -> bool {
     let status = autopsy.exit.map(|exit| exit.status);
     autopsy.fault.is_none() && autopsy.oom != Verdict::Yes && status.is_some_and(is_from_outside)
 }
 
-/// The same of one that did not get ready.
+/// Like `died_from_outside`, for a worker that did not become ready.
 pub(super) fn failed_from_outside(error: &StartError) -> bool {
     matches!(error, StartError::Exited { status, .. } if is_from_outside(*status))
 }

@@ -1,4 +1,4 @@
-//! Who serves, who starts, who is due, who leaves. One rule covers recycling, reloading and scaling:
+//! The main loop: which workers serve, start, are due and leave. One rule covers recycling, reloading and scaling:
 //!
 //! ```text
 //! wanted = target + those that are due (a few at a time)
@@ -32,41 +32,41 @@ use snakepit_policy::sizing::{Sizer, Sizing};
 use snakepit_policy::taint::{AllTainted, Assignment, Slots};
 use snakepit_policy::time::after;
 
-/// How often a supervisor in trouble looks whether its newest worker serves.
+/// How often a supervisor in trouble checks whether its newest worker serves.
 const PROOF: Duration = Duration::from_millis(20);
 
-/// What the tasks of the workers report.
+/// A report to the supervisor.
 pub(super) enum WorkerReport {
     Serving(Id, Arc<Worker>),
-    /// It finishes what it has, and takes no more.
+    /// The worker finishes its calls, and takes no more.
     Leaving(usize),
-    /// What the workers do and hold.
+    /// The results of looking at the workers.
     Seen(Vec<WorkerLook>),
 }
 
-/// A worker that serves.
+/// A worker and what its supervisor knows about it.
 pub(super) struct SupervisedWorker {
     pub(super) worker: Arc<Worker>,
-    /// Who stays with it.
+    /// The task that manages the worker.
     pub(super) task: Id,
-    /// Why it is to be replaced, if it is.
+    /// Why the worker must be replaced, if it must.
     pub(super) due: Option<ReplaceMark>,
-    /// It has gone so far beyond its term that it gets no more calls.
+    /// Whether the worker is so far beyond its term that it gets no more calls.
     pub(super) is_worn_out: bool,
     pub(super) term: Term,
     pub(super) notes: RoundNotes,
-    /// It has answered a call, or lived long enough to be believed.
+    /// Whether the worker has answered a call, or has lived long enough.
     pub(super) proved: bool,
 }
 
-/// A worker is to be replaced.
+/// Marks a worker that must be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ReplaceMark {
     pub(super) due: ReplaceReason,
     pub(super) since: Instant,
 }
 
-/// Why a worker is to be replaced.
+/// Why a worker must be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReplaceReason {
     Worn(Why),
@@ -98,30 +98,30 @@ pub(super) struct Supervisor {
     pub(super) generation: Arc<Generation>,
     pub(super) next_generation: u64,
     pub(super) target: usize,
-    /// Nobody is started before the first call.
+    /// Whether no worker is started before the first call.
     pub(super) asleep: bool,
     pub(super) next_name: u64,
     pub(super) news: mpsc::UnboundedSender<WorkerReport>,
-    /// Decides how many there should be, if the load is to decide.
+    /// Decides how many workers there should be, if that depends on the load.
     pub(super) sizer: Option<Sizer>,
     pub(super) sized_at: Instant,
     pub(super) looked_at: Instant,
-    /// When the next session may be over.
+    /// When the next session may expire.
     pub(super) sessions_at: Instant,
-    /// When the next of those that are due may be replaced.
+    /// When the next due worker may be replaced.
     pub(super) next_replacement: Instant,
-    /// Calls of those that are gone.
+    /// The number of calls that were given to workers that are gone.
     pub(super) buried_calls: u64,
     pub(super) tasks: JoinSet<TaskEnd>,
-    /// The generation of each worker that starts, by its task.
+    /// The generation of each worker that is starting, by its task.
     pub(super) starting: HashMap<Id, u64>,
     /// Where each worker runs, from its start to its end, by its task.
     pub(super) places: HashMap<Id, Assignment>,
     pub(super) slots: Slots,
     pub(super) serving: BTreeMap<usize, SupervisedWorker>,
-    /// Those that finish what they have.
+    /// Workers that finish their last calls.
     pub(super) leaving: Vec<SupervisedWorker>,
-    /// Those that a reload has replaced, until it is done.
+    /// Workers that a reload has replaced, until the reload is done.
     pub(super) kept: Vec<SupervisedWorker>,
     pub(super) reload: Option<Reload>,
     pub(super) stopping: watch::Sender<Option<StopWindow>>,
@@ -129,7 +129,7 @@ pub(super) struct Supervisor {
     pub(super) pause_until: Option<Instant>,
     pub(super) trouble: Option<Arc<str>>,
     pub(super) first: Option<oneshot::Sender<Result<(), StartError>>>,
-    /// The first of those that could not be started, while somebody waits for the start.
+    /// The first failure to start a worker, while a caller waits for the start. Replaced if it came from outside.
     pub(super) first_failure: Option<StartError>,
 }
 
@@ -139,7 +139,7 @@ impl Supervisor {
         run: Option<Run>,
         first: oneshot::Sender<Result<(), StartError>>,
     ) -> (Self, mpsc::UnboundedReceiver<WorkerReport>) {
-        // Bounded by the workers: each tells when it serves and when it leaves, and one round looks at all of them.
+        // Bounded by the workers: each reports when it serves and when it leaves, and one round looks at all of them.
         let (news, news_in) = mpsc::unbounded_channel();
         let config = Arc::clone(&*shared.config());
         let sizer = config.sizing.map(Sizer::new);
@@ -211,12 +211,12 @@ impl Supervisor {
                         let _ = done.send(());
                         return;
                     }
-                    // The engine is gone without a stop, so nobody waits.
+                    // The engine is gone without a stop, so no caller waits.
                     None => return self.stop(StopWindow::open(Duration::ZERO), news).await,
                 },
                 Some(heard) = news.recv() => self.hear(heard),
                 Some(left) = self.tasks.join_next_with_id() => {
-                    // Serving is reported before the end, through another channel: hear it first.
+                    // `Serving` is reported before the end, through another channel: handle it first.
                     while let Ok(heard) = news.try_recv() {
                         self.hear(heard);
                     }
@@ -229,7 +229,7 @@ impl Supervisor {
         }
     }
 
-    /// Those whose time is over.
+    /// Ends the sessions that have expired, and notifies the workers that have served them.
     pub(super) fn end_sessions(&mut self) {
         let (ended, next) = self.shared.sessions.expire();
         for session in ended {
@@ -243,40 +243,40 @@ impl Supervisor {
         self.sessions_at = after(Instant::now(), next.max(Duration::from_millis(10)));
     }
 
-    /// A lazy supervisor wakes up when a call waits.
+    /// Wakes a lazy supervisor when a call waits.
     fn wake_up(&mut self) {
         let debug = self.generation.config.debug;
-        // With a sizer, the first call that waits; while there are some it looks by itself.
+        // With a sizer, the first waiting call must wake the loop. While calls wait, the loop wakes periodically.
         let waits_for_load = self.sizer.is_some() && self.shared.scheduler().depth() == 0;
         self.shared.wants_attention.store(self.asleep || debug || waits_for_load, Ordering::SeqCst);
-        // After that was said, so that a call is either seen here or calls for attention.
+        // After the flag is set, so that a call is either seen here or wakes the loop.
         if self.asleep && self.shared.scheduler().depth() > 0 {
             self.asleep = false;
         }
     }
 
-    /// How many there should be at present.
+    /// Returns how many workers there should be at present.
     pub(super) fn target(&self) -> usize {
         match self.generation.config.debug {
             _ if self.asleep => 0,
-            // A worker for each call that waits.
+            // One worker for each call that waits.
             true => self.target.min(self.shared.scheduler().depth()),
             false => self.target,
         }
     }
 
-    /// How many are to serve while some of them are being replaced.
+    /// Returns how many workers there should be, including replacements for some that are due.
     pub(super) fn wanted(&self) -> usize {
         let replaced = if Instant::now() < self.next_replacement {
             0
         } else {
             self.due().min(self.generation.config.replace_at_once)
         };
-        // Those that get no more calls are missing already.
+        // Worn-out workers get no more calls, so they are missing already.
         self.target() + replaced.max(self.worn_out())
     }
 
-    /// It was told to have no workers.
+    /// Reports whether the pool is scaled to no workers.
     pub(super) fn is_empty(&self) -> bool {
         self.target == 0 && self.sizer.is_none()
     }
@@ -285,13 +285,13 @@ impl Supervisor {
         self.serving.values().filter(|member| member.due.is_some()).count()
     }
 
-    /// Whoever answers, or lives on, shows that workers can be started.
+    /// Marks workers that answer, or live on, as proven: they show that workers can be started.
     fn believe(&mut self) {
         let was_degraded = self.restarts.is_degraded();
         self.restarts.forget_old(Instant::now());
         for member in self.serving.values_mut().filter(|member| !member.proved) {
             let (lived, answered) = (member.worker.ready_at.elapsed(), member.worker.has_answered());
-            // In this order: the calls of one that has died count as answered, and before that it serves no more.
+            // In this order: calls of a dead worker count as answered, but before that the worker stops serving.
             let life = WorkerLife { lived, answered, was_used: answered };
             if self.restarts.passes(life) && self.shared.scheduler().serves(&member.worker) {
                 member.proved = true;
@@ -303,7 +303,7 @@ impl Supervisor {
         }
     }
 
-    /// When there may be something to do though nothing happens.
+    /// Returns when there may be something to do even if nothing happens.
     fn look_again(&self) -> Option<Instant> {
         let in_trouble = self.restarts.is_degraded() || self.pause_until.is_some();
         if in_trouble && self.serving.values().any(|member| !member.proved) {
@@ -311,13 +311,13 @@ impl Supervisor {
         }
         let now = Instant::now();
         let replacement = (self.due() > 0).then_some(self.next_replacement).filter(|at| *at > now);
-        // A reload is good when its youngest worker has lived for long enough.
+        // A reload succeeds when its youngest worker has lived long enough.
         let youngest = self.serving.values().map(|member| member.worker.ready_at + SHORT_LIFE).max();
         let proof = youngest.filter(|at| self.reload.is_some() && *at > now);
         self.pause_until.into_iter().chain(replacement).chain(proof).chain(self.next_round()).min()
     }
 
-    /// Where one more worker may run, if it may be started now. Otherwise notes when to ask again.
+    /// Returns a place for one more worker, if it may be started now. Otherwise records when to try again.
     fn may_start(&mut self) -> Option<Assignment> {
         let now = Instant::now();
         self.pause_until = match self.restarts.next(now) {
@@ -339,7 +339,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether somebody was started of whom nobody knows yet whether it lives.
+    /// Reports whether a worker was started that has not proven itself yet.
     fn is_on_trial(&self) -> bool {
         !self.starting.is_empty() || self.serving.values().any(|member| !member.proved)
     }
@@ -377,14 +377,14 @@ impl Supervisor {
         self.restarts.resize(workers);
     }
 
-    /// What is asked for now stays, also if a reload fails that asked for something else.
+    /// Keeps the size that is requested now, even if a reload that requested another size fails.
     fn keep_size(&mut self) {
         if let Some(reload) = &mut self.reload {
             reload.size_before = None;
         }
     }
 
-    /// So many, whatever the load is.
+    /// Sets a fixed number of workers, whatever the load is.
     pub(super) fn scale(&mut self, workers: usize) {
         self.sizer = None;
         self.resize(workers);
@@ -397,7 +397,7 @@ impl Supervisor {
         self.sizer = Some(sizer);
     }
 
-    /// A worker is to be replaced; it serves until its replacement does.
+    /// Marks workers for replacement. They serve until their replacements do. Returns how many were marked.
     fn recycle(&mut self, worker: Option<&str>) -> usize {
         let chosen = self.serving.values_mut().filter(|member| {
             member.due.is_none() && worker.is_none_or(|worker| member.worker.id.as_str() == worker)
@@ -418,12 +418,12 @@ impl Supervisor {
             WorkerReport::Serving(task, worker) => {
                 self.starting.remove(&task);
                 let is_old = worker.generation != self.generation.number;
-                // Of a later one only if that was dropped when it was about to serve.
+                // A later generation means that its reload failed when the worker was about to serve.
                 let is_dropped = worker.generation > self.generation.number;
                 let due =
                     (is_old && self.reload.is_some() || is_dropped).then(|| ReplaceReason::Reload.now());
                 let after = worker.ready_at.saturating_duration_since(worker.began_at);
-                // Starts take the CPU away from calls: replacements take it for a third of the time at most.
+                // Starts take CPU time from calls, so replacements may use it for at most a third of the time.
                 self.next_replacement = worker.ready_at + 2 * after;
                 let name = worker.id.as_str();
                 self.shared.announce(|pool| Event::WorkerReady { pool, worker: name.into(), took: after });

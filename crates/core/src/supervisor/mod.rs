@@ -1,7 +1,8 @@
-//! The supervisor of a pool: how many workers there are, and who takes the place of one that is gone or due.
+//! The supervisor of a pool: it decides how many workers there are, and replaces workers that are gone or due.
 //!
-//! One loop owns the truth (`main_loop`): workers live in tasks of their own (`worker_task`) and report there; nobody else
-//! counts them. What the loop does besides is in `retirement`, `worker_end`, `reload`, `rounds` and `telemetry`.
+//! One loop (`main_loop`) owns the state. Workers live in tasks of their own (`worker_task`) and report to the loop; no
+//! other code counts them. The loop's other duties are in `retirement`, `worker_end`, `reload`, `rounds` and
+//! `telemetry`.
 
 mod blame;
 mod main_loop;
@@ -22,39 +23,39 @@ use crate::custody::{Run, WorkerId};
 use crate::lifecycle::stop_window::StopWindow;
 use crate::logging::Logging;
 use crate::pool::equipped;
-use crate::pool::stats::WorkerRows;
+use crate::pool::status::WorkerRows;
 use crate::pool::{PoolInner, PoolOptions};
 use crate::worker::Output;
 use main_loop::Supervisor;
 pub use reload::{ReloadError, Reloaded};
 use snakepit_policy::Sizing;
 
-/// A pool's supervisor, from the outside.
+/// A handle to a pool's supervisor.
 #[derive(Clone, Debug)]
 pub(crate) struct SupervisorHandle {
     orders: mpsc::UnboundedSender<SupervisorCommand>,
     run: Option<Run>,
 }
 
-/// What a supervisor is told to do.
+/// A command to a supervisor.
 enum SupervisorCommand {
     Scale(usize),
-    /// Lets the load decide.
+    /// Lets the load decide how many workers there are.
     ScaleBy(Sizing),
     /// Replaces one worker, or all of them.
     Recycle(Option<String>, oneshot::Sender<usize>),
     Reload(Option<Box<PoolOptions>>, oneshot::Sender<Result<Reloaded, ReloadError>>),
-    /// Tells who there is.
+    /// Lists the workers.
     WorkerRows(oneshot::Sender<WorkerRows>),
     Stop(StopWindow, oneshot::Sender<()>),
 }
 
-/// One version of a pool's code and settings. Workers of an older one are replaced by a reload.
+/// One version of a pool's code and settings. A reload replaces the workers of older generations.
 #[derive(Debug)]
 struct Generation {
     number: u64,
     config: Arc<PoolOptions>,
-    /// Its reload failed: whoever still starts is not to serve.
+    /// Whether the reload to this generation failed. Workers that are still starting must not serve.
     is_dropped: watch::Sender<bool>,
 }
 
@@ -65,12 +66,14 @@ impl Generation {
 }
 
 impl SupervisorHandle {
-    /// Starts the workers. The receiver hears of the first full strength, or of the first failure.
+    /// Starts the workers. The receiver gets a result when all workers serve for the first time, or when the start
+    /// fails.
     pub(crate) fn start(
         shared: Arc<PoolInner>,
         run: Option<Run>,
     ) -> (Self, oneshot::Receiver<Result<(), StartError>>) {
-        // Bounded by the host's own code: no worker can cause an order. Each is taken at once, none waits for its work.
+        // Bounded by the host's own code: no worker can cause a command. Each command is received at once, without
+        // waiting for the work of an earlier one.
         let (orders, orders_in) = mpsc::unbounded_channel();
         let (first, first_in) = oneshot::channel();
         let runtime = shared.runtime.clone();
@@ -87,21 +90,21 @@ impl SupervisorHandle {
         let _ = self.orders.send(SupervisorCommand::ScaleBy(sizing));
     }
 
-    /// Who there is; nobody once it has stopped.
+    /// Returns the workers, or none once the supervisor has stopped.
     pub(super) async fn roll(&self) -> WorkerRows {
         let (reply, told) = oneshot::channel();
         let _ = self.orders.send(SupervisorCommand::WorkerRows(reply));
         told.await.unwrap_or_default()
     }
 
-    /// Replaces a worker, or all of them, without losing capacity. Says how many will be.
+    /// Replaces one worker, or all of them, without losing capacity. Returns how many will be replaced.
     pub(crate) async fn recycle(&self, worker: Option<String>) -> usize {
         let (reply, told) = oneshot::channel();
         let _ = self.orders.send(SupervisorCommand::Recycle(worker, reply));
         told.await.unwrap_or(0)
     }
 
-    /// Replaces every worker by one of new code, and of new settings if there are any.
+    /// Replaces every worker by one with the new code, and with the new settings if there are any.
     pub(crate) async fn reload(
         &self,
         shared: &PoolInner,
@@ -121,12 +124,12 @@ impl SupervisorHandle {
         told.await.unwrap_or(Err(ReloadError::Stopped))
     }
 
-    /// As [`SupervisorHandle::stop`], without waiting for it.
+    /// Like [`SupervisorHandle::stop`], but does not wait.
     pub(crate) fn give_up(&self, window: StopWindow) {
         let _ = self.orders.send(SupervisorCommand::Stop(window, oneshot::channel().0));
     }
 
-    /// Asks every worker to end, within the window; KILL is the engine's. Waits until all are gone.
+    /// Asks every worker to end within the window; the engine sends KILL. Waits until all workers are gone.
     pub(crate) async fn stop(&self, window: StopWindow) {
         let (done, gone) = oneshot::channel();
         if self.orders.send(SupervisorCommand::Stop(window, done)).is_ok() {
@@ -137,12 +140,12 @@ impl SupervisorHandle {
 
 /// Prepares what all workers of a pool share.
 pub(crate) async fn prepare(pool: &PoolOptions, run: Option<Run>) -> Result<(), StartError> {
-    /// Two may be prepared at the same time.
+    /// Distinguishes preparations that run at the same time.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let name = format!("{}-init-{}", pool.name, NEXT.fetch_add(1, Ordering::Relaxed));
     let id = WorkerId::new(name)?;
     let limits = (pool.concurrency, pool.max_frame);
-    // What it prints is read by the adapter, and news to nobody.
+    // The adapter reads the output, and nothing of it is logged.
     let output = Output::new(id.clone(), Logging::default());
     let spawner = Spawner::new(run, id, pool.name.as_str().into(), limits, output).with_debugger(pool.debug);
     pool.adapter.init(&spawner).await

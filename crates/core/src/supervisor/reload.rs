@@ -1,4 +1,4 @@
-//! A rolling reload: every worker is replaced by one of new code or new settings, or none is, and capacity never dips.
+//! A rolling reload: every worker is replaced by one with new code or new settings, or none is. Capacity never drops.
 //!
 //! ```text
 //! old workers are due ──► one of the new generation starts ──► healthy ──► an old one is kept aside ──► … ──► all have lived
@@ -6,11 +6,12 @@
 //!                                                              and the error says why                          the old ones end
 //! ```
 //!
-//! Old code cannot be started again: its file has changed. So who is replaced stays, without calls, until the reload is good. A
-//! new worker that somebody else may have ended is started again, a few times.
+//! Old code cannot be started again, because its file has changed. So replaced workers stay, without calls, until the
+//! reload has succeeded. A new worker that may have been ended from outside is started again, a few times.
 //!
-//! What is about workers and the queue changes when it begins, and back if it fails. What is about calls and sessions changes when it is
-//! done: a policy that is switched off forgets what it knows, and a reload that fails must not make it.
+//! Settings of workers and the queue change when the reload begins, and change back if it fails. Settings of calls and
+//! sessions change when the reload is done: a policy that is switched off discards what it knows, and a reload that
+//! fails must not cause that.
 
 use std::sync::Arc;
 
@@ -23,46 +24,46 @@ use crate::telemetry::Event;
 use snakepit_policy::restarts::SHORT_LIFE;
 use snakepit_policy::sizing::Sizer;
 
-/// How many new workers may be ended from outside in one reload. Nobody can tell code that kills itself from an operator.
+/// How many new workers may be ended from outside in one reload. Code that kills itself looks the same as an operator.
 const ENDED_FROM_OUTSIDE: usize = 3;
 
-/// What a reload did.
+/// The result of a reload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reloaded {
-    /// How many workers were replaced.
+    /// The number of workers that were replaced.
     pub replaced: usize,
-    /// The number of the pool's generation now; the first is 1.
+    /// The pool's generation after the reload; the first is 1.
     pub generation: u64,
 }
 
-/// Why a reload did not come to its end.
+/// Why a reload failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// A worker of the new code or settings did not start, is not healthy, or died. All workers are those of before.
+    /// A worker with the new code or settings did not start, was not healthy, or died. The old workers serve again.
     #[error("pool {pool} was not reloaded: all its workers stay as they were: {reason}")]
     Aborted {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
-        /// What was wrong with the new one.
+        /// What was wrong with the new worker.
         reason: String,
     },
     /// Another reload is under way.
     #[error("pool {pool} is being reloaded already: wait until that is done")]
     UnderWay {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
-    /// The new settings are those of another pool.
+    /// The new settings have the name of another pool.
     #[error("pool {pool} cannot become pool {other}: give the new settings the same name")]
     OtherName {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
-        /// The name that was given.
+        /// The name in the new settings.
         other: String,
     },
-    /// The pool stopped meanwhile.
+    /// The pool stopped during the reload.
     #[error("the pool has stopped")]
     Stopped,
 }
@@ -76,12 +77,13 @@ impl ReloadError {
 /// A reload that is under way.
 #[derive(Debug)]
 pub(super) struct Reload {
-    /// What stays if it fails.
+    /// The generation that is restored if the reload fails.
     pub(super) before: Arc<Generation>,
-    /// The size that it has changed, and who decided about it; none once it was set anew meanwhile.
+    /// The target and the sizer before the reload changed them. `None` if it did not, or if they were set again
+    /// meanwhile.
     pub(super) size_before: Option<(usize, Option<Sizer>)>,
     pub(super) replaced: usize,
-    /// How many new workers may have been ended by somebody else.
+    /// The number of new workers that may have been ended from outside.
     from_outside: usize,
     pub(super) reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
 }
@@ -107,7 +109,7 @@ impl Supervisor {
         self.reload = Some(Reload { before, size_before, replaced: 0, from_outside: 0, reply });
     }
 
-    /// A new worker has failed: the reload, if there is one and it is to be given up.
+    /// Counts the failure of a new worker. Returns the reload if it must be given up.
     pub(super) fn given_up(&mut self, from_outside: bool) -> Option<Reload> {
         self.reload.take_if(|reload| {
             reload.from_outside += usize::from(from_outside);
@@ -115,10 +117,10 @@ impl Supervisor {
         })
     }
 
-    /// The size of other settings, where they differ: a number that was set by hand stays otherwise. Gives what was there
-    /// before, if it was changed.
+    /// Applies the size of the new settings if it differs from that of the old ones. Otherwise a size that was set
+    /// explicitly stays. Returns the previous size if it was changed.
     fn resize_from(&mut self, before: &PoolOptions, now: &PoolOptions) -> Option<(usize, Option<Sizer>)> {
-        // Where the load decides, the number of workers says nothing.
+        // If the load decides, the number of workers has no effect.
         if before.sizing == now.sizing && (now.sizing.is_some() || before.workers == now.workers) {
             return None;
         }
@@ -140,7 +142,8 @@ impl Supervisor {
 
     pub(super) fn finish_reload(&mut self) {
         let is_old = |number: u64| number != self.generation.number;
-        // It may be short of workers for other reasons, and for long, but somebody must have shown that they start.
+        // The pool may be short of workers for other reasons, and for long, but at least one worker must have shown
+        // that new workers start.
         let has_lived = |member: &SupervisedWorker| member.worker.ready_at.elapsed() >= SHORT_LIFE;
         let is_proved = |member: &SupervisedWorker| !is_old(member.worker.generation) && has_lived(member);
         let done = self.serving.len() >= self.target().min(1)
@@ -159,7 +162,7 @@ impl Supervisor {
         }
     }
 
-    /// The old ones stay, with the settings that they were started with.
+    /// Restores the old workers, with the settings that they were started with.
     pub(super) fn abort_reload(&mut self, reload: Reload, reason: &str) {
         let Reload { before, size_before, reply, .. } = reload;
         self.shared.announce(|pool| Event::PoolReloadAborted { pool, reason: reason.into() });

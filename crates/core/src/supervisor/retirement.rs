@@ -1,5 +1,5 @@
-//! Who leaves: those that are too many, those that are worn beyond measure, and those that a reload replaces, which are kept
-//! until it is sure that nobody wants them back.
+//! Retirement of workers: those that are too many, those that are far beyond their term, and those that a reload
+//! replaces. The last are kept until it is certain that they are not needed again.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::telemetry::Event;
 use crate::worker::WorkerOrder;
 
 impl Supervisor {
-    /// Lets those go that are too many: first those that are due, then those of another generation, then those that are
+    /// Retires surplus workers: first those that are due, then those of another generation, then those that are
     /// stopped, then those that have been due for longest, then those with the least work.
     pub(super) fn trim(&mut self) {
         let now = Instant::now();
@@ -19,9 +19,9 @@ impl Supervisor {
             let scheduler = self.shared.scheduler();
             let first = self.serving.iter().min_by_key(|(index, member)| {
                 let is_current = member.worker.generation == self.generation.number;
-                // By work alone, a busy worker would serve for ever, while others are due that came later.
+                // By work alone, a busy worker would serve for ever while workers that became due later leave.
                 let due_since = member.due.map(|mark| mark.since);
-                // Those that have idled longest are the coldest.
+                // Workers that have been idle for longest are the coldest.
                 let idle_since = Reverse(member.idle_for(now));
                 let work = scheduler.held_by(**index);
                 (member.due.is_none(), is_current, !member.is_halted(), due_since, work, idle_since)
@@ -42,9 +42,9 @@ impl Supervisor {
         }
     }
 
-    /// A worker takes no more calls, and ends when it has finished what it has.
+    /// Retires a worker: it takes no more calls, and ends when it has finished the calls it has.
     pub(super) fn let_go(&mut self, member: SupervisedWorker, reason: Reason) {
-        // At once: whoever looks at the pool next finds only those that stay.
+        // At once, so that the pool shows only the workers that stay.
         self.shared.retire(member.worker.index);
         member.worker.order(WorkerOrder::Retire(reason));
         let worker = member.worker.id.as_str();
@@ -52,20 +52,21 @@ impl Supervisor {
         self.leaving.push(member);
     }
 
-    /// A worker that a reload replaces gets no more calls. It ends when the reload is done, and serves again if that fails.
+    /// Keeps a worker that a reload replaces, without calls. It ends when the reload is done, and serves again if the
+    /// reload fails.
     fn keep(&mut self, member: SupervisedWorker) {
         self.shared.set_aside(&member.worker);
         self.kept.push(member);
     }
 
-    /// The reload is done.
+    /// Retires the kept workers when the reload is done.
     pub(super) fn let_kept_go(&mut self) {
         for member in std::mem::take(&mut self.kept) {
             self.let_go(member, ReplaceReason::Reload.reason());
         }
     }
 
-    /// The reload has failed: those that it has replaced serve again, and its own workers leave.
+    /// Restores the kept workers and retires the new ones when the reload has failed.
     pub(super) fn restore_kept(&mut self) {
         for member in std::mem::take(&mut self.kept) {
             self.shared.take_back(&member.worker);
@@ -79,18 +80,18 @@ impl Supervisor {
         }
     }
 
-    /// How many are worn so far beyond their terms that they get no more calls.
+    /// Returns how many workers are so far beyond their terms that they get no more calls.
     pub(super) fn worn_out(&self) -> usize {
         self.serving.values().filter(|member| member.is_worn_out).count()
     }
 
-    /// Whoever has gone twice as far as it should gets no new call: otherwise the limit would be none under load. If no other
-    /// can be started, a worn worker is better than none.
+    /// Stops giving calls to workers that have exceeded their term twice; otherwise the term would have no effect under
+    /// load. If no other worker can be started, a worn worker is better than none.
     pub(super) fn rest_worn_out(&mut self, now: Instant) {
         let others_start = !self.restarts.is_degraded() && self.pause_until.is_none();
         for member in self.serving.values_mut().filter(|member| member.due.is_some()) {
             let rests = others_start && member.term.is_exceeded_twice(&member.wear(now));
-            // Asked each time: the one who gives the last call lays the worker off as well.
+            // Repeated each time, because the handover of the last call lays the worker off as well.
             if rests || member.is_worn_out {
                 self.shared.lay_off(&member.worker, rests);
             }

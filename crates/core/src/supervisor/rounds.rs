@@ -1,7 +1,7 @@
-//! What a supervisor looks at though nothing has happened: how worn its workers are, what they hold, and how many are needed.
+//! The periodic checks of a supervisor: how worn its workers are, what they hold, and how many are needed.
 //!
-//! A look at a worker is cheap and is made once a second; memory is read only where it is limited. How many are needed is
-//! asked often, but only while calls wait or workers start.
+//! A look at a worker is cheap and happens once a second. Idle workers are examined only if memory is limited. The
+//! number of workers is decided more often, but only while calls wait or workers start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use snakepit_policy::sizing::Observation;
 
 /// How often workers are looked at.
 const ROUND: Duration = Duration::from_secs(1);
-/// How often the size is thought about while it may be wrong.
+/// How often the size is decided while it may be wrong.
 const SIZING: Duration = Duration::from_millis(25);
 
-/// How long a worker that was asked where it is may take to go on because of that.
+/// How long a stuck worker may take to go on after it was asked for its stacks.
 const COMES_BACK_WITHIN: Duration = Duration::from_millis(500);
 
-/// What a look at a worker has shown.
+/// The result of a look at a worker.
 pub(super) struct WorkerLook {
     worker: Arc<Worker>,
     watch: Watch,
@@ -41,10 +41,10 @@ pub(super) struct RoundNotes {
     idle_since: Option<Instant>,
     memory: Option<u64>,
     gauge: MemoryGauge,
-    /// Away while somebody looks.
+    /// `None` while a look is in progress.
     watch: Option<Watch>,
     pub(super) liveness: Liveness,
-    /// That it is stuck was told.
+    /// Whether it was announced that the worker is stuck.
     pub(super) told_stuck: bool,
 }
 
@@ -63,19 +63,19 @@ impl Default for RoundNotes {
 }
 
 impl SupervisedWorker {
-    /// Whether its process is stopped, so that it serves nobody.
+    /// Reports whether the worker's process is stopped, so that it serves no calls.
     pub(super) fn is_halted(&self) -> bool {
         self.worker.halted_since().is_some()
     }
 
-    /// What it is doing, as of now if it is stopped, else as of the last look.
+    /// Returns what the worker is doing: now if it is stopped, otherwise at the last look.
     pub(super) fn liveness(&self) -> Liveness {
         self.worker.halted_since().map_or(self.notes.liveness, |since| Liveness::Stopped { since })
     }
 
-    /// How long it has had nothing to do; none while it has.
+    /// Returns how long the worker has been idle, or `None` if it is not.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
-        // What it has done since the last look was not seen yet.
+        // Calls since the last look are not in the notes yet.
         let is_idle = !self.worker.holds_calls() && self.worker.calls_given() == self.notes.calls;
         self.notes.idle_since.filter(|_| is_idle).map(|since| now.saturating_duration_since(since))
     }
@@ -94,7 +94,7 @@ impl SupervisedWorker {
         WorkerUsage {
             calls: self.worker.calls_given(),
             age: now.saturating_duration_since(self.worker.ready_at),
-            // One that never had a call holds nothing that another one would not.
+            // A worker that never had a call holds nothing that a new one would not.
             idle_for: self.idle_for(now).filter(|_| self.worker.calls_given() > 0),
             memory: self.notes.memory,
         }
@@ -102,7 +102,7 @@ impl SupervisedWorker {
 }
 
 impl Supervisor {
-    /// When the next look is due.
+    /// Returns when the next check is due.
     pub(super) fn next_round(&self) -> Option<Instant> {
         let sizing = (self.sizer.is_some() && self.size_may_be_wrong()).then_some(self.sized_at + SIZING);
         let round = (!self.serving.is_empty()).then_some(self.looked_at + ROUND);
@@ -126,7 +126,7 @@ impl Supervisor {
         self.find_worn(now);
     }
 
-    /// Marks those that have served long enough.
+    /// Marks workers that have reached their term.
     fn find_worn(&mut self, now: Instant) {
         for member in self.serving.values_mut().filter(|member| member.due.is_none()) {
             if let Some(why) = member.term.due(&member.wear(now)) {
@@ -145,7 +145,7 @@ impl Supervisor {
         self.sized_at = now;
         let Some(sizer) = &mut self.sizer else { return };
         let idle_ttl = sizer.idle_ttl();
-        // One that is stopped says nothing about the load. Whoever waits because of it makes the pool grow.
+        // A stopped worker says nothing about the load. Calls that wait because of it make the pool grow.
         let long_idle = |member: &&SupervisedWorker| {
             !member.is_halted() && member.idle_for(now).is_some_and(|idle| idle >= idle_ttl)
         };
@@ -175,8 +175,8 @@ impl Supervisor {
         self.resize(wanted);
     }
 
-    /// Looks at what workers do and hold, away from here: the kernel takes its time. Who idles is left alone, unless memory
-    /// is limited.
+    /// Looks at the activity and the memory of workers in a separate task, because the kernel takes its time. Skips
+    /// idle workers unless memory is limited.
     fn look_closer(&mut self) {
         let limit = self.generation.config.recycling.memory_limit();
         let mut looks = Vec::new();
@@ -219,7 +219,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells that a worker is stuck, and where; what else is to be done follows.
+    /// Announces that a worker is stuck, and where. Ends the worker if the settings demand it and it stays stuck.
     fn report_stuck(&self, worker: Arc<Worker>, time: Duration, then: WhenStuck) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -231,7 +231,7 @@ impl Supervisor {
                 lasted: time,
                 stack: stack.map(Into::into),
             });
-            // To be asked may have freed it.
+            // The request for stacks may have freed the worker.
             if then == WhenStuck::Replace && !before.comes_back(&worker).await {
                 worker.order(WorkerOrder::End(Reason::Stuck(time)));
             }
@@ -239,7 +239,7 @@ impl Supervisor {
     }
 }
 
-/// What changes when a worker that was stuck goes on.
+/// What changes when a stuck worker goes on.
 #[derive(PartialEq, Eq)]
 struct SignOfLife {
     beats: Option<u64>,
@@ -251,14 +251,14 @@ impl SignOfLife {
         Self { beats: worker.handle.beats(), at_work: worker.handle.at_work() }
     }
 
-    /// Whether the worker comes back. The question itself may have let it run for a moment: if it answers a beat because of
-    /// that, it must answer another one.
+    /// Reports whether the worker goes on. The request for stacks may have let it run for a moment: if it only answers
+    /// a beat because of that, it must answer another one.
     async fn comes_back(&self, worker: &Worker) -> bool {
         let Some(now) = self.changes(worker).await else { return false };
         if now.at_work != self.at_work {
             return true;
         }
-        // The first tick is at once.
+        // The first tick completes at once.
         let mut pause = tokio::time::interval(COMES_BACK_WITHIN / 5);
         pause.tick().await;
         pause.tick().await;
@@ -267,7 +267,7 @@ impl SignOfLife {
         again != now || again.changes(worker).await.is_some()
     }
 
-    /// What it is as soon as it is different. Beats are on a page of memory: nobody tells of them.
+    /// Polls for a change, and returns the new state. Beats are on a page of memory and send no event.
     async fn changes(&self, worker: &Worker) -> Option<Self> {
         let until = Instant::now() + COMES_BACK_WITHIN;
         let mut looks = tokio::time::interval(COMES_BACK_WITHIN / 20);
@@ -286,7 +286,7 @@ async fn look(worker: Arc<Worker>, mut watch: Watch, limit: Option<u64>) -> Work
     let (liveness, vitals) = watch.look(&worker).await;
     let memory = match (limit, vitals) {
         (Some(limit), Some(vitals)) if vitals.rss_bytes >= limit && vitals.processes > 1 => {
-            // Memory that they share is divided among them, now that it matters.
+            // Near the limit, shared memory must be divided among the processes.
             let exact = worker.vitals(Pss::Measure).await.unwrap_or(vitals);
             Some(exact.pss_bytes.unwrap_or(exact.rss_bytes))
         }

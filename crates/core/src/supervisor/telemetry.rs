@@ -1,4 +1,4 @@
-//! What a supervisor tells others: how it stands with the pool, and who there is.
+//! What a supervisor reports: the health of its pool, and its workers.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::main_loop::{SupervisedWorker, Supervisor};
 use crate::pool::Health;
-use crate::pool::stats::{WorkerDuty, WorkerRow, WorkerRows};
+use crate::pool::status::{WorkerDuty, WorkerRow, WorkerRows};
 use crate::telemetry::{Event, Level, emit_with};
 
 impl Supervisor {
     pub(super) fn tell_health(&mut self) {
-        // Where nobody is wanted before a call comes, nobody missing is no sign of health.
+        // If no worker is wanted before a call comes, it is no sign of health that none is missing.
         let fails = self.restarts.is_degraded() && self.serving.is_empty();
         let health = if self.is_empty() && self.first.is_none() {
             Health::Empty
@@ -22,7 +22,7 @@ impl Supervisor {
                 emit_with(Level::Info, || Event::PoolReady { pool: Arc::clone(pool), workers });
             }
             if !self.restarts.is_degraded() {
-                // What was wrong is over, and no reason for what comes.
+                // The trouble is over, and is not the reason for later failures.
                 self.trouble = None;
             }
             self.short_of_some().unwrap_or(Health::Ready(self.target))
@@ -51,7 +51,7 @@ impl Supervisor {
         });
     }
 
-    /// Nobody serves any more, and nobody will: a gauge would keep what it showed last.
+    /// Reports that the pool has stopped. The gauges are reset, because they would keep their last values.
     pub(super) fn tell_stopped(&self) {
         let pool = &self.shared.name;
         #[cfg(feature = "metrics")]
@@ -66,8 +66,8 @@ impl Supervisor {
         emit_with(Level::Info, || Event::PoolStopped { pool: Arc::clone(pool) });
     }
 
-    /// As many are there as should be, and too few of them can serve. Nobody is started in their place: whoever stopped them
-    /// may let them go on.
+    /// Returns `Health::Short` if there are enough workers but too few of them can serve. No other workers are started
+    /// in their place: the stopped ones may be continued.
     fn short_of_some(&self) -> Option<Health> {
         let (halted, others): (Vec<&SupervisedWorker>, Vec<_>) =
             self.serving.values().partition(|it| it.is_halted());

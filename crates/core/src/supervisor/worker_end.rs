@@ -1,4 +1,4 @@
-//! How workers end, and what follows from that; and how all of them do.
+//! The end of a worker and its consequences, and the end of all workers.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Supervisor {
         }
         let failure = match left.map(|(_, left)| left) {
             Err(panic) => Some((self.strike(task, &panic), WorkerLife::default())),
-            // Nobody wanted it any more.
+            // The worker was not needed any more.
             Ok(TaskEnd::NotStarted { error: StartError::Stopped, .. }) => {
                 self.starting.remove(&task);
                 None
@@ -56,7 +56,7 @@ impl Supervisor {
                 Some((said, WorkerLife::default()))
             }
             Ok(TaskEnd::Ended { worker, ending }) => {
-                // Its index may belong to another one by now.
+                // The index may belong to another worker by now.
                 if self.serving.get(&worker.index).is_some_and(|member| Arc::ptr_eq(&member.worker, &worker))
                 {
                     self.serving.remove(&worker.index);
@@ -76,7 +76,7 @@ impl Supervisor {
                         let life = WorkerLife { lived: autopsy.age, answered, was_used: autopsy.calls > 0 };
                         let from_outside = died_from_outside(&autopsy);
                         self.shared.announce(|pool| worker_died(pool, &autopsy));
-                        // The others would go the same way.
+                        // The other new workers would fail in the same way.
                         if worker.generation == self.generation.number
                             && let Some(reload) = self.given_up(from_outside)
                         {
@@ -97,25 +97,26 @@ impl Supervisor {
         self.trouble = Some(Arc::clone(&reason));
         let nobody_is_left = self.serving.is_empty() && self.starting.is_empty();
         if was_degraded && nobody_is_left && life == WorkerLife::default() {
-            // A trial did not even start. Those that wait have had their chance, and the next may take long.
+            // A trial worker did not even start. The waiting calls have had their chance, and the next trial may take
+            // long.
             self.tell_health();
             self.shared.refuse_waiting(&reason);
         }
     }
 
-    /// Whoever waits for the start hears that it is in vain: no worker got ready, or they fail too often. One that fails beside
-    /// others that do not is started again, as later.
+    /// Reports a failed start to the caller that waits for it: no worker became ready, or workers fail too often. A
+    /// worker that fails while others do not is started again, as it is later.
     pub(super) fn give_up_start(&mut self) {
         let nobody_starts = self.serving.is_empty() && self.starting.is_empty();
         if self.first.is_none() || !(self.restarts.is_degraded() || nobody_starts) {
             return;
         }
         let failure = if self.restarts.is_degraded() {
-            // They may all have died after they were ready.
+            // All workers may have died after they were ready.
             let trouble = || self.trouble.as_ref().map(|reason| StartError::KeepsDying(reason.to_string()));
             self.first_failure.take().or_else(trouble)
         } else {
-            // Somebody else may have ended it. That is believed until the pool is degraded.
+            // A failure from outside does not count until the pool is degraded.
             self.first_failure.take_if(|error| !failed_from_outside(error))
         };
         if let Some(failure) = failure
@@ -125,7 +126,7 @@ impl Supervisor {
         }
     }
 
-    /// The task of a worker panicked, which is its adapter's doing: whoever it was, it is off the books.
+    /// Removes the worker of a task that panicked. The panic is a fault of the worker's adapter.
     fn strike(&mut self, task: Id, panic: &JoinError) -> String {
         self.starting.remove(&task);
         self.leaving.retain(|member| member.task != task);
@@ -138,7 +139,7 @@ impl Supervisor {
         said
     }
 
-    /// The place that a worker died of is not used for a while.
+    /// Taints the place of a worker that died of it: the place is not used for a while.
     fn look_for_taint(&mut self, place: &Assignment, autopsy: &Autopsy) {
         let policy = &self.generation.config.taint;
         let exit = WorkerExit {
@@ -157,7 +158,7 @@ impl Supervisor {
         });
     }
 
-    /// Ends every worker, whatever it has.
+    /// Ends every worker, even those with calls.
     pub(super) async fn stop(mut self, window: StopWindow, mut news: mpsc::UnboundedReceiver<WorkerReport>) {
         self.shared.shut();
         drop(self.first.take());
@@ -171,7 +172,8 @@ impl Supervisor {
         self.end_all();
         loop {
             tokio::select! {
-                // Whatever it is: a pattern that does not match would let nobody listen until somebody has ended.
+                // Receives every report: a pattern that does not match would disable this branch until a worker has
+                // ended.
                 Some(heard) = news.recv() => if let WorkerReport::Serving(_, worker) = heard {
                     worker.order(WorkerOrder::End(Reason::Stopped));
                 },

@@ -1,4 +1,4 @@
-//! One worker, from its start to its end.
+//! The task of one worker, from its start to its end.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -31,7 +31,7 @@ pub(super) enum TaskEnd {
     Ended { worker: Arc<Worker>, ending: WorkerEnding },
 }
 
-/// What a worker is started with.
+/// The parameters of a worker's start.
 pub(super) struct WorkerStart {
     pub(super) shared: Arc<PoolInner>,
     pub(super) run: Option<Run>,
@@ -39,9 +39,9 @@ pub(super) struct WorkerStart {
     pub(super) name: String,
     pub(super) slot: usize,
     pub(super) device: Option<Arc<str>>,
-    /// Whether its health hook must agree before it serves.
+    /// Whether the worker's health hook must succeed before the worker serves.
     pub(super) checked: bool,
-    /// The window of the stop, once nobody wants it any more.
+    /// The window of the stop, once the pool stops.
     pub(super) stopping: watch::Receiver<Option<StopWindow>>,
     pub(super) news: mpsc::UnboundedSender<WorkerReport>,
 }
@@ -88,7 +88,7 @@ impl WorkerStart {
         let spawner = if config.debug { spawner.with_terminal() } else { spawner };
         let (process, awaited) = (spawner.process(), spawner.awaited());
         let timeout = config.start_timeout;
-        // What it has started is ended below, also if it panics.
+        // Processes that the start has created are ended below, even if it panics.
         let start = async { config.adapter.start_worker(spawner).await };
         let start = AssertUnwindSafe(start)
             .catch_unwind()
@@ -122,7 +122,7 @@ impl WorkerStart {
         Err(failure)
     }
 
-    /// Until the pool stops, or goes back to what it was before.
+    /// Waits until the pool stops, or returns to its previous generation.
     async fn unwanted(&self) {
         let (mut stopping, mut dropped) = (self.stopping.clone(), self.generation.is_dropped.subscribe());
         tokio::select! {
@@ -131,7 +131,7 @@ impl WorkerStart {
         }
     }
 
-    /// What a worker must pass before it serves.
+    /// Runs the checks that a worker must pass before it serves.
     async fn check(
         &self,
         id: &WorkerId,
@@ -183,7 +183,7 @@ impl WorkerStart {
                 "it says that it is not".into()
             }
             Ok(_) => return Ok(()),
-            // One that has no such command has no hook.
+            // A worker without this command has no hook.
             Err(CallError::Remote(error)) if error.kind == RemoteErrorKind::UnknownCommand => return Ok(()),
             Err(CallError::Cancelled) => how_it_ended(handle, output).await,
             Err(error) => error.to_string(),
@@ -192,7 +192,7 @@ impl WorkerStart {
     }
 }
 
-/// A worker that is ready, and not yet with anybody who tends it: if it is dropped, with the runtime, it is ended.
+/// A worker that is ready, but not managed by `tend` yet. It is ended if it is dropped together with the runtime.
 struct Unproven {
     handle: Arc<dyn Handle>,
     is_settled: bool,
@@ -207,7 +207,7 @@ impl Unproven {
     async fn end(mut self, error: &StartError, unwanted: impl Future<Output = ()>) {
         self.is_settled = true;
         let (reason, patience) = match error {
-            // It is in the middle of a call, and nobody waits for that any more.
+            // The worker is in the middle of a call whose result nobody needs any more.
             StartError::Stopped => (Reason::Stopped, Duration::ZERO),
             error => (Reason::Broken(error.to_string()), GOODBYE),
         };
@@ -238,7 +238,7 @@ fn panicked(worker: &WorkerId, panic: &(dyn Any + Send)) -> StartError {
     StartError::Protocol { worker: worker.clone(), fault, output: Vec::new() }
 }
 
-/// A worker went away in a call: how its process ended, if that can be seen soon.
+/// Returns how the process of a worker ended that went away during a call, if that becomes known soon.
 async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
     let Some(process) = handle.process() else { return "it is gone".into() };
     match tokio::time::timeout(AUTOPSY_PATIENCE, process.exited()).await {
@@ -250,7 +250,7 @@ async fn how_it_ended(handle: &Arc<dyn Handle>, output: &Output) -> String {
     }
 }
 
-/// Tells the workers that have served a session that it has ended.
+/// Notifies the workers that have served a session of its end.
 pub(crate) fn tell_of_session_end(shared: &Arc<PoolInner>, session: &EndedSession) {
     for worker in session.served_by.iter().filter_map(std::sync::Weak::upgrade) {
         shared.tell_session_end(&worker, &session.id);

@@ -57,7 +57,7 @@ impl PoolLoop {
                 format!("the workers of pool {} have no command {}; {known}", pool.name(), options.command);
             return Err(LoopError::Failed { name, reason });
         }
-        let places: usize = pool.status().workers.iter().map(|worker| worker.concurrency).sum();
+        let places: usize = pool.workers().iter().map(|worker| worker.concurrency).sum();
         let control = Control::new(name);
         let (stuck_pool, stuck_command) = (pool.clone(), options.command.clone());
         control.tell_stacks(move || {

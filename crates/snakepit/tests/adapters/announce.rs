@@ -104,7 +104,7 @@ async fn lines_around_the_ready_line_are_logs() {
     let (address, (started, announced)) = ask(&pit).await;
     assert_eq!((address.as_str(), started as u32), ("port 4711", announced));
     assert_eq!(pit.pools()[0].commands(), ["who"]);
-    let worker = pit.pools()[0].status().workers[0].id.clone();
+    let worker = pit.pools()[0].workers()[0].id.clone();
     let shown = || {
         let (lines, _) = pit.pools()[0].output(&worker).expect("its output");
         lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
@@ -185,7 +185,7 @@ async fn a_wrapper_that_execs_is_the_worker_in_every_tier() {
         let (_, (started, announced)) = ask(&pit).await;
         let same = started as u32 == announced;
         assert_eq!(same, containment != Containment::Namespace, "{containment:?}: {started} and {announced}");
-        assert_eq!(pit.pools()[0].status().workers[0].pid.map(snakepit::custody::Pid::as_raw), Some(started));
+        assert_eq!(pit.pools()[0].workers()[0].pid.map(snakepit::custody::Pid::as_raw), Some(started));
         pit.end().await;
         assert!(!runs(started as u32));
     }

@@ -91,7 +91,7 @@ async fn a_hundred_thousand_calls_that_are_answered_at_once_do_not_nest() {
     let pit = pit(snakepit::mock(mock).workers(1).queue_limit(all).queue_timeout(support::SOON)).await;
     let first = tokio::spawn(pit.call::<Value>("gate", args! {}).into_future());
     let pool = pit.pools()[0].clone();
-    until("it is under way", || pool.status().in_flight == 1).await;
+    until("it is under way", || pool.in_flight() == 1).await;
     // An unknown command is answered before the worker has it.
     let mut calls: Vec<_> =
         (0..all).map(|_| Box::pin(pit.call::<Value>("unknown", args! {}).into_future())).collect();
@@ -115,7 +115,7 @@ async fn a_stop_with_calls_that_never_end_is_bounded() {
     let call = || tokio::spawn(pit.call::<Value>("never", args! {}).into_future());
     let calls = [call(), call(), call()];
     let pool = pit.pools()[0].clone();
-    until("they are there", || pool.status().in_flight == 2 && pool.status().queued == 1).await;
+    until("they are there", || pool.in_flight() == 2 && pool.queued() == 1).await;
     soon("the stop", pit.stop_within(Duration::from_millis(50))).await;
     for call in calls {
         assert!(soon("a call", call).await.expect("no panic").is_err());

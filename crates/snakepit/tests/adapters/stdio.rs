@@ -172,7 +172,7 @@ async fn a_stream_that_nobody_reads_any_more_frees_its_worker() {
 async fn every_other_line_is_a_log() {
     let pit = start().await;
     assert_eq!(soon("the call", pit.call::<String>("chat", args! {})).await.expect("an answer"), "said");
-    let worker = pit.pools()[0].status().workers[0].id.clone();
+    let worker = pit.pools()[0].workers()[0].id.clone();
     let shown = || {
         let (lines, _) = pit.pools()[0].output(&worker).expect("its output");
         lines.into_iter().map(|line| line.text).collect::<Vec<_>>()

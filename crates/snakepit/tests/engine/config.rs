@@ -17,7 +17,7 @@ async fn a_file_becomes_an_engine_with_its_pools() {
     let pit = Pit::build(config.builder()).await;
     let names: Vec<&str> = pit.pools().iter().map(snakepit::Pool::name).collect();
     assert_eq!(names, ["one", "two"]);
-    assert_eq!(pit.pools()[1].status().workers.len(), 2);
+    assert_eq!(pit.pools()[1].workers().len(), 2);
     let sum: i64 = pit.call("add", args! { a: 1, b: 2 }).pool("two").await.expect("a sum");
     assert_eq!(sum, 3);
     pit.end().await;

@@ -77,8 +77,8 @@ fn more_workers_than_gpus_share_them_evenly_also_after_a_death() {
 /// How many workers have each device.
 async fn shares(pit: &Snakepit) -> Vec<(String, usize)> {
     let mut shares = std::collections::BTreeMap::new();
-    for worker in pit.pools()[0].stats().await.workers {
-        *shares.entry(worker.device.unwrap_or_else(|| "none".into())).or_default() += 1;
+    for worker in pit.pools()[0].status().await.workers {
+        *shares.entry(worker.info.device.unwrap_or_else(|| "none".into())).or_default() += 1;
     }
     shares.into_iter().collect()
 }
@@ -116,8 +116,8 @@ async fn inside_one_gpu_each() {
     // As many workers as GPUs, since nothing else is said.
     let pool = snakepit::python(teller()).gpus(Gpus::OnePerWorker);
     let pit = Pit::start(pool).await;
-    let stats = pit.pools()[0].stats().await;
-    let devices: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.device.clone()).collect();
+    let stats = pit.pools()[0].status().await;
+    let devices: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.info.device.clone()).collect();
     assert_eq!(devices.into_iter().collect::<Vec<_>>(), ["cuda:4", "cuda:GPU-5a"]);
     let told = variables(&pit, &SEEN).await;
     let id = told[0].clone().expect("a GPU");
@@ -126,10 +126,10 @@ async fn inside_one_gpu_each() {
     // A worker that dies of its GPU leaves it to nobody for a while.
     let gone: Result<Value, _> = soon("the call", pit.call("die_of_its_gpu", args! {})).await;
     gone.expect_err("it died");
-    until("another one serves", || pit.pools()[0].status().workers.len() == 2).await;
-    let stats = pit.pools()[0].stats().await;
+    until("another one serves", || pit.pools()[0].workers().len() == 2).await;
+    let stats = pit.pools()[0].status().await;
     assert_eq!(stats.tainted.len(), 1, "{:?}", stats.tainted);
-    let left: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.device.clone()).collect();
+    let left: BTreeSet<_> = stats.workers.iter().filter_map(|worker| worker.info.device.clone()).collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(!left.iter().any(|device| stats.tainted[0].place.contains(device)), "{left:?}");
     pit.end().await;

@@ -59,9 +59,8 @@ async fn pid_of_the_worker(pit: &Pit) -> i64 {
     place.get("pid").and_then(Value::as_i64).expect("a pid")
 }
 
-async fn recorded_pid(pit: &Pit) -> i64 {
-    let stats = pit.pools()[0].stats().await;
-    i64::from(stats.workers[0].pid.expect("a process"))
+fn recorded_pid(pit: &Pit) -> i64 {
+    i64::from(pit.pools()[0].workers()[0].pid.expect("a process").as_raw())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +68,7 @@ async fn a_script_with_exec_becomes_the_worker() {
     let dir = tempfile::tempdir().expect("a directory");
     // A version manager's script that Python is behind would be one more that does not.
     let pit = Pit::start(launcher(dir.path(), "exec")).await;
-    assert_eq!(pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    assert_eq!(pid_of_the_worker(&pit).await, recorded_pid(&pit));
     pit.end().await;
 }
 
@@ -77,14 +76,14 @@ async fn a_script_with_exec_becomes_the_worker() {
 async fn a_script_without_exec_ends_with_its_worker() {
     let dir = tempfile::tempdir().expect("a directory");
     let pit = Pit::start(launcher(dir.path(), "")).await;
-    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit));
     assert_ne!(worker, script);
     assert!(runs(worker as u32) && runs(script as u32));
     pit.end().await;
     assert!(!runs(worker as u32) && !runs(script as u32));
     // Also when the script is killed alone, as the pool or the kernel may do it.
     let pit = Pit::start(launcher(dir.path(), "")).await;
-    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit).await);
+    let (worker, script) = (pid_of_the_worker(&pit).await, recorded_pid(&pit));
     let process =
         pit.run().expect("a run").workers().into_iter().find(|it| i64::from(it.pid().as_raw()) == script);
     process.expect("the script").signal_main(9).expect("killed");

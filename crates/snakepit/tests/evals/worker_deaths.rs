@@ -43,7 +43,7 @@ fn assert_deaths(report: &EvalReport, passed: usize, died: usize) {
 async fn a_pool_for_evaluation_bears_any_number_of_deaths_and_stays_well() {
     let pit = Pit::start(pool().for_evaluation()).await;
     assert_deaths(&evaluate(&pit, plan(20, 1)).await, 0, 20);
-    assert_ne!(pit.pools()[0].stats().await.health, PoolHealth::Degraded);
+    assert_ne!(pit.pools()[0].status().await.health, PoolHealth::Degraded);
     pit.end().await;
 }
 

@@ -116,11 +116,11 @@ async fn a_handler_can_call_a_pool_and_stop_now_cancels_the_call() {
     assert!(mailboxes.reply().await.read::<f64>().is_ok());
     mailboxes.send(json!(600.0)).await;
     let pool = &pit.pools()[0];
-    until("the call is under way", || pool.status().in_flight == 1).await;
+    until("the call is under way", || pool.in_flight() == 1).await;
     scope.runnable().stop_now();
     soon("it ends", scope.runnable().control().until_running(false)).await;
     assert_eq!(mailboxes.count().await.visible, 1, "given back");
-    until("the call is gone", || pool.status().in_flight == 0).await;
+    until("the call is gone", || pool.in_flight() == 0).await;
     pit.end().await;
 }
 

@@ -169,7 +169,7 @@ async fn a_loop_that_waits_for_a_worker_ends_at_once_and_gives_its_messages_back
             end(scope).await;
             assert!(began.elapsed() < Duration::from_secs(5), "{}: {:?}", mailboxes.kind, began.elapsed());
             all_are_back(&mailboxes).await;
-            assert_eq!(pool.status().queued, 0, "nobody waits any more");
+            assert_eq!(pool.queued(), 0, "nobody waits any more");
             pit.end().await;
         }
     }

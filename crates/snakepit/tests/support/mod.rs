@@ -254,9 +254,14 @@ pub(crate) fn number_from_env(name: &str) -> Option<u64> {
 
 /// The workers of a pool that serve, by their processes, the lowest slot first.
 pub(crate) fn pids(pool: &snakepit::Pool) -> Vec<u32> {
-    let mut workers = pool.status().workers;
+    let mut workers = pool.workers();
     workers.sort_by_key(|worker| worker.slot);
     workers.iter().filter_map(|worker| worker.pid).map(|pid| pid.as_raw() as u32).collect()
+}
+
+/// Why a pool has fewer workers than it should, if it has.
+pub(crate) fn trouble(pool: &snakepit::Pool) -> Option<String> {
+    pool.health().borrow().reason().map(str::to_owned)
 }
 
 /// The value below which so many percent of the sorted ones are.

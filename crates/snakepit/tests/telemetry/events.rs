@@ -126,11 +126,11 @@ async fn the_end_of_each_call_is_told_with_its_outcome() {
 async fn a_full_queue_and_a_long_wait_are_told() {
     let pit = Pit::start(worker("hostile.py").workers(1).queue_limit(1)).await;
     let busy = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
-    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is busy", || pit.pools()[0].in_flight() == 1).await;
     let mut events = subscribe();
     let call = || pit.call::<Value>("sleep", args! { seconds: 0.0 });
     let waiting = tokio::spawn(call().queue_timeout(Duration::from_millis(300)).into_future());
-    until("one waits", || pit.pools()[0].status().queued == 1).await;
+    until("one waits", || pit.pools()[0].queued() == 1).await;
     let refused = soon("a call", call()).await.expect_err("there is no room");
     assert!(matches!(refused, CallError::Saturated { .. }), "{refused}");
     let waited = soon("a call", waiting).await.expect("no panic").expect_err("it waited too long");
@@ -151,7 +151,7 @@ async fn how_long_a_call_waited_for_a_worker_is_told_with_its_end() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let mut events = subscribe();
     let first = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.3 }).into_future());
-    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is busy", || pit.pools()[0].in_flight() == 1).await;
     soon("a call", pit.call::<Value>("sleep", args! { seconds: 0.0 })).await.expect("an answer");
     soon("a call", first).await.expect("no panic").expect("an answer");
     let stop = json(find(&events.drain(), "snakepit.call.stop"));

@@ -100,7 +100,7 @@ async fn start(logging: Logging) -> Pit {
 fn printed(pit: &Pit) -> u64 {
     let pool = &pit.pools()[0];
     let (kept, dropped) =
-        pool.status().workers.first().and_then(|worker| pool.output(&worker.id)).unwrap_or_default();
+        pool.workers().first().and_then(|worker| pool.output(&worker.id)).unwrap_or_default();
     kept.len() as u64 + dropped
 }
 

@@ -223,7 +223,7 @@ async fn a_malformed_traceparent_is_refused_with_an_error_that_names_it() {
     assert!(matches!(stream.err(), Some(CallError::Trace { .. })));
     let map = pit.map::<String, _>("where_with", 0..3).traceparent("x").in_order();
     assert!(matches!(map.err(), Some(CallError::Trace { .. })));
-    assert_eq!(pit.pools()[0].stats().await.outcomes.refused, 3, "a map that does not begin is not counted");
+    assert_eq!(pit.pools()[0].status().await.outcomes.refused, 3, "a map that does not begin is not counted");
     pit.end().await;
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn what_a_worker_prints_is_kept_and_harms_nothing(subject: &dyn
         let printed: String = engine.get("print", args! { text: words }).await;
         assert_eq!(printed, "printed");
     }
-    let worker = engine.pool().status().workers[0].id.clone();
+    let worker = engine.pool().workers()[0].id.clone();
     until("what it printed is kept, from both of its streams", || {
         let lines = engine.pool().output(&worker).map(|(lines, _)| lines).unwrap_or_default();
         let streams =

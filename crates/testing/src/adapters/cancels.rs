@@ -42,14 +42,14 @@ pub(super) async fn a_call_whose_time_is_over_is_cancelled_in_the_worker(subject
 pub(super) async fn a_cancelled_call_does_not_cost_the_worker(subject: &dyn Subject) -> Verdict {
     needs!(subject, Cancel);
     let engine = TestEngine::open(subject).await;
-    let before = engine.pool().status().workers[0].id.clone();
+    let before = engine.pool().workers()[0].id.clone();
     for n in 0..3 {
         let wait = engine.begin_wait(&format!("wait-{n}")).await;
         wait.answer.abort();
         wait.assert_is_cancelled().await;
         engine.assert_serves().await;
     }
-    assert_eq!(engine.pool().status().workers[0].id, before, "a cancel has cost the worker");
+    assert_eq!(engine.pool().workers()[0].id, before, "a cancel has cost the worker");
     engine.close().await;
     Held
 }

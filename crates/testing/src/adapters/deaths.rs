@@ -28,7 +28,7 @@ fn status(autopsy: &Autopsy) -> Option<ExitStatus> {
 pub(super) async fn a_worker_that_exits_fails_its_call_with_an_autopsy(subject: &dyn Subject) -> Verdict {
     needs!(subject, Crash);
     let engine = TestEngine::open(subject).await;
-    let before = engine.pool().status().workers[0].id.clone();
+    let before = engine.pool().workers()[0].id.clone();
     let autopsy = death(&engine, "exit", args! { status: 3 }).await;
     assert_eq!(autopsy.worker.as_str(), before, "it was another worker");
     if subject.capability(Feature::Processes) == Capability::Present {
@@ -57,13 +57,13 @@ pub(super) async fn a_worker_that_is_killed_fails_its_call_and_is_replaced(subje
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     let Some(process) = engine.recording.process(0) else { panic!("a worker that is a process has none") };
-    let pid = engine.pool().status().workers[0].pid;
+    let pid = engine.pool().workers()[0].pid;
     assert_eq!(pid, Some(process.pid()), "the pid of the pool's status");
     let _ = process.kill();
     // The same process that answered is the one that was killed, or its end would not be seen.
     soon("its end", process.exited()).await;
     until("it is replaced", || {
-        let workers = engine.pool().status().workers;
+        let workers = engine.pool().workers();
         workers.len() == 1 && workers[0].pid != pid
     })
     .await;
@@ -90,7 +90,7 @@ pub(super) async fn calls_that_wait_behind_a_death_are_served(subject: &dyn Subj
     let engine = TestEngine::open(subject).await;
     engine.assert_serves().await;
     let first = tokio::spawn(engine.call::<Value>("exit", args! { status: 3 }).into_future());
-    until("it is with its worker", || engine.pool().status().in_flight > 0 || first.is_finished()).await;
+    until("it is with its worker", || engine.pool().in_flight() > 0 || first.is_finished()).await;
     let behind = (0..20).map(|n| {
         let engine = &engine;
         async move {

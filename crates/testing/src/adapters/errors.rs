@@ -58,12 +58,12 @@ pub(super) async fn an_error_tells_its_cause(subject: &dyn Subject) -> Verdict {
 
 pub(super) async fn an_error_harms_nobody(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
-    let before = engine.pool().status().workers[0].id.clone();
+    let before = engine.pool().workers()[0].id.clone();
     for _ in 0..10 {
         failure(&engine, "fail").await;
         engine.assert_serves().await;
     }
-    assert_eq!(engine.pool().status().workers[0].id, before, "an error has cost the worker");
+    assert_eq!(engine.pool().workers()[0].id, before, "an error has cost the worker");
     engine.close().await;
     Held
 }

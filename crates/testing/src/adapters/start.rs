@@ -12,7 +12,7 @@ const LITTLE_TIME: Duration = Duration::from_millis(1500);
 
 pub(super) async fn a_worker_that_is_ready_answers(subject: &dyn Subject) -> Verdict {
     let engine = TestEngine::open(subject).await;
-    let workers = engine.pool().status().workers;
+    let workers = engine.pool().workers();
     assert_eq!(workers.len(), 1, "one worker serves");
     if subject.capability(Feature::Processes) == super::Capability::Present {
         assert!(workers[0].pid.is_some(), "a worker that is a process has a pid");

@@ -248,8 +248,8 @@ impl MeasuredPool for RunningEngine {
     }
 
     fn worker_pids(&self) -> BenchResult<Vec<i32>> {
-        let status = self.pit.pools()[0].status();
-        Ok(status.workers.iter().filter_map(|worker| Some(worker.pid?.as_raw())).collect())
+        let workers = self.pit.pools()[0].workers();
+        Ok(workers.iter().filter_map(|worker| Some(worker.pid?.as_raw())).collect())
     }
 }
 

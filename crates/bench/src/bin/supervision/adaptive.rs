@@ -56,7 +56,7 @@ async fn measure(pool: PoolOptions, command: &'static str, rounds: usize) -> Ben
     }
     let rate =
         f64::from(served.load(std::sync::atomic::Ordering::Relaxed) - before) / began.elapsed().as_secs_f64();
-    let at_a_time = pit.pools()[0].status().workers.first().map_or(0, |worker| worker.concurrency);
+    let at_a_time = pit.pools()[0].workers().first().map_or(0, |worker| worker.concurrency);
     load.abort_all();
     pit.stop_within(Duration::from_secs(5)).await;
     Ok((rate, waits.median(), at_a_time))

@@ -145,7 +145,7 @@ async fn function(options: &EmbedderOptions, pit: Snakepit) -> Result<(), Script
 
 /// Until a call is with a worker.
 pub(crate) async fn under_way(pit: &Snakepit) {
-    while pit.pools()[0].status().in_flight == 0 {
+    while pit.pools()[0].in_flight() == 0 {
         tokio::task::yield_now().await;
     }
 }

@@ -152,7 +152,7 @@ async fn a_stranger_that_hangs_is_found_stuck_and_replaced_if_policy_says_so() {
 async fn deadline_and_cancel_are_those_of_grpc() {
     let patient = CancelGrace { ask: SOON, ..CancelGrace::default() };
     let pit = Pit::start(plain("well").cancel_grace(patient)).await;
-    let worker = pit.pools()[0].status().workers[0].id.clone();
+    let worker = pit.pools()[0].workers()[0].id.clone();
     let left: f64 = pit.call("remaining", args! {}).timeout(Duration::from_secs(100)).await.expect("a time");
     assert!((50.0..=100.0).contains(&left), "{left}");
     let path = pit.file("late");
@@ -176,14 +176,14 @@ async fn deadline_and_cancel_are_those_of_grpc() {
     until("it sees that nobody reads", || lines(&path).iter().any(|line| line == "over")).await;
     let echoed: Value = soon("a call", pit.call("echo", args! { a: 1 })).await.expect("it serves on");
     assert_eq!(echoed["a"].as_i64(), Some(1));
-    assert_eq!(pit.pools()[0].status().workers[0].id, worker, "nobody had to die for it");
+    assert_eq!(pit.pools()[0].workers()[0].id, worker, "nobody had to die for it");
     pit.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_answer_fails_only_its_call() {
     let pit = Pit::start(plain("well")).await;
-    let worker = pit.pools()[0].status().workers[0].id.clone();
+    let worker = pit.pools()[0].workers()[0].id.clone();
     for (code, kind) in [
         ("INVALID_ARGUMENT", "bad_argument"),
         ("NOT_FOUND", "unknown_command"),
@@ -210,7 +210,7 @@ async fn a_malformed_answer_fails_only_its_call() {
     let items = soon("the stream", stream.expect("a stream").collect::<Vec<_>>()).await;
     let error = items.last().and_then(|item| item.as_ref().err()).expect("an error");
     assert!(items.len() == 3 && error.to_string().contains("no more"), "{items:?}");
-    assert_eq!(pit.pools()[0].status().workers[0].id, worker, "nobody had to die for it");
+    assert_eq!(pit.pools()[0].workers()[0].id, worker, "nobody had to die for it");
     pit.end().await;
     let pit = Pit::start(plain("garbage")).await;
     let error = soon("a call", pit.call::<Value>("echo", args! {})).await.expect_err("no message");

@@ -79,7 +79,7 @@ async fn the_health_of_a_pool_names_a_server_that_hangs() {
     let (path, before) = (pit.file("begun"), pids(&pool));
     let call = tokio::spawn(pit.call::<Value>("block", args! { path: &path }).into_future());
     until("it hangs", || !lines(&path).is_empty()).await;
-    let told = || pool.status().trouble.is_some_and(|trouble| trouble.contains("no sign of life"));
+    let told = || support::trouble(&pool).is_some_and(|trouble| trouble.contains("no sign of life"));
     until("the pool says so", told).await;
     assert_eq!(pids(&pool), before, "it is left alone");
     call.abort();

@@ -51,7 +51,7 @@ async fn the_other_address_family_of_the_port_gets_nothing() {
         support::unproven("there is no IPv6 here");
         return pit.end().await;
     };
-    let before = pit.pools()[0].status().workers[0].pid;
+    let before = pit.pools()[0].workers()[0].pid;
     soon("the call", pit.call::<Value>("deafen", args! {})).await.expect("it listens no more");
     // Its connections are gone, too. The worker is replaced, and nobody else was asked meanwhile.
     let pid: i32 = loop {

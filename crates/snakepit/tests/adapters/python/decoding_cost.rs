@@ -43,7 +43,7 @@ async fn a_log_costs_little_whatever_is_in_it() {
 async fn a_log_that_is_cut_says_so() {
     let pit = Pit::start(raw("log_of_nils")).await;
     let pool = pit.pools()[0].clone();
-    let worker = pool.status().workers[0].id.clone();
+    let worker = pool.workers()[0].id.clone();
     let _: Value = soon("the call", pit.call("any", args! {})).await.expect("an answer");
     let (lines, _) = pool.output(&worker).expect("output");
     let told = &lines.last().expect("a line").text;

@@ -10,11 +10,11 @@ use crate::support::{self, Pit, fault_of, raw, runs, soon, until};
 /// Calls a worker that breaks the protocol in its answer; gives the fault.
 async fn fault(mode: &str) -> String {
     let pit = Pit::start(raw(mode)).await;
-    let first = pit.pools()[0].status().workers[0].pid;
+    let first = pit.pools()[0].workers()[0].pid;
     let error = soon(mode, pit.call::<Value>("any", args! {})).await.expect_err("a fault");
     let fault = fault_of(&error);
     let pool = pit.pools()[0].clone();
-    until("another worker serves", || pool.status().workers.iter().any(|worker| worker.pid != first)).await;
+    until("another worker serves", || pool.workers().iter().any(|worker| worker.pid != first)).await;
     pit.end().await;
     fault
 }
@@ -150,7 +150,7 @@ async fn answers_may_come_in_any_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_closes_its_socket_and_lives_is_ended() {
     let pit = Pit::start(raw("closes_and_lives")).await;
-    let pid = pit.pools()[0].status().workers[0].pid.expect("a process");
+    let pid = pit.pools()[0].workers()[0].pid.expect("a process");
     let began = Instant::now();
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("a fault");
     println!("closed socket → error: {:?}", began.elapsed());
@@ -203,7 +203,7 @@ async fn a_worker_that_sends_too_few_results_fails_only_those_that_are_missing()
 async fn what_a_dead_worker_started_dies_with_it() {
     let pit = Pit::start(raw("family")).await;
     let pool = pit.pools()[0].clone();
-    let worker = pool.status().workers[0].id.clone();
+    let worker = pool.workers()[0].id.clone();
     let first = tokio::spawn(pit.call::<Value>("any", args! {}).into_future());
     let told = || pool.output(&worker).map(|(lines, _)| lines).unwrap_or_default();
     until("it has children", || told().iter().any(|line| line.stream == "log")).await;
@@ -212,7 +212,7 @@ async fn what_a_dead_worker_started_dies_with_it() {
     assert_eq!(pids.len(), 3, "{line}");
     assert!(pids.iter().all(|pid| runs(*pid)));
     first.abort();
-    until("the first call is cancelled", || pool.status().workers.is_empty() || first.is_finished()).await;
+    until("the first call is cancelled", || pool.workers().is_empty() || first.is_finished()).await;
     pit.end_now().await;
     assert!(!pids.iter().any(|pid| runs(*pid)), "{pids:?}");
 }

@@ -94,12 +94,8 @@ async fn each_worker_is_asked_for_its_health() {
     for (worker, answer) in answers {
         pids.push(answer.unwrap_or_else(|error| panic!("{worker}: {error}"))["pid"].as_i64().expect("a pid"));
     }
-    let mut expected: Vec<i64> = pit.pools()[0]
-        .status()
-        .workers
-        .iter()
-        .filter_map(|worker| Some(i64::from(worker.pid?.as_raw())))
-        .collect();
+    let mut expected: Vec<i64> =
+        pit.pools()[0].workers().iter().filter_map(|worker| Some(i64::from(worker.pid?.as_raw()))).collect();
     pids.sort_unstable();
     expected.sort_unstable();
     assert_eq!(pids, expected);

@@ -24,7 +24,7 @@ async fn begin_and_leave(pit: &Pit, command: &str, path: &str) {
 }
 
 fn pid(pit: &Pit) -> Option<u32> {
-    pit.pools()[0].status().workers.first()?.pid.map(|pid| pid.as_raw() as u32)
+    pit.pools()[0].workers().first()?.pid.map(|pid| pid.as_raw() as u32)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,19 +64,15 @@ async fn calls_that_a_dead_worker_had_not_started_run_once_in_another_worker() {
         );
         let pool = pit.pools()[0].clone();
         until("it is under way", || runs(&path).contains_key("slow")).await;
-        let pid = pool.status().workers[0].pid.expect("a pid").as_raw() as u32;
+        let pid = pool.workers()[0].pid.expect("a pid").as_raw() as u32;
         let calls: Vec<_> = (0..20)
             .map(|n| {
                 let args = args! { path: path.as_str(), key: format!("{round}-{n}") };
                 tokio::spawn(pit.call::<String>("mark", args).into_future())
             })
             .collect();
-        until("all are sent or wait", || {
-            let status = pool.status();
-            status.in_flight + status.queued == 21
-        })
-        .await;
-        sent_ahead += pool.status().in_flight - 1;
+        until("all are sent or wait", || pool.queued() + pool.in_flight() == 21).await;
+        sent_ahead += pool.in_flight() - 1;
         support::kill(pid);
         let error = soon("the slow one", slow).await.expect("no panic").expect_err("a death");
         assert!(error.autopsy().is_some(), "{error}");
@@ -98,7 +94,7 @@ async fn a_worker_that_closes_its_socket_and_lives_on_runs_nothing_that_another_
         learn_that_they_are_short(&pit, &path).await;
         let nap = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.2 }).into_future());
         let pool = pit.pools()[0].clone();
-        until("it is under way", || pool.status().in_flight == 1).await;
+        until("it is under way", || pool.in_flight() == 1).await;
         // It goes on for a while after it has closed the socket; those behind it are in its buffer.
         let slam = args! { path: path.as_str(), key: "slam", seconds: f64::from(round as u32 % 5) * 0.01 };
         let slam = tokio::spawn(pit.call::<Value>("slam", slam).priority(1).into_future());
@@ -132,11 +128,11 @@ async fn a_call_whose_caller_left_is_not_given_to_another_worker() {
     );
     let pool = pit.pools()[0].clone();
     until("it is under way", || runs(&path).contains_key("slow")).await;
-    let pid = pool.status().workers[0].pid.expect("a pid").as_raw() as u32;
+    let pid = pool.workers()[0].pid.expect("a pid").as_raw() as u32;
     let mut call =
         Box::pin(pit.call::<Value>("mark", args! { path: path.as_str(), key: "left" }).into_future());
     assert!(futures_util::FutureExt::now_or_never(&mut call).is_none());
-    println!("{} at the worker", pool.status().in_flight);
+    println!("{} at the worker", pool.in_flight());
     drop(call);
     support::kill(pid);
     assert!(soon("the slow one", slow).await.expect("no panic").is_err());

@@ -43,7 +43,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     let running = tokio::spawn(pit.call::<Value>("sleepy", args! { path: path.as_str() }).into_future());
     until("it runs", || !support::lines(&path).is_empty()).await;
     let waiting = tokio::spawn(echo().queue_timeout(short * 20).into_future());
-    until("it waits", || pool.status().queued == 1).await;
+    until("it waits", || pool.queued() == 1).await;
     assert!(matches!(echo().await, Err(CallError::Saturated { .. })));
     let waited = soon("the queue", waiting).await.expect("no panic");
     assert!(matches!(waited, Err(CallError::QueueTimeout { .. })), "{waited:?}");
@@ -74,7 +74,7 @@ async fn calls_of_all_fates_sum_up_to_the_calls_made() {
     let dropped = pool.outcomes();
     let taken = dropped.calls() - before.calls();
     assert_eq!(dropped.cancelled - before.cancelled, taken);
-    until("nothing is under way", || pool.status().in_flight == 0).await;
+    until("nothing is under way", || pool.in_flight() == 0).await;
 
     let stopped = pit.pools()[0].clone();
     pit.end().await;

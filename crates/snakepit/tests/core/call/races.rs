@@ -26,8 +26,8 @@ async fn a_cancel_races_the_answer_in_a_thousand_rounds() {
         }
         println!("{file}: {answered} answered, {cancelled} cancelled");
         let pool = pit.pools()[0].clone();
-        until("nothing is left", || pool.status().in_flight + pool.status().queued == 0).await;
-        let ids: Vec<_> = pool.status().workers.iter().map(|worker| worker.id.clone()).collect();
+        until("nothing is left", || pool.in_flight() + pool.queued() == 0).await;
+        let ids: Vec<_> = pool.workers().iter().map(|worker| worker.id.clone()).collect();
         assert_eq!(ids.len(), 2);
         assert!(ids.iter().all(|id| id.ends_with("-1") || id.ends_with("-2")), "a worker was lost: {ids:?}");
         pit.end().await;
@@ -49,7 +49,7 @@ async fn a_dropped_stream_races_its_items() {
     }
     let echoed: u32 = soon("the next", pit.call("echo", args! { value: 1 })).await.expect("a value");
     assert_eq!(echoed, 1);
-    assert_eq!(pit.pools()[0].status().workers[0].id, "hostile-1");
+    assert_eq!(pit.pools()[0].workers()[0].id, "hostile-1");
     pit.end().await;
 }
 
@@ -70,7 +70,7 @@ async fn a_death_races_answers_and_no_call_is_lost_or_run_twice() {
                 })
                 .collect();
             tokio::time::sleep(jitter(series * WORKERS + round, 6000)).await;
-            if let Some(pid) = pit.pools()[0].status().workers.first().and_then(|worker| worker.pid) {
+            if let Some(pid) = pit.pools()[0].workers().first().and_then(|worker| worker.pid) {
                 support::kill(pid.as_raw() as u32);
             }
             for (n, call) in calls.into_iter().enumerate() {
@@ -123,7 +123,7 @@ async fn callers_that_come_and_go_leave_an_empty_pool() {
         soon("a caller", caller).await.expect("no panic");
     }
     let pool = pit.pools()[0].clone();
-    until("it is empty", || pool.status().in_flight + pool.status().queued == 0).await;
+    until("it is empty", || pool.in_flight() + pool.queued() == 0).await;
     soon("the stop", pit.stop()).await;
 }
 

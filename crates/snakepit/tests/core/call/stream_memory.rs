@@ -102,9 +102,9 @@ async fn small_and_large_items_take_turns_and_all_arrive() {
 async fn a_worker_that_sends_more_bytes_than_it_may_is_ended() {
     let pit = Pit::start(raw("bytes_beyond_credit")).await;
     let pool = pit.pools()[0].clone();
-    let first = pool.status().workers[0].pid;
+    let first = pool.workers()[0].pid;
     let stream = pit.stream::<Value>("any", args! {}).open().expect("a stream");
-    until("it is replaced", || pool.status().workers.iter().any(|worker| worker.pid != first)).await;
+    until("it is replaced", || pool.workers().iter().any(|worker| worker.pid != first)).await;
     let outcomes: Vec<_> = soon("the stream", stream.collect()).await;
     // Four reach the 4 MiB that it may send, the fifth is the fault, and the error comes last.
     assert!(outcomes.len() <= 6, "{} of a hundred items were kept", outcomes.len());

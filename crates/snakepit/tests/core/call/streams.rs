@@ -31,7 +31,7 @@ async fn a_slow_reader_slows_the_generator() {
         until("the generator is told", || !lines(&end).is_empty()).await;
         println!("{file}: {:?}", lines(&end));
         let pool = pit.pools()[0].clone();
-        until("nothing is left of it", || pool.status().in_flight == 0).await;
+        until("nothing is left of it", || pool.in_flight() == 0).await;
         assert!(progress(&path) < 200);
         pit.end().await;
     }
@@ -152,6 +152,6 @@ async fn a_stream_that_nobody_reads_gives_its_worker_back_when_it_is_dropped() {
         drop(stream);
     }
     let _: Value = soon("the next", pit.call("pid", args! {})).await.expect("a pid");
-    assert_eq!(pit.pools()[0].status().workers[0].id, "hostile-1", "it is the first one still");
+    assert_eq!(pit.pools()[0].workers()[0].id, "hostile-1", "it is the first one still");
     pit.end().await;
 }

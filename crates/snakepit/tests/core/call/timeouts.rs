@@ -58,7 +58,7 @@ async fn a_call_without_output_shows_earlier_output_of_its_worker() {
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(SHORT)).await;
     let _: Value = soon("the words", pit.call("says", args! { text: "last words" })).await.expect("said");
     let pool = &pit.pools()[0];
-    let id = pool.status().workers[0].id.clone();
+    let id = pool.workers()[0].id.clone();
     support::until("they are read", || pool.output(&id).is_some_and(|(kept, _)| !kept.is_empty())).await;
     let call = pit.call::<Value>("sleep", args! { seconds: 60.0 }).timeout(Duration::from_millis(100));
     let error = soon("the call", call).await.expect_err("no time");
@@ -72,7 +72,7 @@ async fn queue_and_worker_share_one_budget() {
     let pit = Pit::start(worker("hostile.py").workers(1).cancel_grace(SHORT)).await;
     let first = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 0.6 }).into_future());
     let pool = pit.pools()[0].clone();
-    support::until("the first is under way", || pool.status().in_flight == 1).await;
+    support::until("the first is under way", || pool.in_flight() == 1).await;
     // Alone it would be done in time.
     let began = Instant::now();
     let call = pit.call::<Value>("sleep", args! { seconds: 0.8 }).timeout(Duration::from_secs(1));

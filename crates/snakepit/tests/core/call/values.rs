@@ -177,6 +177,6 @@ async fn more_than_a_frame_may_hold_is_refused_and_costs_no_worker() {
     }
     let call = pit.call::<Value>("echo", args! { value: Blob::from(vec![1u8; (1 << 20) - 1000]) });
     assert!(soon("the call", call).await.is_ok());
-    assert_eq!(pit.pools()[0].status().workers[0].id, "hostile-1", "it is the first one still");
+    assert_eq!(pit.pools()[0].workers()[0].id, "hostile-1", "it is the first one still");
     pit.end().await;
 }

@@ -125,7 +125,7 @@ async fn a_timeout_at_a_worker_counts_and_one_in_the_queue_does_not() {
     let pit = Pit::start(pool(breaker().failures(1).ratio(0.0))).await;
     let pool = pit.pools()[0].clone();
     let running = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.5 }).into_future());
-    support::until("it runs", || pool.status().in_flight == 1).await;
+    support::until("it runs", || pool.in_flight() == 1).await;
     let call = pit.call::<u32>("echo", args! { value: 1 }).queue_timeout(short);
     let error = soon("the call", call).await.expect_err("nobody is free");
     assert!(matches!(error, CallError::QueueTimeout { .. }), "{error}");
@@ -146,7 +146,7 @@ async fn a_cancelled_trial_frees_its_place() {
     let (_, retry_in) = refusal(&echo(&pit).await.expect_err("refused"));
     tokio::time::sleep(retry_in).await;
     let trial = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 20.0 }).into_future());
-    support::until("it runs", || pool.status().in_flight == 1).await;
+    support::until("it runs", || pool.in_flight() == 1).await;
     assert_eq!(phase(&pool, &CircuitScope::Pool), CircuitPhase::HalfOpen);
     trial.abort();
     assert!(trial.await.expect_err("aborted").is_cancelled());

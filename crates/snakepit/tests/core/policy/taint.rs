@@ -10,7 +10,7 @@ use snakepit::{CallError, Pool, Value, args};
 use crate::support::{self, Pit, heard, soon, worker};
 
 fn devices(pool: &Pool) -> BTreeSet<String> {
-    pool.status().workers.into_iter().filter_map(|worker| worker.device).collect()
+    pool.workers().into_iter().filter_map(|worker| worker.device).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,12 +27,12 @@ fn load(pit: &Snakepit, callers: usize, command: &'static str) -> JoinSet<()> {
 async fn a_worker_that_waits_is_given_many_calls_and_one_that_computes_few() {
     let pit = Pit::start(worker("threads.py").workers(1).adaptive_concurrency(1..=16)).await;
     let pool = pit.pools()[0].clone();
-    let at_a_time = || pool.status().workers[0].concurrency;
+    let at_a_time = || pool.workers()[0].concurrency;
     assert_eq!(at_a_time(), 1, "it begins with the fewest");
     let waiting = load(&pit, 32, "waits");
     until("it is given many at a time", || at_a_time() >= 12).await;
     drop(waiting);
-    until("all is quiet", || pool.status().in_flight == 0).await;
+    until("all is quiet", || pool.in_flight() == 0).await;
     let computing = load(&pit, 32, "computes");
     until("it is given few at a time", || at_a_time() <= 5).await;
     drop(computing);

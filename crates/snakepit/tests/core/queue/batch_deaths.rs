@@ -62,7 +62,7 @@ impl Scene {
         let mut calls = vec![self.spawn(first)];
         until("the first is under way", || lines(&self.path).len() == before + 1).await;
         calls.extend(others);
-        until("they wait", || self.pool.status().queued == calls.len() - 1).await;
+        until("they wait", || self.pool.queued() == calls.len() - 1).await;
         self.open();
         let mut answers = Vec::new();
         for call in calls {
@@ -164,7 +164,7 @@ async fn a_call_of_which_a_worker_died_is_made_again_without_those_that_wait() {
     let fatal = tokio::spawn(scene.call(-2).idempotent().into_future());
     until("it is under way", || lines(&scene.path) == ["-2"]).await;
     let others: Vec<_> = (1..4).map(|x| scene.spawn(x)).collect();
-    until("they wait", || scene.pool.status().queued == 3).await;
+    until("they wait", || scene.pool.queued() == 3).await;
     // They go to the next worker, which takes longer to start than the pause of the lost one.
     scene.open();
     assert_eq!(soon("the call", fatal).await.expect("no panic").expect("an answer"), -2);
@@ -187,7 +187,7 @@ async fn members_that_leave_their_batch_are_counted_once() {
     let left = tokio::spawn(call(1).into_future());
     let late = tokio::spawn(call(2).timeout(Duration::from_millis(400)).into_future());
     let stays = tokio::spawn(call(3).into_future());
-    until("they are under way", || lines(&path).len() == 2 && pool.status().in_flight == 4).await;
+    until("they are under way", || lines(&path).len() == 2 && pool.in_flight() == 4).await;
     left.abort();
     assert!(left.await.expect_err("aborted").is_cancelled());
     let error = soon("the timeout", late).await.expect("no panic").expect_err("too late");

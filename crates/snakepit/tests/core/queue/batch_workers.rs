@@ -20,7 +20,7 @@ async fn sizes_behind_one(pool: PoolOptions, command: &str) -> (Vec<usize>, Vec<
     let first = call(0);
     until("the first is under way", || lines(&path) == ["0"]).await;
     let rest: Vec<_> = (1..7).map(call).collect();
-    until("they wait", || pit.pools()[0].status().queued == 6).await;
+    until("they wait", || pit.pools()[0].queued() == 6).await;
     std::fs::write(&gate, "").expect("the gate opens");
     let mut values = vec![soon("a call", first).await.expect("no panic").expect("an answer")];
     for call in rest {
@@ -122,7 +122,7 @@ async fn no_call_is_lost_and_each_is_answered_once_while_workers_are_killed() {
         async move {
             for round in 0_usize.. {
                 tokio::time::sleep(Duration::from_millis(30) + jitter(round, 20_000)).await;
-                let workers = pool.status().workers;
+                let workers = pool.workers();
                 if let Some(pid) = workers.get(round % workers.len().max(1)).and_then(|worker| worker.pid) {
                     kill(pid.as_raw() as u32);
                 }
@@ -141,7 +141,7 @@ async fn no_call_is_lost_and_each_is_answered_once_while_workers_are_killed() {
     assert_eq!(answered + lost, (0..calls).filter(|n| n % 13 != 0).count());
     assert!(lost * 50 <= answered, "of {answered} calls {lost} failed: {failed:#?}");
     let pool = pit.pools()[0].clone();
-    until("nothing is left", || pool.status().in_flight == 0 && pool.status().queued == 0).await;
+    until("nothing is left", || pool.in_flight() == 0 && pool.queued() == 0).await;
     soon("workers", pool.await_ready(Duration::from_secs(30))).await.expect("workers");
     let last: Value = soon("a call", pit.call("size", args! { x: 1 })).await.expect("an answer");
     assert_eq!(last, Value::from(1));

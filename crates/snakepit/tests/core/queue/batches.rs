@@ -41,7 +41,7 @@ impl Held {
         until("the first is under way", || lines(&self.path) == ["0"]).await;
         let count = numbers.clone().count();
         let rest = self.spawn(numbers);
-        until("they wait", || self.pit.pools()[0].status().queued == count).await;
+        until("they wait", || self.pit.pools()[0].queued() == count).await;
         (first, rest)
     }
 
@@ -67,14 +67,13 @@ async fn answers(calls: Calls) -> Vec<i64> {
 async fn calls_that_come_while_a_batch_is_under_way_travel_together() {
     let held = Held::start(worker("batches.py").workers(1)).await;
     let (first, rest) = held.with_gathered(1..21).await;
-    let status = held.pit.pools()[0].status();
-    assert_eq!((status.in_flight, status.queued), (1, 20));
+    let pool = held.pit.pools()[0].clone();
+    assert_eq!((pool.in_flight(), pool.queued()), (1, 20));
     held.open();
     assert_eq!(answers(first).await, [0]);
     assert_eq!(answers(rest).await, (1..21).collect::<Vec<_>>());
     assert_eq!(held.sizes(), [1, 8, 8, 4]);
-    let status = held.pit.pools()[0].status();
-    assert_eq!((status.in_flight, status.queued, status.workers[0].calls), (0, 0, 21));
+    assert_eq!((pool.in_flight(), pool.queued(), pool.workers()[0].calls), (0, 0, 21));
     held.pit.end().await;
 }
 
@@ -101,7 +100,7 @@ async fn the_window_bounds_how_long_calls_gather() {
     until("the window is over", || lines(&held.path).len() == 2).await;
     assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
     assert_eq!(held.sizes(), [1, 3]);
-    assert_eq!(held.pit.pools()[0].status().in_flight, 4);
+    assert_eq!(held.pit.pools()[0].in_flight(), 4);
     held.open();
     answers(first).await;
     assert_eq!(answers(rest).await, [1, 2, 3]);
@@ -187,7 +186,7 @@ async fn batch_with(bad: i64) -> (Held, Vec<Result<i64, CallError>>) {
     let first = held.spawn([0]);
     until("the first is under way", || lines(&held.path) == ["0"]).await;
     let rest = held.spawn([1, 2, 3, bad, 5, 6, 7, 8]);
-    until("they wait", || held.pit.pools()[0].status().queued == 8).await;
+    until("they wait", || held.pit.pools()[0].queued() == 8).await;
     held.open();
     answers(first).await;
     let mut outcomes = Vec::new();
@@ -231,7 +230,7 @@ async fn a_batch_whose_worker_dies_fails_only_the_call_to_blame() {
 async fn a_member_that_is_dropped_or_too_late_ends_at_once_and_the_others_go_on() {
     let mut held = Held::start(worker("batches.py").workers(2)).await;
     held.command = "hold_briefly";
-    let pids = held.pit.pools()[0].status().workers.iter().map(|worker| worker.pid).collect::<Vec<_>>();
+    let pids = held.pit.pools()[0].workers().iter().map(|worker| worker.pid).collect::<Vec<_>>();
     let first = held.spawn([0]);
     until("the first is under way", || lines(&held.path) == ["0"]).await;
     let dropped = held.spawn([1]);
@@ -245,7 +244,7 @@ async fn a_member_that_is_dropped_or_too_late_ends_at_once_and_the_others_go_on(
     answers(first).await;
     assert_eq!(answers(rest).await, [3, 4]);
     assert!(!lines(&held.path).iter().any(|line| line == "Cancelled"));
-    let same = held.pit.pools()[0].status().workers.iter().map(|worker| worker.pid).collect::<Vec<_>>();
+    let same = held.pit.pools()[0].workers().iter().map(|worker| worker.pid).collect::<Vec<_>>();
     assert_eq!(pids, same, "no worker was replaced");
     held.pit.end().await;
 }
@@ -260,7 +259,7 @@ async fn a_batch_whose_members_are_all_gone_is_cancelled_at_its_worker() {
     until("they are under way", || held.sizes() == [1, 3]).await;
     rest.iter().for_each(JoinHandle::abort);
     until("it is cancelled", || lines(&held.path).iter().any(|line| line == "Cancelled")).await;
-    until("its place is free", || held.pit.pools()[0].status().in_flight == 1).await;
+    until("its place is free", || held.pit.pools()[0].in_flight() == 1).await;
     assert_eq!(held.sizes().len(), 3, "it was not run again call by call");
     held.open();
     answers(first).await;
@@ -274,7 +273,7 @@ async fn calls_that_gather_wait_within_the_limits_of_the_queue() {
     let error = soon("a call", held.call(4)).await.expect_err("no room");
     assert!(matches!(error, CallError::Saturated { depth: 3, .. }), "{error}");
     rest[1].abort();
-    until("one has gone", || held.pit.pools()[0].status().queued == 2).await;
+    until("one has gone", || held.pit.pools()[0].queued() == 2).await;
     let late = soon("a call", held.call(5).queue_timeout(Duration::from_millis(20))).await;
     let error = late.expect_err("too late");
     assert!(matches!(error, CallError::QueueTimeout { .. }), "{error}");
@@ -294,7 +293,7 @@ async fn the_most_urgent_calls_of_a_group_travel_first() {
     let held = Held::start(worker("batches.py").workers(1)).await;
     let (first, mut rest) = held.with_gathered(1..9).await;
     rest.push(tokio::spawn(held.call(100).priority(5).into_future()));
-    until("it waits, too", || held.pit.pools()[0].status().queued == 9).await;
+    until("it waits, too", || held.pit.pools()[0].queued() == 9).await;
     held.open();
     answers(first).await;
     answers(rest).await;
@@ -366,7 +365,7 @@ async fn a_pool_that_is_scaled_down_to_none_and_up_again_loses_no_gathered_call(
     pool.scale(0);
     held.open();
     answers(first).await;
-    until("it has no worker", || pool.status().workers.is_empty()).await;
+    until("it has no worker", || pool.workers().is_empty()).await;
     pool.scale(2);
     assert_eq!(answers(rest).await, (1..11).collect::<Vec<_>>());
     held.pit.end().await;

@@ -32,7 +32,7 @@ async fn grown() -> (usize, usize) {
     until("the worker is occupied", || !lines(&path).is_empty()).await;
     let call = |n: usize| pit.call::<Value>("echo", value(n as u8)).into_future();
     let calls: Vec<_> = (0..VALUES).map(|n| tokio::spawn(call(n))).collect();
-    until("all wait", || pit.pools()[0].status().queued >= VALUES - 1).await;
+    until("all wait", || pit.pools()[0].queued() >= VALUES - 1).await;
     let waiting = resident_mib().saturating_sub(before);
     for call in calls {
         drop(soon("a call", call).await.expect("no panic").expect("served"));

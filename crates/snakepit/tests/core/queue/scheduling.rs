@@ -23,10 +23,10 @@ fn pool(pit: &Pit) -> Pool {
 
 /// A call that leaves its key in a file, spawned and seen to be in the queue before this returns.
 async fn enqueue(pit: &Pit, key: &str, priority: i8) -> tokio::task::JoinHandle<Result<Value, CallError>> {
-    let depth = pool(pit).status().queued;
+    let depth = pool(pit).queued();
     let args = args! { path: pit.file("order"), key: key };
     let call = tokio::spawn(pit.call::<Value>("mark", args).priority(priority).into_future());
-    until("it waits", || pool(pit).status().queued > depth).await;
+    until("it waits", || pool(pit).queued() > depth).await;
     call
 }
 
@@ -80,7 +80,7 @@ async fn a_call_that_waits_too_long_says_so_and_is_never_run() {
     let error = soon("the call", call).await.expect_err("no worker");
     assert!(matches!(error, CallError::QueueTimeout { .. }), "{error}");
     assert!(error.to_string().contains("queue_timeout"), "{error}");
-    assert_eq!(pool(&pit).status().queued, 0);
+    assert_eq!(pool(&pit).queued(), 0);
     assert!(soon("the first", first).await.expect("no panic").is_ok());
     let _: Value = soon("another", pit.call("pid", args! {})).await.expect("a pid");
     assert!(lines(&pit.file("order")).is_empty());
@@ -95,13 +95,12 @@ async fn a_caller_that_goes_away_leaves_no_trace() {
         let call = enqueue(&pit, &number.to_string(), 0).await;
         call.abort();
         assert!(call.await.is_err_and(|error| error.is_cancelled()));
-        assert_eq!(pool(&pit).status().queued, 0);
+        assert_eq!(pool(&pit).queued(), 0);
     }
     assert!(soon("the first", first).await.expect("no panic").is_ok());
     let _: Value = soon("another", pit.call("pid", args! {})).await.expect("a pid");
     assert!(lines(&pit.file("order")).is_empty());
-    let status = pool(&pit).status();
-    assert_eq!((status.queued, status.in_flight), (0, 0));
+    assert_eq!((pool(&pit).queued(), pool(&pit).in_flight()), (0, 0));
     pit.end().await;
 }
 
@@ -118,7 +117,7 @@ async fn a_hundred_thousand_calls_wait_and_are_all_served() {
     }
     println!("{all} calls in {:?}", began.elapsed());
     assert_eq!(sum, all * (all - 1) / 2);
-    assert_eq!(pool(&pit).status().queued, 0);
+    assert_eq!(pool(&pit).queued(), 0);
     pit.end().await;
 }
 
@@ -133,9 +132,9 @@ async fn a_hundred_thousand_calls_that_wait_can_all_go_away() {
     for call in &mut calls {
         assert!(futures_util::FutureExt::now_or_never(call).is_none());
     }
-    assert_eq!(pool(&pit).status().queued, all);
+    assert_eq!(pool(&pit).queued(), all);
     drop(calls);
-    assert_eq!(pool(&pit).status().queued, 0);
+    assert_eq!(pool(&pit).queued(), 0);
     first.abort();
     pit.end_now().await;
 }
@@ -154,15 +153,15 @@ async fn a_stream_of_short_calls_starves_no_call_of_unknown_length() {
     });
     let callers: Vec<_> = callers.collect();
     let pool = pool(&pit);
-    until("the short calls flow", || pool.status().workers[0].calls > 2000).await;
-    let before = pool.status().workers[0].calls;
+    until("the short calls flow", || pool.workers()[0].calls > 2000).await;
+    let before = pool.workers()[0].calls;
     for _ in 0..10 {
         let call =
             pit.call::<Value>("mark_and_sleep", args! { path: pit.file("x"), key: "x", seconds: 0.01 });
         let _ = soon("the call", call).await.expect("its turn");
     }
     // Those that were there before it go first, and those that the worker held already.
-    let others = (pool.status().workers[0].calls - before) / 10;
+    let others = (pool.workers()[0].calls - before) / 10;
     println!("{others} short calls went before each");
     assert!(others < 64 + 128 + 64, "{others} went first");
     callers.iter().for_each(tokio::task::JoinHandle::abort);
@@ -179,11 +178,11 @@ async fn no_short_call_overtakes_one_that_does_not_fit_behind_the_running_one() 
         let _: Value = soon("an echo", pit.call("echo", args! { value: 1 })).await.expect("a value");
     }
     let first = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 1.0 }).into_future());
-    until("it is under way", || pool(&pit).status().in_flight == 1).await;
+    until("it is under way", || pool(&pit).in_flight() == 1).await;
     let long = enqueue(&pit, "long", 0).await;
     let mut short = Box::pin(pit.call::<Value>("echo", args! { value: 1 }).into_future());
     assert!(futures_util::FutureExt::now_or_never(&mut short).is_none());
-    assert_eq!(pool(&pit).status().queued, 2, "the short one went ahead");
+    assert_eq!(pool(&pit).queued(), 2, "the short one went ahead");
     assert!(soon("the first", first).await.expect("no panic").is_ok());
     assert!(soon("the long one", long).await.expect("no panic").is_ok());
     assert!(soon("the short one", short).await.is_ok());
@@ -237,7 +236,7 @@ async fn a_low_priority_has_its_turn_under_steady_load() {
     };
     // There is always one that waits.
     let callers: Vec<_> = (0..4).map(caller).collect();
-    until("others wait", || pool(&pit).status().queued >= 2).await;
+    until("others wait", || pool(&pit).queued() >= 2).await;
     let args = args! { path: path.as_str(), key: "low" };
     let low = pit.call::<Value>("mark", args).priority(0).queue_timeout(support::SOON);
     soon("the low one", low).await.expect("it has its turn");

@@ -42,7 +42,7 @@ async fn a_hint_keeps_a_session_at_its_worker_while_that_is_free() {
     }
     // While its worker is busy, another one serves it.
     let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 1.0 }).session("a").into_future());
-    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is busy", || pit.pools()[0].in_flight() == 1).await;
     assert_ne!(who(&pit, "a").await, first);
     assert_eq!(soon("the busy one", busy).await.expect("no panic").expect("who").1, first);
     pit.end().await;
@@ -82,7 +82,7 @@ async fn a_strict_session_that_must_not_wait_fails_at_once() {
     let pit = Pit::start(pool().affinity(Affinity::StrictFailFast)).await;
     let first = who(&pit, "a").await;
     let busy = tokio::spawn(pit.call::<Who>("slow_who", args! { seconds: 1.0 }).session("a").into_future());
-    until("it is busy", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is busy", || pit.pools()[0].in_flight() == 1).await;
     let error = soon("the call", pit.call::<Who>("who", args! {}).session("a")).await.expect_err("busy");
     assert!(matches!(&error, CallError::SessionBusy { session, .. } if session == "a"), "{error}");
     assert_ne!(who(&pit, "b").await, first);
@@ -113,7 +113,7 @@ async fn calls_bound_to_a_worker_that_leaves_go_to_the_others_at_once() {
     // The idle one leaves first; with one worker, the bound calls have nobody else.
     let bound: Vec<_> =
         (0..3).map(|_| tokio::spawn(pit.call::<Who>("who", args! {}).session("a").into_future())).collect();
-    until("they wait", || pool.status().queued == 3).await;
+    until("they wait", || pool.queued() == 3).await;
     support::kill(first);
     let error = soon("the busy one", busy).await.expect("no panic").expect_err("a death");
     assert!(error.autopsy().is_some(), "{error}");

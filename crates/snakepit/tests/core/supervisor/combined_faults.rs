@@ -101,18 +101,18 @@ async fn a_worker_stopped_in_a_call_holds_up_nobody_else_and_finishes_when_it_go
         let args = args! { path: path.as_str(), key: "begun", seconds: 3.0 };
         let call = tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future());
         until("it has begun", || !lines(&path).is_empty()).await;
-        let busy = pool.stats().await.workers.into_iter().find(|worker| worker.in_flight > 0);
-        let pid = busy.and_then(|worker| worker.pid).expect("a busy worker");
-        signal(pid as u32, Signal::STOP);
+        let busy = pool.workers().into_iter().find(|worker| worker.in_flight > 0);
+        let pid = busy.and_then(|worker| worker.pid).expect("a busy worker").as_raw() as u32;
+        signal(pid, Signal::STOP);
         assert!(!call.is_finished(), "it was stopped in the call");
         for n in 0..200 {
             let echoed = soon("a neighbour", pit.call::<u32>("echo", args! { value: n })).await;
             assert_eq!(echoed.expect("served by the others"), n);
         }
-        assert!(pids(&pool).contains(&(pid as u32)), "it was not taken for dead");
-        signal(pid as u32, Signal::CONT);
+        assert!(pids(&pool).contains(&pid), "it was not taken for dead");
+        signal(pid, Signal::CONT);
         assert_eq!(soon("the call", call).await.expect("no panic").expect("served"), "begun");
-        assert_eq!(pool.status().workers.len(), 3);
+        assert_eq!(pool.workers().len(), 3);
     }
     pit.end().await;
 }
@@ -222,7 +222,7 @@ async fn a_crash_loop_at_import_after_ready_or_in_calls_is_paced_and_ends_with_i
         over.store(true, Ordering::Relaxed);
         soon("the caller", caller).await.expect("no panic");
         assert_eq!(soon("a call", pit.call::<u32>("echo", args! { value: 7 })).await.expect("served"), 7);
-        until("it is well", || pool.status().trouble.is_none()).await;
+        until("it is well", || support::trouble(&pool).is_none()).await;
         pit.end().await;
     }
 }
@@ -285,11 +285,11 @@ async fn reloads_and_sizes_that_change_in_a_storm_come_to_their_end() {
         }
         pool.scale(0);
         if round % 2 == 0 {
-            until("nobody serves", || pool.status().workers.is_empty()).await;
+            until("nobody serves", || pool.workers().is_empty()).await;
         }
         pool.scale(1 + round % 4);
         soon("some serve", async {
-            while pool.status().workers.is_empty() {
+            while pool.workers().is_empty() {
                 tokio::task::yield_now().await;
             }
         })
@@ -304,7 +304,7 @@ async fn reloads_and_sizes_that_change_in_a_storm_come_to_their_end() {
         "{reloaded} reloads and {aborted} aborted ones, {kills} kills: {answered} answered, {died} died"
     );
     assert!(answered > 0 && died <= kills);
-    assert_eq!(pool.status().workers.len(), 4);
+    assert_eq!(pool.workers().len(), 4);
     until("the others are gone", || pit.run().expect("a run").workers().len() == 4).await;
     pit.end().await;
 }
@@ -318,10 +318,10 @@ async fn a_full_queue_refuses_at_once_while_the_pool_restarts_and_is_served_afte
     for round in 0..3 {
         fragile.becomes("import");
         pids(&pool).into_iter().for_each(kill);
-        until("nobody serves", || pool.status().workers.is_empty()).await;
+        until("nobody serves", || pool.workers().is_empty()).await;
         let queued: Vec<_> =
             (0..8).map(|n| tokio::spawn(pit.call::<u32>("echo", args! { value: n }).into_future())).collect();
-        until("the queue is full", || pool.status().queued == 8).await;
+        until("the queue is full", || pool.queued() == 8).await;
         let mut worst = Duration::ZERO;
         for _ in 0..100 {
             let began = Instant::now();
@@ -411,7 +411,7 @@ async fn stop_amid(amid: Amid, round: usize) -> Duration {
     }
     assert_eq!(runs_in(home.path()), Vec::<String>::new(), "{amid:?}");
     assert_eq!(marked(&word), Vec::<String>::new(), "{amid:?}: processes are left");
-    assert_eq!(soon("stats", pool.stats()).await.health, PoolHealth::Stopped);
+    assert_eq!(soon("stats", pool.status()).await.health, PoolHealth::Stopped);
     took
 }
 

@@ -56,7 +56,7 @@ async fn a_pool_in_a_crash_loop_recovers_when_its_workers_live() {
     std::fs::write(&lives, "600-600").expect("a file");
     heard(&mut events, |event| matches!(event, Event::PoolRecovered { .. }).then_some(())).await;
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
-    assert_eq!(pool.status().workers.len(), 2);
+    assert_eq!(pool.workers().len(), 2);
     pit.end().await;
 }
 
@@ -80,7 +80,7 @@ async fn calls_to_a_pool_that_cannot_start_a_worker_are_answered_when_a_trial_ha
     let said = error.to_string();
     assert!(matches!(error, CallError::NoWorkers { .. }), "{said}");
     assert!(said.contains("told not to start") && said.contains("degraded"), "{said}");
-    let stats = soon("stats", pool.stats()).await;
+    let stats = soon("stats", pool.status()).await;
     assert_eq!(stats.health, PoolHealth::Degraded);
     pit.end().await;
 }
@@ -93,16 +93,16 @@ async fn a_pool_without_workers_is_not_healthy_and_refuses_calls_at_once() {
     let pool = pit.pools()[0].clone();
     let call = || pit.call::<i64>("echo", args! { value: 1 });
     pool.scale(0);
-    until("nobody serves", || pool.status().workers.is_empty()).await;
+    until("nobody serves", || pool.workers().is_empty()).await;
     let error = soon("the call", call()).await.expect_err("nobody is there");
     assert!(matches!(error, CallError::NoWorkers { .. }), "{error}");
     assert!(error.to_string().contains("scale"), "{error}");
     soon("as many as were asked for", pool.await_ready(support::SOON)).await.expect("none");
-    let trouble = pool.status().trouble.expect("it serves nobody");
+    let trouble = support::trouble(&pool).expect("it serves nobody");
     assert!(trouble.contains("scale"), "{trouble}");
-    assert_eq!(soon("stats", pool.stats()).await.health, PoolHealth::Empty);
+    assert_eq!(soon("stats", pool.status()).await.health, PoolHealth::Empty);
     pool.scale(1);
     assert_eq!(soon("a call", call()).await.expect("it waits for the worker that starts"), 1);
-    assert_eq!(pool.status().trouble, None);
+    assert_eq!(support::trouble(&pool), None);
     pit.end().await;
 }

@@ -34,7 +34,7 @@ async fn calls_behind_a_slow_one(
     let args = args! { path: path, key: "slow", seconds: slow.as_secs_f64() };
     let mut calls =
         vec![("slow".to_owned(), tokio::spawn(pit.call::<String>("mark_and_sleep", args).into_future()))];
-    until("it is under way", || pool.status().in_flight == 1 || !lines(path).is_empty()).await;
+    until("it is under way", || pool.in_flight() == 1 || !lines(path).is_empty()).await;
     calls.extend((0..20).map(|n| {
         let key = n.to_string();
         let args = args! { path: path, key: key.as_str() };
@@ -100,7 +100,7 @@ async fn a_stop_that_is_cut_short_says_of_no_call_that_ran_that_it_was_not_start
         let path = pit.file("marks");
         let calls = calls_behind_a_slow_one(&pit, &path, jitter(round, 160_000)).await;
         tokio::time::sleep(jitter(round * 31, 3000)).await;
-        sent_ahead += pit.pools()[0].status().in_flight.saturating_sub(1);
+        sent_ahead += pit.pools()[0].in_flight().saturating_sub(1);
         let began = Instant::now();
         soon("the stop", pit.stop_within(jitter(round * 17, 50_000))).await;
         assert!(began.elapsed() < Duration::from_secs(5), "the stop took {:?}", began.elapsed());
@@ -145,7 +145,7 @@ async fn a_pool_that_shrinks_and_is_then_stopped_says_of_no_call_that_ran_that_i
         let calls = calls_behind_a_slow_one(&pit, &path, jitter(round, 160_000)).await;
         let pool = pit.pools()[0].clone();
         pool.scale(0);
-        until("it leaves", || pool.status().workers.is_empty()).await;
+        until("it leaves", || pool.workers().is_empty()).await;
         tokio::time::sleep(jitter(round * 31, 3000)).await;
         soon("the stop", pit.stop_within(jitter(round * 17, 50_000))).await;
         tally.add(&format!("round {round}"), &path, outcomes(calls).await);

@@ -139,8 +139,7 @@ async fn settled(pit: &Snakepit, pool: &Pool) {
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     let run = pit.run().expect("a run");
     until("all is quiet", || {
-        let status = pool.status();
-        run.workers().len() == status.workers.len() && status.in_flight + status.queued == 0
+        run.workers().len() == pool.workers().len() && pool.queued() + pool.in_flight() == 0
     })
     .await;
 }
@@ -207,7 +206,7 @@ async fn all_workers_killed_at_once_cost_what_they_had_and_their_replacements_se
         let queued: Vec<_> = (0..WORKERS)
             .map(|n| tokio::spawn(pit.call::<usize>("echo", args! { value: n }).into_future()))
             .collect();
-        until("others wait", || pool.status().queued == WORKERS).await;
+        until("others wait", || pool.queued() == WORKERS).await;
         let serving = pids(&pool);
         assert_eq!(serving.len(), WORKERS);
         let killed = Instant::now();

@@ -163,10 +163,10 @@ impl Bench {
                 }
             }
             Step::KillBusy(index) => {
-                let stats = self.pool.stats().await;
-                let busy: Vec<_> = stats.workers.iter().filter(|worker| worker.in_flight > 0).collect();
+                let mut busy = self.pool.workers();
+                busy.retain(|worker| worker.in_flight > 0);
                 if let Some(pid) = busy.get(index % busy.len().max(1)).and_then(|worker| worker.pid) {
-                    signal(pid as u32, Signal::KILL);
+                    signal(pid.as_raw() as u32, Signal::KILL);
                     model.kills += 1;
                 }
             }
@@ -186,7 +186,7 @@ impl Bench {
                 model.reloads.push(tokio::spawn(async move { pool.reload().await }));
             }
             Step::RecycleOne(index) => {
-                let workers = self.pool.status().workers;
+                let workers = self.pool.workers();
                 if let Some(worker) = workers.get(index % workers.len().max(1)) {
                     self.pool.recycle(&worker.id).await;
                 }
@@ -203,7 +203,7 @@ impl Bench {
         let mut steps: Vec<Step> = (0..dice.below(4)).map(|_| Step::Call(10 + dice.below(40))).collect();
         steps.push(Step::Pause(dice.below(100)));
         steps.extend((0..3 + dice.below(8)).map(|_| Step::draw(&mut dice)));
-        let mut model = Model { target: self.pool.status().workers.len(), ..Model::default() };
+        let mut model = Model { target: self.pool.workers().len(), ..Model::default() };
         let told = |what: &str| format!("{what}; SNAKEPIT_SEED={seed}, {name}: {steps:?}");
         for (number, step) in steps.iter().enumerate() {
             let done = tokio::time::timeout(SOON, self.step(name, number, *step, &mut model)).await;
@@ -255,24 +255,24 @@ impl Bench {
 
     /// Whether the books agree with each other and with the model.
     async fn check(&self, model: &Model) -> Result<(), &'static str> {
-        let status = self.pool.status();
-        if status.workers.len() != model.target {
+        let workers = self.pool.workers();
+        if workers.len() != model.target {
             return Err("the capacity is not what it should be");
         }
-        if status.in_flight + status.queued != 0 {
+        if self.pool.queued() + self.pool.in_flight() != 0 {
             return Err("calls are left");
         }
-        let stats = soon("stats", self.pool.stats()).await;
+        let stats = soon("stats", self.pool.status()).await;
         if stats.target != model.target || stats.starting != 0 || stats.in_flight + stats.queued != 0 {
             return Err("the supervisor counts other workers");
         }
         if stats.health != PoolHealth::Ready
-            || stats.workers.iter().any(|worker| worker.state != WorkerDuty::Serving)
+            || stats.workers.iter().any(|worker| worker.duty != WorkerDuty::Serving)
         {
             return Err("not all are at rest");
         }
-        let serving: BTreeSet<_> = status.workers.iter().map(|worker| worker.id.clone()).collect();
-        let on_the_roll: BTreeSet<_> = stats.workers.iter().map(|worker| worker.id.clone()).collect();
+        let serving: BTreeSet<_> = workers.iter().map(|worker| worker.id.clone()).collect();
+        let on_the_roll: BTreeSet<_> = stats.workers.iter().map(|worker| worker.info.id.clone()).collect();
         if on_the_roll != serving || stats.workers.len() != serving.len() {
             return Err("scheduler and supervisor know different workers");
         }
@@ -280,13 +280,13 @@ impl Bench {
         if kept != serving {
             return Err("custody keeps others than those that serve");
         }
-        let slots: BTreeSet<_> = status.workers.iter().map(|worker| worker.slot).collect();
+        let slots: BTreeSet<_> = workers.iter().map(|worker| worker.slot).collect();
         if slots.len() == serving.len() { Ok(()) } else { Err("two workers have one slot") }
     }
 
     async fn describe(&self) -> String {
         let mut text = String::new();
-        let stats = tokio::time::timeout(SOON, self.pool.stats()).await;
+        let stats = tokio::time::timeout(SOON, self.pool.status()).await;
         let _ = write!(text, "{stats:?}; custody has ");
         for worker in self.run().workers() {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid())).unwrap_or_default();

@@ -50,7 +50,7 @@ impl Code {
 }
 
 fn names(pool: &Pool) -> BTreeSet<String> {
-    pool.status().workers.into_iter().map(|worker| worker.id).collect()
+    pool.workers().into_iter().map(|worker| worker.id).collect()
 }
 
 /// Until all workers are at rest: as many as there should be serve, and nobody else is left.
@@ -59,9 +59,9 @@ async fn generations(pit: &Pit, pool: &Pool, workers: usize) -> BTreeSet<u64> {
     until("all is quiet", || run.workers().len() == workers && names(pool).len() == workers).await;
     let at_rest = async {
         loop {
-            let stats = pool.stats().await;
+            let stats = pool.status().await;
             if stats.workers.len() == workers {
-                return stats.workers.into_iter().map(|worker| worker.generation).collect();
+                return stats.workers.into_iter().map(|worker| worker.info.generation).collect();
             }
             tokio::task::yield_now().await;
         }

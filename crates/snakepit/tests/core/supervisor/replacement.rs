@@ -15,7 +15,7 @@ use crate::support::{self, Pit, soon, until, worker};
 
 /// The names of the workers that serve.
 fn names(pool: &Pool) -> BTreeSet<String> {
-    pool.status().workers.into_iter().map(|worker| worker.id).collect()
+    pool.workers().into_iter().map(|worker| worker.id).collect()
 }
 
 /// Calls without a pause, until it is told to stop; every call must succeed.
@@ -65,7 +65,7 @@ impl Watch {
         let task = tokio::spawn(async move {
             let mut most = 0;
             while !stopped.load(Ordering::Relaxed) {
-                let now = pool.status().workers.len();
+                let now = pool.workers().len();
                 least.fetch_min(now, Ordering::Relaxed);
                 most = most.max(now);
                 tokio::task::yield_now().await;

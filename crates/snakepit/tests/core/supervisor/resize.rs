@@ -22,7 +22,7 @@ async fn a_pool_grows_and_shrinks_while_it_serves() {
     });
     for workers in [4, 2, 3, 1, 2] {
         pool.scale(workers);
-        until("it has its size", || pool.status().workers.len() == workers).await;
+        until("it has its size", || pool.workers().len() == workers).await;
     }
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     pit.stop().await;
@@ -36,7 +36,7 @@ async fn a_pool_that_shrinks_lets_calls_finish() {
     let pool = pit.pools()[0].clone();
     let call = || tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 1.0 }).into_future());
     let calls = [call(), call()];
-    until("both are under way", || pool.status().in_flight == 2).await;
+    until("both are under way", || pool.in_flight() == 2).await;
     pool.scale(0);
     for call in calls {
         assert!(soon("a call", call).await.expect("no panic").is_ok());
@@ -62,7 +62,7 @@ async fn many_pools_serve_side_by_side() {
     {
         assert_eq!(answer.expect("a value"), n as u32);
     }
-    assert!(pit.pools().iter().all(|pool| pool.status().workers[0].calls == 10));
+    assert!(pit.pools().iter().all(|pool| pool.workers()[0].calls == 10));
     pit.end().await;
 }
 
@@ -78,6 +78,6 @@ async fn a_pool_of_mocks_that_changes_its_size_all_the_time_loses_nobody() {
         assert_eq!(value, 7);
     }
     pool.scale(3);
-    until("it has its size", || pool.status().workers.len() == 3).await;
+    until("it has its size", || pool.workers().len() == 3).await;
     soon("the stop", pit.stop()).await;
 }

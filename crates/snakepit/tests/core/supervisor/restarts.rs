@@ -31,7 +31,7 @@ async fn a_pool_whose_workers_do_not_start_is_degraded_says_so_and_recovers_by_i
     })
     .await;
     assert!(reason.contains("in a bad mood"), "{reason}");
-    let status = pool.status().trouble.expect("in trouble");
+    let status = support::trouble(&pool).expect("in trouble");
     assert!(status.contains("in a bad mood"), "{status}");
     let error = soon("a call", pit.call::<u32>("echo", args! { value: 1 })).await.expect_err("nobody serves");
     assert!(matches!(error, CallError::NoWorkers { .. }), "{error:?}");
@@ -40,7 +40,7 @@ async fn a_pool_whose_workers_do_not_start_is_degraded_says_so_and_recovers_by_i
     heard(&mut events, |event| matches!(event, Event::PoolRecovered { .. }).then_some(())).await;
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     assert_eq!(pit.call::<u32>("echo", args! { value: 2 }).await.expect("served"), 2);
-    assert!(pool.status().trouble.is_none());
+    assert!(support::trouble(&pool).is_none());
     pit.end().await;
 }
 
@@ -51,12 +51,12 @@ async fn workers_that_die_once_are_replaced_at_once_even_if_all_die() {
     let pool = pit.pools()[0].clone();
     for _ in 0..2 {
         let began = Instant::now();
-        let pids: Vec<_> = pool.status().workers.iter().filter_map(|worker| worker.pid).collect();
+        let pids: Vec<_> = pool.workers().iter().filter_map(|worker| worker.pid).collect();
         for pid in &pids {
             support::kill(pid.as_raw() as u32);
         }
         let all_new = || {
-            let now = pool.status().workers;
+            let now = pool.workers();
             now.len() == 4 && now.iter().all(|worker| worker.pid.is_some_and(|pid| !pids.contains(&pid)))
         };
         until("all are replaced", all_new).await;
@@ -68,7 +68,7 @@ async fn workers_that_die_once_are_replaced_at_once_even_if_all_die() {
                 assert_eq!(answer.expect("served"), 1);
             }
         }
-        until("all have served", || pool.status().workers.iter().all(|worker| worker.calls > 0)).await;
+        until("all have served", || pool.workers().iter().all(|worker| worker.calls > 0)).await;
     }
     pit.end().await;
 }

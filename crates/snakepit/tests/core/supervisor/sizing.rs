@@ -16,16 +16,16 @@ async fn a_pool_grows_while_calls_wait_and_shrinks_when_it_idles() {
     let pit = Pit::start(pool).await;
     let pool = pit.pools()[0].clone();
     let mut events = pool.events();
-    assert_eq!(pool.status().workers.len(), 1, "it begins with the fewest");
+    assert_eq!(pool.workers().len(), 1, "it begins with the fewest");
     let calls: Vec<_> = (0..24)
         .map(|_| tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.5 }).into_future()))
         .collect();
-    until("it has grown", || pool.status().workers.len() >= 4).await;
+    until("it has grown", || pool.workers().len() >= 4).await;
     for call in calls {
         soon("a call", call).await.expect("no panic").expect("no call fails");
     }
-    assert!(pool.status().workers.len() <= 6);
-    until("it has shrunk", || pool.status().workers.len() == 1).await;
+    assert!(pool.workers().len() <= 6);
+    until("it has shrunk", || pool.workers().len() == 1).await;
     let mut turns = 0;
     let mut last: Option<bool> = None;
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1), events.next()).await {
@@ -44,7 +44,7 @@ async fn a_pool_of_none_at_least_starts_one_for_the_first_call_and_goes_to_sleep
     let pit = Pit::start(worker("hostile.py").sizing(sizing)).await;
     let pool = pit.pools()[0].clone();
     for _ in 0..2 {
-        assert_eq!(pool.status().workers.len(), 0);
+        assert_eq!(pool.workers().len(), 0);
         assert_eq!(soon("a call", pit.call::<u32>("echo", args! { value: 1 })).await.expect("served"), 1);
         until("nobody is left", || pit.run().expect("a run").workers().is_empty()).await;
     }
@@ -60,8 +60,8 @@ async fn a_size_that_is_set_by_hand_stays_until_the_load_may_decide_again() {
     pool.scale(3);
     soon("ready", pool.await_ready(support::SOON)).await.expect("ready");
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert_eq!(pool.status().workers.len(), 3, "idle or not");
+    assert_eq!(pool.workers().len(), 3, "idle or not");
     pool.scale_by(sizing);
-    until("the load decides", || pool.status().workers.len() == 1).await;
+    until("the load decides", || pool.workers().len() == 1).await;
     pit.end().await;
 }

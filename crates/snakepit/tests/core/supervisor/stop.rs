@@ -22,14 +22,14 @@ async fn a_stop_gives_back_what_waits_and_lets_what_runs_finish() {
     let pool = pit.pools()[0].clone();
     let path = pit.file("marks");
     let running = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 1.0 }).into_future());
-    until("it is under way", || pool.status().in_flight == 1).await;
+    until("it is under way", || pool.in_flight() == 1).await;
     let waiting: Vec<_> = (0..10)
         .map(|n| {
             let args = args! { path: path.as_str(), key: n.to_string() };
             tokio::spawn(pit.call::<Value>("mark", args).into_future())
         })
         .collect();
-    until("they wait", || pool.status().queued == 10).await;
+    until("they wait", || pool.queued() == 10).await;
     soon("the stop", pit.stop()).await;
     for call in waiting {
         let error = soon("a call", call).await.expect("no panic").expect_err("given back");
@@ -65,9 +65,9 @@ async fn a_stop_ends_workers_that_are_leaving_too() {
     let pool = pit.pools()[0].clone();
     let call = || tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 600.0 }).into_future());
     let calls = [call(), call()];
-    until("both are under way", || pool.status().in_flight == 2).await;
+    until("both are under way", || pool.in_flight() == 2).await;
     pool.scale(0);
-    until("they leave", || pool.status().workers.is_empty()).await;
+    until("they leave", || pool.workers().is_empty()).await;
     soon("the stop", pit.stop_within(Duration::from_millis(200))).await;
     for call in calls {
         assert!(soon("a call", call).await.expect("no panic").is_err());
@@ -97,7 +97,7 @@ async fn an_engine_that_is_dropped_leaves_nothing() {
     let call = tokio::spawn(pit.call::<Value>("sleepy", args! { path: path.as_str() }).into_future());
     until("the call is under way", || !lines(&path).is_empty()).await;
     let pids: Vec<u32> =
-        pit.pools()[0].status().workers.iter().filter_map(|w| w.pid).map(|pid| pid.as_raw() as u32).collect();
+        pit.pools()[0].workers().iter().filter_map(|w| w.pid).map(|pid| pid.as_raw() as u32).collect();
     assert_eq!(pids.len(), 2);
     let home = pit.abandon();
     let outcome = soon("the call", call).await.expect("no panic");

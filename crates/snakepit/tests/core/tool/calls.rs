@@ -162,7 +162,7 @@ async fn errors_of_tools_arrive_as_host_errors() {
     let call = pit.call::<Value>("read", args! { tool: "breaks", args: args! {} });
     let error = soon("the stream", call).await.expect_err("an error");
     assert!(error.to_string().contains("no third"), "{error}");
-    assert_eq!(pit.pools()[0].status().workers[0].id, "tools-1", "it is the first one still");
+    assert_eq!(pit.pools()[0].workers()[0].id, "tools-1", "it is the first one still");
     pit.end().await;
 }
 
@@ -324,7 +324,7 @@ async fn a_tool_ends_with_the_call_that_asked_it() {
         until("the tool runs", || begun.load(Ordering::SeqCst) > before.0).await;
         call.abort();
         until("the tool is ended", || dropped.load(Ordering::SeqCst) > before.1).await;
-        assert_eq!(pit.pools()[0].status().workers.len(), 1);
+        assert_eq!(pit.pools()[0].workers().len(), 1);
         pit.end().await;
     }
 }

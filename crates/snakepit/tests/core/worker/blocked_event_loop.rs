@@ -61,7 +61,7 @@ async fn calls_that_were_read_and_could_not_begin_go_to_another_worker() {
     until("the loop is held up", || !lines(&path).is_empty()).await;
     let late = Duration::from_secs(1);
     let blocked = tokio::spawn(pit.call::<Value>("block", args! { path: &path }).timeout(late).into_future());
-    until("it is sent", || pit.pools()[0].status().in_flight == 2).await;
+    until("it is sent", || pit.pools()[0].in_flight() == 2).await;
     let others = (0..2).map(|_| pit.call::<Value>("nap", args! { seconds: 0.0 }).timeout(5 * support::SOON));
     let others = tokio::spawn(join_all(others.map(IntoFuture::into_future).collect::<Vec<_>>()));
     soon("the first", held_up).await.expect("no panic").expect("it ends");

@@ -63,7 +63,7 @@ async fn a_worker_killed_in_its_start_is_replaced() {
     until("another one starts", || starting().is_some()).await;
     kill(starting().expect("one that starts"));
     soon("full strength", pit.await_ready(support::SOON)).await.expect("three workers");
-    assert_eq!(pit.pools()[0].status().workers.len(), 3);
+    assert_eq!(pit.pools()[0].workers().len(), 3);
     pit.end().await;
 }
 

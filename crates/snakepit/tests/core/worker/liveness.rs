@@ -13,7 +13,7 @@ use crate::support::{self, Pit, heard, soon, worker};
 /// Until the first worker is seen to do this.
 async fn seen(pool: &Pool, liveness: WorkerLiveness) {
     let wanted = async {
-        while pool.stats().await.workers.first().and_then(|worker| worker.liveness) != Some(liveness) {
+        while pool.status().await.workers.first().and_then(|worker| worker.liveness) != Some(liveness) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -41,7 +41,7 @@ async fn a_worker_that_holds_the_gil_for_half_a_minute_is_not_killed() {
     let both = async {
         loop {
             let now: Vec<_> =
-                pool.stats().await.workers.iter().filter_map(|worker| worker.liveness).collect();
+                pool.status().await.workers.iter().filter_map(|worker| worker.liveness).collect();
             if now.len() == 2 && now.contains(&WorkerLiveness::Busy) && now.contains(&WorkerLiveness::Stuck) {
                 return;
             }
@@ -110,10 +110,10 @@ async fn waiting_busy_stopped_and_idle_are_seen_as_what_they_are() {
     seen(&pool, WorkerLiveness::Idle).await;
     let waiting = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 4.0 }).into_future());
     seen(&pool, WorkerLiveness::Waiting).await;
-    let stats = pool.stats().await;
+    let stats = pool.status().await;
     assert_eq!(stats.workers[0].at_work.len(), 1);
     assert_eq!(stats.workers[0].at_work[0].command, "sleep");
-    let pid = stats.workers[0].pid.expect("a pid") as u32;
+    let pid = stats.workers[0].info.pid.expect("a pid").as_raw() as u32;
     support::signal(pid, Signal::STOP);
     seen(&pool, WorkerLiveness::Stopped).await;
     support::signal(pid, Signal::CONT);
@@ -122,6 +122,6 @@ async fn waiting_busy_stopped_and_idle_are_seen_as_what_they_are() {
     seen(&pool, WorkerLiveness::Busy).await;
     soon("the call", computing).await.expect("no panic").expect("answered");
     seen(&pool, WorkerLiveness::Idle).await;
-    assert_eq!(pool.stats().await.workers[0].pid, Some(pid as i32), "it is still the same");
+    assert_eq!(support::pids(&pool), [pid], "it is still the same");
     pit.end().await;
 }

@@ -7,7 +7,7 @@ use crate::support::{Pit, soon, until, worker};
 
 fn output(pit: &Pit) -> (Vec<OutputLine>, u64) {
     let pool = &pit.pools()[0];
-    let worker = pool.status().workers[0].id.clone();
+    let worker = pool.workers()[0].id.clone();
     pool.output(&worker).expect("its output")
 }
 

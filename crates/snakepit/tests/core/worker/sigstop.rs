@@ -13,7 +13,8 @@ use crate::support::{self, Pit, pids, signal, soon, until, worker};
 
 /// Until the pool has noticed that so many of its workers serve, and why not more.
 async fn is_short(pool: &Pool) {
-    until("it is noticed", || pool.status().trouble.is_some_and(|trouble| trouble.contains("SIGCONT"))).await;
+    until("it is noticed", || support::trouble(pool).is_some_and(|trouble| trouble.contains("SIGCONT")))
+        .await;
 }
 
 async fn pid(pit: &Pit) -> u32 {
@@ -28,8 +29,12 @@ async fn a_worker_that_is_stopped_while_it_idles_gets_no_calls_until_it_goes_on(
     let stopped = pid(&pit).await;
     signal(stopped, Signal::STOP);
     is_short(&pool).await;
-    let stats = pool.stats().await;
-    let seen = stats.workers.iter().find(|worker| worker.pid == Some(stopped as i32)).expect("it is there");
+    let stats = pool.status().await;
+    let seen = stats
+        .workers
+        .iter()
+        .find(|worker| worker.info.pid.is_some_and(|pid| pid.as_raw() as u32 == stopped))
+        .expect("it is there");
     assert_eq!(seen.liveness, Some(WorkerLiveness::Stopped));
     for _ in 0..50 {
         assert_ne!(pid(&pit).await, stopped);
@@ -60,8 +65,8 @@ async fn calls_wait_in_the_queue_while_everybody_is_stopped() {
     signal(only, Signal::STOP);
     is_short(&pool).await;
     let call = tokio::spawn(pit.call::<u32>("pid", ()).into_future());
-    until("it waits", || pool.status().queued == 1).await;
-    assert_eq!(pool.status().in_flight, 0);
+    until("it waits", || pool.queued() == 1).await;
+    assert_eq!(pool.in_flight(), 0);
     let brief = pit.call::<u32>("pid", ()).queue_timeout(Duration::from_millis(20));
     let error = soon("the queue's time", brief).await.expect_err("nobody serves");
     assert!(error.to_string().contains("SIGCONT"), "{error}");
@@ -80,7 +85,7 @@ async fn calls_of_a_stopped_worker_stay_with_it() {
     until("it is under way", || !support::lines(&path).is_empty()).await;
     signal(only, Signal::STOP);
     is_short(&pool).await;
-    assert_eq!(pool.status().in_flight, 1);
+    assert_eq!(pool.in_flight(), 1);
     signal(only, Signal::CONT);
     soon("the call", call).await.expect("no panic").expect("it goes on");
     assert_eq!(support::lines(&path).len(), 1, "it was made once");
@@ -125,7 +130,7 @@ async fn a_strict_session_waits_for_its_stopped_worker() {
     signal(owner, Signal::STOP);
     is_short(&pool).await;
     let call = tokio::spawn(who());
-    until("it waits", || pool.status().queued == 1).await;
+    until("it waits", || pool.queued() == 1).await;
     let other = soon("who", pit.call::<Who>("who", args! {})).await.expect("who");
     assert_ne!(other.1, owner);
     signal(owner, Signal::CONT);

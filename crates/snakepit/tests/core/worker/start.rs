@@ -114,7 +114,7 @@ fn flaky(directory: &tempfile::TempDir, fails: &str) -> PoolOptions {
 async fn one_worker_that_fails_beside_others_that_start_is_tried_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let pit = support::Pit::start(flaky(&directory, "starts == 2").workers(3)).await;
-    assert_eq!(pit.pools()[0].status().workers.len(), 3);
+    assert_eq!(pit.pools()[0].workers().len(), 3);
     pit.end().await;
 }
 
@@ -174,7 +174,7 @@ async fn a_background_start_gives_its_trouble_to_the_calls_that_wait() {
     let pit = pit.start_in_background().await.expect("an engine");
     let error = soon("the call", pit.call::<Value>("any", args! {})).await.expect_err("no worker");
     assert!(error.to_string().contains("ZeroDivisionError"), "{error}");
-    let trouble = pit.pools()[0].status().trouble;
+    let trouble = support::trouble(&pit.pools()[0]);
     assert!(trouble.is_some_and(|trouble| trouble.contains("ZeroDivisionError")));
     pit.stop().await;
     assert!(runs_in(home.path()).is_empty());

@@ -66,7 +66,7 @@ async fn calls_that_travel_together_show_their_one_task() {
     let pit = Pit::start(pool()).await;
     let busy = tokio::spawn(pit.call::<Value>("nap", args! { seconds: 0.1 }).into_future());
     let pool = pit.pools()[0].clone();
-    until("it is busy, and gathers calls", || pool.status().in_flight == 1).await;
+    until("it is busy, and gathers calls", || pool.in_flight() == 1).await;
     let calls = ["a", "b"].map(|name| {
         let args = args! { paths: pit.file(name) };
         tokio::spawn(pit.call::<Value>("waits_together", args).timeout(TIME).into_future())

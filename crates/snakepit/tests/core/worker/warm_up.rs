@@ -15,7 +15,7 @@ async fn a_worker_serves_only_after_its_warm_up_calls() {
     let pit = Pit::start(pool).await;
     let marks = lines(&path);
     assert_eq!(marks.len(), 4, "each worker was warmed up when the engine was ready: {marks:?}");
-    for worker in pit.pools()[0].status().workers {
+    for worker in pit.pools()[0].workers() {
         assert_eq!(worker.calls, 0, "warm-up calls are not counted");
     }
     pit.end().await;
@@ -48,7 +48,7 @@ async fn a_lazy_pool_starts_with_the_first_call() {
     soon("ready", pool.await_ready(support::SOON)).await.expect("a lazy pool is ready as it is");
     assert!(pit.run().expect("a run").workers().is_empty(), "nobody was started");
     assert_eq!(soon("a call", pit.call::<u32>("echo", args! { value: 1 })).await.expect("served"), 1);
-    until("all have started", || pool.status().workers.len() == 2).await;
+    until("all have started", || pool.workers().len() == 2).await;
     pit.end().await;
 }
 
@@ -72,7 +72,7 @@ async fn in_debug_mode_each_call_has_a_worker_of_its_own() {
         let pid = soon("a call", call).await.expect("no panic").expect("served");
         assert!(seen.insert(pid), "{pid} served before");
     }
-    until("all are gone", || pool.status().workers.is_empty()).await;
+    until("all are gone", || pool.workers().is_empty()).await;
     pit.end().await;
 }
 

@@ -28,7 +28,7 @@ async fn fifty_stops_at_once_are_one_shutdown_and_later_ones_find_nothing_to_do(
         let pit = Pit::start(worker("hostile.py").workers(2)).await;
         let run = pit.run().expect("a run").id().to_string();
         let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.3 }).into_future());
-        until("it is under way", || pit.pools()[0].status().in_flight == 1).await;
+        until("it is under way", || pit.pools()[0].in_flight() == 1).await;
         let stops: Vec<_> = (0..50)
             .map(|_| {
                 let pit = (*pit).clone();
@@ -61,7 +61,7 @@ async fn fifty_stops_at_once_are_one_shutdown_and_later_ones_find_nothing_to_do(
 async fn a_stop_with_less_patience_hastens_the_one_that_waits() {
     let pit = Pit::start(worker("hostile.py").workers(1)).await;
     let call = tokio::spawn(pit.call::<Value>("sleep", args! { seconds: 600.0 }).into_future());
-    until("it is under way", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is under way", || pit.pools()[0].in_flight() == 1).await;
     let patient = tokio::spawn({
         let pit = (*pit).clone();
         async move { pit.stop_within(Duration::MAX).await }
@@ -78,7 +78,7 @@ async fn a_stop_with_less_patience_hastens_the_one_that_waits() {
 async fn a_stop_on_a_runtime_of_one_thread_lets_calls_finish() {
     let pit = Pit::start(worker("hostile.py").workers(2)).await;
     let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.3 }).into_future());
-    until("it is under way", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is under way", || pit.pools()[0].in_flight() == 1).await;
     let (one, other) = tokio::join!(tokio::spawn(stopped(&pit)), tokio::spawn(stopped(&pit)));
     assert!(one.is_ok() && other.is_ok());
     assert!(soon("the call", call).await.expect("no panic").is_ok());

@@ -139,7 +139,7 @@ async fn a_mock_beside_a_deaf_worker_changes_nothing_and_alone_it_ends_at_once()
     let mock = || snakepit::mock(Mock::new().command("wait", |_| std::future::pending())).workers(2);
     let pit = start([mock(), deaf(1)], key(600)).await;
     let call = tokio::spawn(pit.call::<Value>("wait", args! {}).into_future());
-    until("it is under way", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is under way", || pit.pools()[0].in_flight() == 1).await;
     assert_takes(stop_of(&pit).await, 600);
     assert!(soon("the call", call).await.expect("no panic").is_err());
     let pit = start([mock()], key(20_000)).await;
@@ -210,7 +210,7 @@ async fn without_cleanup_on_stop_nobody_is_asked_and_nobody_waited_for() {
 async fn without_cleanup_on_stop_calls_are_drained_all_the_same() {
     let pit = start([worker("hostile.py").workers(1)], without_cleanup()).await;
     let call = tokio::spawn(pit.call::<f64>("sleep", args! { seconds: 0.5 }).into_future());
-    until("it is under way", || pit.pools()[0].status().in_flight == 1).await;
+    until("it is under way", || pit.pools()[0].in_flight() == 1).await;
     soon("the stop", pit.stop()).await;
     assert!(soon("the call", call).await.expect("no panic").is_ok(), "it could finish");
     pit.prove_nothing_is_left();
@@ -230,7 +230,7 @@ async fn a_stop_takes_over_from_the_times_of_a_worker_that_leaves() {
     let workers = pids(&pool);
     // By its own keys it would have 3 s for the goodbye, and 3 s from TERM to KILL.
     pool.scale(1);
-    until("one leaves", || pool.status().workers.len() == 1).await;
+    until("one leaves", || pool.workers().len() == 1).await;
     assert!(workers.iter().all(|pid| runs(*pid)));
     assert_takes(stop_of(&pit).await, 500);
     assert!(workers.iter().all(|pid| !runs(*pid)));

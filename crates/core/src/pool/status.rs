@@ -1,4 +1,4 @@
-//! How it stands with a pool in full: what a person or a program that watches it wants to know.
+//! The snapshot of a pool for people and programs that watch it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,87 +9,126 @@ use tokio::time::Instant;
 
 use super::{Health, Outcomes, Pool};
 use crate::adapter::AtWork;
-use crate::custody;
+use crate::custody::{self, Pid};
 use crate::worker::{Pss, Worker};
 use snakepit_policy::Tainted;
 use snakepit_policy::liveness::Liveness;
 use snakepit_policy::taint::name_of;
 
-/// How it stands with a pool.
+/// A snapshot of a pool, its queue and its workers: everything that a dashboard shows.
+///
+/// It serializes to JSON, with times in seconds.
+///
+/// ```no_run
+/// # async fn show(pool: snakepit_core::Pool) {
+/// let status = pool.status().await;
+/// println!("{}: {:?}, {} calls wait", status.name, status.health, status.queued);
+/// for worker in &status.workers {
+///     println!("  {} has {} calls, {:?} bytes", worker.info.id, worker.info.in_flight, worker.rss);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct PoolStats {
-    /// Its name.
+pub struct PoolStatus {
+    /// The pool's name.
     pub name: String,
-    /// Whether it has the workers that it should have.
+    /// Whether the pool has the workers that it should have.
     pub health: PoolHealth,
-    /// Why it is not ready, if it is not.
+    /// Why the pool is not ready.
     pub reason: Option<String>,
-    /// The version of its code and settings; each reload that succeeds makes a new one.
+    /// The version of the pool's code and settings. Each successful reload makes a new one.
     pub generation: u64,
-    /// How many workers there should be.
+    /// The number of workers that the pool should have.
     pub target: usize,
-    /// How many workers are starting.
+    /// The number of workers that are starting.
     pub starting: usize,
-    /// The workers that serve, and those that finish what they have.
-    pub workers: Vec<WorkerStats>,
-    /// How many calls wait.
+    /// The workers that serve calls, and those that finish their last ones.
+    pub workers: Vec<WorkerStatus>,
+    /// The number of calls in the queue.
     pub queued: usize,
-    /// How long the first of them has waited.
+    /// How long the first call in the queue has waited.
     #[serde(serialize_with = "seconds")]
     pub queue_wait: Duration,
-    /// How many calls are with workers.
+    /// The number of calls that workers have.
     pub in_flight: usize,
-    /// How many sessions there are.
+    /// The number of sessions.
     pub sessions: usize,
-    /// How its calls have ended so far.
+    /// How the pool's calls have ended so far.
     pub outcomes: Outcomes,
-    /// Places that are not used for a while.
+    /// Devices and slots that get no worker for a while.
     pub tainted: Vec<TaintedPlace>,
-    /// Which commands leave memory behind, the worst first; known where `max_rss` is set.
+    /// The memory that each command leaves behind, the largest first. Known if `max_rss` is set.
     pub growth: Vec<CommandGrowth>,
 }
 
-/// How it stands with a worker.
+/// What the host knows of a worker without looking at the worker's processes.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct WorkerStats {
-    /// Its name.
+pub struct WorkerInfo {
+    /// The worker's name.
     pub id: String,
-    /// Whether it gets calls.
-    pub state: WorkerDuty,
-    /// Why it is due.
-    pub reason: Option<String>,
-    /// What it did at the last look, which is made once a second.
-    pub liveness: Option<WorkerLiveness>,
-    /// The calls that it is at.
-    pub at_work: Vec<CallAtWork>,
-    /// Its process.
-    pub pid: Option<i32>,
-    /// How long it has served.
+    /// The worker's process.
+    #[serde(serialize_with = "pid")]
+    pub pid: Option<Pid>,
+    /// How long the worker has served.
     #[serde(serialize_with = "seconds")]
     pub age: Duration,
-    /// How many calls it was given so far.
+    /// The number of calls that the worker was given so far.
     pub calls: u64,
-    /// How many calls it has.
+    /// The number of calls that the worker has now.
     pub in_flight: usize,
-    /// How many calls it gets at a time.
+    /// The number of calls that the worker gets at a time.
     pub concurrency: usize,
-    /// Resident memory of it and all that it started, in bytes.
+    /// The generation of the pool that started the worker.
+    pub generation: u64,
+    /// The number of the worker's slot. No other worker of the pool has it at the same time.
+    pub slot: usize,
+    /// The device that the worker uses, if the pool names devices.
+    pub device: Option<String>,
+    /// The worker's language and version.
+    pub language: String,
+}
+
+impl WorkerInfo {
+    fn of(worker: &Worker) -> Self {
+        Self {
+            id: worker.id.to_string(),
+            pid: worker.handle.process().map(custody::WorkerProcess::pid),
+            age: worker.ready_at.elapsed(),
+            calls: worker.calls_given(),
+            in_flight: worker.calls_in_hand(),
+            concurrency: worker.places(),
+            generation: worker.generation,
+            slot: worker.slot,
+            device: worker.device.as_deref().map(str::to_owned),
+            language: worker.handle.introduction().language.clone(),
+        }
+    }
+}
+
+/// A worker in the snapshot of its pool.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// The worker and its counters.
+    #[serde(flatten)]
+    pub info: WorkerInfo,
+    /// Whether the worker gets calls.
+    pub duty: WorkerDuty,
+    /// Why the worker is to be replaced.
+    pub reason: Option<String>,
+    /// What the worker did when the supervisor last looked, which it does once a second.
+    pub liveness: Option<WorkerLiveness>,
+    /// The calls that the worker runs.
+    pub at_work: Vec<CallAtWork>,
+    /// Resident memory of the worker and everything it started, in bytes.
     pub rss: Option<u64>,
-    /// CPU time of it and all that it started.
+    /// CPU time of the worker and everything it started.
     #[serde(serialize_with = "maybe_seconds")]
     pub cpu: Option<Duration>,
-    /// How many processes it is.
+    /// The number of processes: the worker and everything it started.
     pub processes: Option<usize>,
-    /// Of which version of the pool's code and settings it is.
-    pub generation: u64,
-    /// The number of its place.
-    pub slot: usize,
-    /// The device that it uses.
-    pub device: Option<String>,
-    /// Its language and version.
-    pub language: String,
 }
 
 /// Whether a pool has the workers that it should have.
@@ -196,6 +235,15 @@ pub struct CommandGrowth {
     pub calls: u64,
 }
 
+#[expect(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference to the field"
+)]
+fn pid<S: Serializer>(pid: &Option<Pid>, serializer: S) -> Result<S::Ok, S::Error> {
+    pid.map(Pid::as_raw).serialize(serializer)
+}
+
 fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64())
 }
@@ -224,44 +272,36 @@ pub(crate) struct WorkerRow {
 }
 
 impl WorkerRow {
-    async fn stats(self) -> WorkerStats {
+    async fn measure(self) -> WorkerStatus {
         let Self { worker, state, reason, liveness } = self;
         let vitals = worker.vitals(Pss::Skip).await;
-        let process = worker.handle.process();
         let now = Instant::now();
         let at_work = |it: AtWork| CallAtWork {
             call: it.call.get(),
             command: it.command.to_string(),
             since: now.saturating_duration_since(it.since),
         };
-        WorkerStats {
-            id: worker.id.to_string(),
-            state,
+        WorkerStatus {
+            info: WorkerInfo::of(&worker),
+            duty: state,
             reason,
             liveness: liveness.map(Into::into),
             at_work: worker.handle.at_work().into_iter().map(at_work).collect(),
-            pid: process.map(custody::WorkerProcess::pid).map(custody::Pid::as_raw),
-            age: worker.ready_at.elapsed(),
-            calls: worker.calls_given(),
-            in_flight: worker.calls_in_hand(),
-            concurrency: worker.places(),
             rss: vitals.map(|vitals| vitals.rss_bytes),
             cpu: vitals.map(|vitals| vitals.cpu),
             processes: vitals.map(|vitals| vitals.processes),
-            generation: worker.generation,
-            slot: worker.slot,
-            device: worker.device.as_deref().map(str::to_owned),
-            language: worker.handle.introduction().language.clone(),
         }
     }
 }
 
 impl Pool {
-    /// How it stands, in full. [`Pool::status`] is cheaper, and knows less.
-    pub async fn stats(&self) -> PoolStats {
+    /// Takes a snapshot: asks the supervisor, and measures the workers' processes.
+    ///
+    /// [`Pool::workers`], [`Pool::queued`] and [`Pool::in_flight`] answer at once.
+    pub async fn status(&self) -> PoolStatus {
         let roll = self.supervisor.roll().await;
-        let workers = join_all(roll.workers.into_iter().map(WorkerRow::stats)).await;
-        let (health, reason) = self.shared.health.borrow().told();
+        let workers = join_all(roll.workers.into_iter().map(WorkerRow::measure)).await;
+        let health = self.shared.health.borrow().clone();
         let now = Instant::now();
         let place = |tainted: Tainted| TaintedPlace {
             place: name_of(tainted.device.as_deref(), tainted.slot),
@@ -269,10 +309,10 @@ impl Pool {
             lasts: tainted.until.saturating_duration_since(now),
         };
         let scheduler = self.shared.scheduler();
-        PoolStats {
+        PoolStatus {
             name: self.name().to_owned(),
-            health,
-            reason,
+            health: PoolHealth::from(&health),
+            reason: health.reason().map(str::to_owned),
             generation: roll.generation,
             target: roll.target,
             starting: roll.starting,
@@ -286,18 +326,32 @@ impl Pool {
             growth: self.growth(),
         }
     }
+
+    /// Lists the workers that serve calls.
+    pub fn workers(&self) -> Vec<WorkerInfo> {
+        self.shared.scheduler().workers().map(|worker| WorkerInfo::of(worker)).collect()
+    }
+
+    /// Counts the calls in the queue.
+    pub fn queued(&self) -> usize {
+        self.shared.scheduler().depth()
+    }
+
+    /// Counts the calls that workers have.
+    pub fn in_flight(&self) -> usize {
+        self.shared.in_hand()
+    }
 }
 
-impl Health {
-    /// In a word, and why it is not better.
-    fn told(&self) -> (PoolHealth, Option<String>) {
-        match self {
-            Self::Starting => (PoolHealth::Starting, None),
-            Self::Ready(_) => (PoolHealth::Ready, None),
-            Self::Empty => (PoolHealth::Empty, Some(super::EMPTY.to_owned())),
-            Self::Short { reason, .. } => (PoolHealth::Short, Some(reason.to_string())),
-            Self::Degraded { reason, .. } => (PoolHealth::Degraded, Some(reason.to_string())),
-            Self::Stopped => (PoolHealth::Stopped, None),
+impl From<&Health> for PoolHealth {
+    fn from(health: &Health) -> Self {
+        match health {
+            Health::Starting => Self::Starting,
+            Health::Ready(_) => Self::Ready,
+            Health::Empty => Self::Empty,
+            Health::Short { .. } => Self::Short,
+            Health::Degraded { .. } => Self::Degraded,
+            Health::Stopped => Self::Stopped,
         }
     }
 }
