@@ -1,4 +1,5 @@
-//! Workers that announce themselves: one line of JSON on standard output says that a worker is ready, and where it listens.
+//! Workers that announce themselves: one line of JSON on standard output reports that the worker is ready and where
+//! it listens.
 //!
 //! ```json
 //! {"status": "ready", "port": 54321, "pid": 12345}
@@ -7,18 +8,19 @@
 //! | key | |
 //! |---|---|
 //! | `status` | `"ready"` |
-//! | `port` | a TCP port of the loopback that it listens on, or |
-//! | `socket` | the path of a Unix socket, in its place |
-//! | `pid` | who it is, by its own count (`getpid`); may be left out |
-//! | `commands` | the commands that it serves, a list of strings; may be left out |
-//! | `features` | what it declares of itself, a list of strings; may be left out |
+//! | `port` | the TCP port of the loopback that the worker listens on, or |
+//! | `socket` | the path of a Unix socket, instead of `port` |
+//! | `pid` | the worker's process id as it sees it (`getpid`); optional |
+//! | `commands` | the commands that the worker serves, a list of strings; optional |
+//! | `features` | the features that the worker declares, a list of strings; optional |
 //!
-//! A worker whose numbers are all floats, as in JavaScript, declares `safe-integers`: the host refuses integers of 2^53 and more
-//! with their place, which the worker would take for others.
+//! A worker whose numbers are all floats, as in JavaScript, declares `safe-integers`. The host then rejects integers
+//! of 2^53 and more, with their place, because the worker would read them as other numbers.
 //!
-//! Lines before it and after it are logs. A line that is almost it is an error that says what is wrong, for a worker that
-//! believes to be ready waits for calls, and its host for it. The pid must be that of somebody in the custody of the
-//! worker that was started: a wrapper script may `exec` or not. The process that counts stays the one that was started.
+//! Lines before and after the ready line are logs. A line that is almost a ready line is an error that says what is
+//! wrong: otherwise the worker, which believes it is ready, and the host would wait for each other. The pid must
+//! belong to a process in the custody of the started worker, because a wrapper script may or may not `exec` the
+//! server. The process that counts is still the one that was started.
 
 use std::path::PathBuf;
 
@@ -30,12 +32,12 @@ use super::{Introduction, Spawner, StartError, pids};
 use crate::custody::{self, Command, Stdio};
 use crate::harmless;
 
-/// The longest ready line.
+/// The maximum length of a ready line.
 const LONGEST: usize = 256 * 1024;
-/// How much of a line an error shows.
+/// The number of characters of a line that an error shows.
 const SHOWN: usize = 200;
 
-/// Where a worker can be reached.
+/// The address at which a worker can be reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A TCP port of the loopback.
@@ -44,19 +46,19 @@ pub enum Address {
     Socket(PathBuf),
 }
 
-/// What a worker must say about where it listens.
+/// What a ready line must say about where the worker listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listens {
-    /// Its calls come another way: it names no address.
+    /// The worker names no address: its calls reach it another way.
     Nowhere,
-    /// On a port or on a socket.
+    /// The worker listens on a port or on a socket.
     Somewhere,
-    /// On a Unix socket, and not on a port.
+    /// The worker listens on a Unix socket, not on a port.
     OnSocket,
 }
 
 impl Listens {
-    /// What a worker has to print.
+    /// Returns a hint that shows the line a worker must print.
     fn way_out(self) -> String {
         let place = match self {
             Self::Nowhere => "",
@@ -69,17 +71,17 @@ impl Listens {
     }
 }
 
-/// What a worker said when it got ready.
+/// The contents of a ready line.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Announcement {
-    /// Where it can be reached; always there if it was asked for.
+    /// Where the worker can be reached. Always present if an address was required.
     pub address: Option<Address>,
-    /// Who it is, by its own count.
+    /// The worker's process id, as the worker sees it.
     pub pid: Option<u32>,
-    /// The commands that it serves, if it tells.
+    /// The commands that the worker serves, if it lists them.
     pub commands: Vec<String>,
-    /// What it declares of itself.
+    /// The features that the worker declares.
     pub features: Vec<String>,
     /// The whole line.
     pub line: Map<String, Json>,
@@ -89,18 +91,19 @@ pub struct Announcement {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Announced {
-    /// Its process: the one that was started, whoever announced it.
+    /// The process that was started, even if another process printed the ready line.
     pub process: custody::WorkerProcess,
-    /// What it said.
+    /// The contents of its ready line.
     pub announcement: Announcement,
 }
 
-/// Starts a worker and waits until it says that it is ready. What else it prints is captured, as always.
+/// Starts a worker and waits until it reports that it is ready. All other output is captured as usual.
 pub async fn start(spawner: &Spawner, command: Command, listens: Listens) -> Result<Announced, StartError> {
     start_or(spawner, command, listens, "").await
 }
 
-/// As [`start`], for an adapter that has another way for programs that print no ready line. An error names it.
+/// Like [`start`], for an adapter that also supports programs without a ready line. `other_way` is added to the error
+/// and describes how.
 pub(super) async fn start_or(
     spawner: &Spawner,
     command: Command,
@@ -116,7 +119,7 @@ pub(super) async fn start_or(
     Ok(Announced { process, announcement })
 }
 
-/// Until a worker says that it is ready.
+/// Waits until a worker reports that it is ready.
 pub(super) async fn ready(
     spawner: &Spawner,
     process: &custody::WorkerProcess,
@@ -157,8 +160,8 @@ pub(super) async fn ready(
     Ok(announcement)
 }
 
-/// Until the line has come. If that takes too long, this is dropped, and what has no end of line yet is shown with the error: a
-/// ready line that waits for its newline would be seen by nobody.
+/// Waits for the ready line. If the wait times out, the guard is dropped, and its drop logs the line that has no
+/// newline yet: otherwise an error would not show a ready line that only lacks its newline.
 struct ReadyListener<'a> {
     lines: &'a mut LineReader,
     is_over: bool,
@@ -172,7 +175,7 @@ impl Drop for ReadyListener<'_> {
     }
 }
 
-/// The announced pid is nobody's here: of a process that has ended already, or of a stranger.
+/// Builds the error for an announced pid that is not in the worker's custody: the process has ended or is unrelated.
 async fn stranger(spawner: &Spawner, process: &custody::WorkerProcess, number: u32) -> StartError {
     let fault = format!(
         "its ready line names the pid {number}, which is neither the process that was started ({}) nor one that \
@@ -185,11 +188,11 @@ async fn stranger(spawner: &Spawner, process: &custody::WorkerProcess, number: u
     }
 }
 
-/// What a line is.
+/// The classification of a line.
 #[derive(Debug, PartialEq)]
 enum StartupLine {
     Ready(Announcement),
-    /// It was meant to be the ready line.
+    /// The line was meant to be the ready line, and is invalid for this reason.
     Wrong(String),
     Log,
 }
@@ -234,7 +237,7 @@ impl Announcement {
         Ok(Self { address, pid, commands, features, line })
     }
 
-    /// What the pool is to know about the worker.
+    /// Returns what the pool needs to know about the worker.
     pub fn introduction(&self) -> Introduction {
         let text = |key: &str| self.line.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         Introduction {
@@ -247,22 +250,22 @@ impl Announcement {
     }
 }
 
-/// What a worker may say of itself before it is ready.
+/// Statuses that a worker may print before it is ready.
 const ON_THE_WAY: [&str; 5] = ["starting", "loading", "initializing", "booting", "warming"];
 
-/// Whether an object can be nothing but the ready line, or an attempt at it. A log line may have a status, too.
+/// Reports whether an object can only be the ready line, or an attempt at one. A log line may also have a status.
 fn is_meant(line: &Map<String, Json>) -> bool {
     let is_ready = |value: &Json| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("ready"));
     let has_address = ["port", "socket", "pid"].iter().any(|key| line.contains_key(*key));
     match line.get("status") {
         Some(Json::String(status)) if ON_THE_WAY.contains(&status.to_ascii_lowercase().as_str()) => false,
         Some(status) => is_ready(status) || status.is_string() && (has_address || line.len() == 1),
-        // Under another name: `state`, `Status`.
+        // The status has another key, such as `state` or `Status`.
         None => has_address && line.values().any(is_ready),
     }
 }
 
-/// Whether what is no JSON begins like the ready line or says the same, if with the quotes of another language.
+/// Reports whether a line that is not JSON resembles a ready line, for example with another language's quotes.
 fn is_alike(line: &[u8]) -> bool {
     let text: String = String::from_utf8_lossy(line)
         .chars()
@@ -303,7 +306,7 @@ fn read_pid(pid: &Json) -> Result<u32, String> {
 pub(super) mod fuzzing {
     use super::{Announcement, Listens};
 
-    /// Reads a line as the one that says that a worker is ready.
+    /// Reads a line as a ready line.
     pub(crate) fn ready_line(line: &[u8]) {
         for listens in [Listens::Nowhere, Listens::Somewhere, Listens::OnSocket] {
             let _ = Announcement::read(line, listens);

@@ -1,5 +1,5 @@
-//! What a worker can send, as the fuzz targets below `fuzz/` and the tests here try it: bytes that nobody has checked go through
-//! the same functions as those of a worker.
+//! Entry points for the fuzz targets in `fuzz/` and for the tests here: unchecked bytes pass through the same
+//! functions as the bytes of a worker.
 
 use bytes::BytesMut;
 
@@ -7,7 +7,7 @@ use crate::logging::Logging;
 use crate::transport::fuzzing::cut_frames;
 use crate::worker::Output;
 
-/// The longest frame, or line, of these trials.
+/// The maximum length of a frame or line in these tests.
 const LIMIT: usize = 1 << 20;
 
 fn output() -> std::sync::Arc<Output> {
@@ -15,12 +15,12 @@ fn output() -> std::sync::Arc<Output> {
     Output::new(worker, Logging::default())
 }
 
-/// Frames, as they come through a worker's socket.
+/// Reads frames, as they arrive on a worker's socket.
 pub fn frames(bytes: &[u8]) {
     let _ = cut_frames(&mut BytesMut::from(bytes), &output(), LIMIT);
 }
 
-/// The value of a frame, read in the ways that callers have.
+/// Reads the value of a frame in all the ways that callers use.
 pub fn value(bytes: &[u8]) {
     let Some((&flag, payload)) = bytes.split_first() else { return };
     let payload = bytes::Bytes::copy_from_slice(payload);
@@ -32,14 +32,14 @@ pub fn value(bytes: &[u8]) {
     let _ = crate::call::RemoteError::read(&value);
 }
 
-/// Lines of standard output. The first byte says how long the pieces are in which they come.
+/// Reads lines of standard output. The first byte is the length of the pieces in which they arrive.
 #[cfg(feature = "stdio")]
 pub fn lines(bytes: &[u8]) {
     let Some((&size, bytes)) = bytes.split_first() else { return };
     crate::stdio::fuzzing::lines(bytes, usize::from(size).max(1), LIMIT);
 }
 
-/// The line by which a worker says that it is ready.
+/// Reads a ready line.
 #[cfg(feature = "announce")]
 pub fn ready_line(bytes: &[u8]) {
     crate::announce::fuzzing::ready_line(bytes);
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// For 256 KiB, in a build without optimization on a busy machine. What is quadratic takes minutes.
+    /// The limit for 256 KiB, in a build without optimization on a busy machine. Quadratic code takes minutes.
     const TIME: Duration = Duration::from_secs(20);
     const SIZE: usize = 256 << 10;
 
@@ -68,7 +68,7 @@ mod tests {
         frame
     }
 
-    /// Payloads that have been trouble, or could be: deep, wide, with keys that occur twice, with long integers.
+    /// Payloads that caused trouble, or could: deep, wide, with duplicate keys, with long integers.
     fn payloads() -> Vec<Vec<u8>> {
         let integers = [&[0xc8, 0x10, 0, 1][..], &[0x5a; 4096]].concat().repeat(SIZE / 4100);
         let log = |fields: &[u8]| [b"\x93\xa4info\xa1x".as_slice(), fields].concat();

@@ -1,4 +1,4 @@
-//! The directory of a worker's socket, which only its user may enter.
+//! The directory of a worker's socket. Only the worker's user may enter it.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::secret::secret;
 
-/// The longest path of a socket, its final zero not counted.
+/// The maximum length of a socket's path, without its terminating zero.
 const LONGEST: usize = 107;
 const NAME: &str = "s";
 
-/// The directory. It goes away with this.
+/// The directory. It is removed on drop.
 #[derive(Debug)]
 pub(super) struct SocketDir {
     dir: PathBuf,
 }
 
 impl SocketDir {
-    /// In the directory of the run, which whoever clears up after the host removes; if that has too long a name, where
-    /// temporary files are.
+    /// Creates the directory in the run's directory, which is removed with the run if the host dies. If that path is
+    /// too long for a socket, creates it in the directory for temporary files.
     pub(super) fn new(run: Option<&Path>, kind: &str) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl SocketDir {
         if let Some(run) = run.filter(|run| run.join(&name).join(NAME).as_os_str().len() <= LONGEST) {
             return Self::make(run.join(name));
         }
-        // A directory that is there already is not taken, and others can make one of a name that they can guess.
+        // An existing directory is not used, and other users could create one with a name that they can guess.
         let name = format!("snakepit-{}", secret()?);
         Self::make(std::env::temp_dir().join(name))
     }
@@ -49,7 +49,7 @@ impl SocketDir {
         self.dir.join(NAME)
     }
 
-    /// Nobody needs it any more.
+    /// Removes the directory.
     pub(super) fn remove(&self) {
         let _ = fs::remove_dir_all(&self.dir);
     }

@@ -1,7 +1,8 @@
-//! Values as JSON, exactly or not at all: what JSON has no form for is an error that names its place.
+//! Values as JSON, exactly or not at all: a value that JSON cannot represent is an error that names its place.
 //!
-//! JSON has no byte strings, no date-times, no NaN and no keys but text. Its integers have no bounds, but its readers do:
-//! beyond 64 bits, most make another number of it without a word. So those are refused, too, in both directions.
+//! JSON has no byte strings, no date-times, no NaN, and no keys other than text. Its integers are unbounded, but its
+//! readers are not: beyond 64 bits, most of them silently produce another number. Such integers are therefore
+//! rejected in both directions.
 
 use std::io::Write as _;
 
@@ -16,23 +17,23 @@ use crate::call::{Call, Input};
 use crate::value::Encoded;
 use crate::value::{Value, ValueError};
 
-/// How far the integers of a worker go.
+/// The range of integers that a worker can represent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Integers {
     /// From `i64::MIN` to `u64::MAX`.
     Of64Bits,
-    /// As far as a float tells them apart: below 2^53.
+    /// The integers that a float represents exactly: below 2^53.
     Safe,
 }
 
 impl Integers {
-    /// As the worker has declared it.
+    /// Returns the range that the worker's features declare.
     pub(super) fn of(features: &[String]) -> Self {
         if features.iter().any(|feature| feature == SAFE_INTEGERS) { Self::Safe } else { Self::Of64Bits }
     }
 
-    /// The first integer of a worker's answer that would become another number. None where its integers are floats: read as one, it
-    /// is what the worker meant.
+    /// Returns the first integer in a worker's answer that would become another number when read. Returns `None` if
+    /// the worker's integers are floats: an integer that is read as a float is then what the worker meant.
     pub(super) fn first_unreadable(self, text: &[u8]) -> Option<&str> {
         match self {
             Self::Of64Bits => long_integer(text),
@@ -55,10 +56,10 @@ impl Integers {
     }
 }
 
-/// What a worker declares whose integers are floats.
+/// The feature that a worker declares if its integers are floats.
 const SAFE_INTEGERS: &str = "safe-integers";
 
-/// Writes a value.
+/// Writes a value as JSON.
 pub(super) fn write(out: &mut Vec<u8>, value: &Value, integers: Integers) -> Result<(), ValueError> {
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
@@ -101,7 +102,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Value, integers: Integers) -> Res
     Ok(())
 }
 
-/// A number or a text.
+/// Writes a number or a string.
 pub(super) fn scalar<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), ValueError> {
     serde_json::to_writer(out, value).map_err(|error| ValueError::unsendable(error.to_string()))
 }
@@ -110,7 +111,7 @@ fn none(what: &str) -> ValueError {
     ValueError::unsendable(format!("{what} has no form in JSON: send it as text"))
 }
 
-/// Writes the arguments of a call: an object for those by name, a list for those by position.
+/// Writes the arguments of a call: named arguments as an object, positional arguments as a list.
 #[cfg(feature = "stdio")]
 pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call, integers: Integers) -> Result<(), ValueError> {
     let Input::One(arguments) = call.input() else {
@@ -122,7 +123,7 @@ pub(super) fn write_arguments(out: &mut Vec<u8>, call: &Call, integers: Integers
     }
 }
 
-/// A value that a worker sent. An integer that would become another number is refused.
+/// Reads a value that a worker sent. Rejects an integer that would become another number.
 #[cfg(any(feature = "grpc", feature = "http", test))]
 pub(super) fn read(text: &[u8], integers: Integers) -> Result<Encoded, String> {
     match integers.first_unreadable(text) {
@@ -131,13 +132,13 @@ pub(super) fn read(text: &[u8], integers: Integers) -> Result<Encoded, String> {
     }
 }
 
-/// What is said of an integer that cannot be read.
+/// Returns the message for an integer that cannot be read.
 pub(super) fn too_long(number: &str) -> String {
     let shown: String = number.chars().take(40).collect();
     format!("the integer {shown} has more than 64 bits: it must be sent as text")
 }
 
-/// The first integer that has more than 64 bits, in what is JSON or something like it.
+/// Returns the first integer with more than 64 bits in a text that is JSON or similar to it.
 fn long_integer(text: &[u8]) -> Option<&str> {
     let mut at = 0;
     while at < text.len() {
@@ -174,7 +175,7 @@ fn end_of_string(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// A field that may be null and still be there.
+/// Reads a field that may be present and null.
 #[cfg(feature = "stdio")]
 pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
@@ -182,7 +183,7 @@ pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     T::deserialize(deserializer).map(Some)
 }
 
-/// An error as a worker tells it: an object with `type`, `message` and `traceback`, or just a text.
+/// Reads a worker's error: an object with `type`, `message` and `traceback`, or a plain string.
 pub(super) fn read_error(error: Json) -> RemoteError {
     let text = match &error {
         Json::String(text) => text.clone(),

@@ -1,9 +1,10 @@
-//! The kinds of workers that Snakepit knows, one module each: how they are started, spoken to and ended.
+//! Adapters, one module for each kind of worker: how workers are started, spoken to and ended.
 //!
-//! [`python`] is anything that speaks spec/wire.md over a socket, `stdio` lines of JSON, `http` routes, `grpc` anything that speaks
-//! spec/snakepit.proto, [`mock`] closures of the host. `announce` reads the line by which those of other protocols say that they are ready, `listener`
-//! proves whose port it is. Each fulfils the contract of `snakepit_core::adapter` and knows nothing of the others. The crate `snakepit`
-//! shows users what they need of it.
+//! [`python`] workers speak spec/wire.md over a socket, `stdio` workers exchange lines of JSON, `http` workers serve
+//! routes, `grpc` workers speak spec/snakepit.proto, and [`mock`] workers are closures of the host. `announce` reads
+//! the ready line of workers with other protocols. `listener` proves that a port belongs to a worker. Each adapter
+//! implements the contract of `snakepit_core::adapter` and knows nothing of the other adapters. The crate `snakepit`
+//! re-exports what users need.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -37,7 +38,7 @@ mod transport;
 
 pub use program::Program;
 
-/// Calls a function when it is dropped, also where a future is dropped before its end.
+/// Calls a function when dropped, even if the surrounding future is dropped before it completes.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -57,7 +58,7 @@ use snakepit_protocol::{harmless, value};
 use snakepit_telemetry as telemetry;
 use snakepit_telemetry::logging;
 
-/// What the fuzz targets need of this.
+/// Entry points for the fuzz targets.
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;

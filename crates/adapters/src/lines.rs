@@ -1,7 +1,7 @@
-//! What a worker writes to standard output, cut into lines: those that may be messages, and all others, which are logs.
+//! Splits a worker's standard output into lines that may be messages and lines that are logs.
 //!
-//! A line that begins with `{` is kept until its end, up to a limit. Any other is given to the worker's output piece by
-//! piece, however long it is: nobody has to wait for the end of a progress bar.
+//! A line that begins with `{` is kept until its end, up to a limit. Every other line goes to the worker's output
+//! piece by piece, however long it is, so that a progress bar is shown before its line ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,31 +13,31 @@ use tokio::net::unix::pipe;
 
 use crate::worker::{Lines, OpenStream, Output};
 
-/// How much is read at a time.
+/// The number of bytes to read at a time.
 const READ: usize = 64 * 1024;
-/// So many spaces may stand before a message.
+/// The maximum number of spaces before a message.
 const MOST_SPACES: usize = 1024;
-/// The name of the stream, as the output has it.
+/// The name of the stream in the worker's output.
 const STDOUT: &str = "stdout";
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A line that begins with `{`, without its end.
+    /// A line that begins with `{`, without its newline.
     Object(Bytes),
-    /// A line that begins so and is longer than what may be kept. What is read of it goes to the output.
+    /// A line that begins with `{` and exceeds the limit. Its contents go to the output.
     TooLong,
-    /// There is no more.
+    /// The end of the stream.
     End,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinePlace {
-    /// Before the first byte of a line that is no space, after so many that are.
+    /// Before the first byte of a line that is not a space, after this many spaces.
     Start { spaces: usize },
-    /// In a line that begins with `{`, of which so many bytes hold no end.
+    /// In a line that begins with `{`. This many bytes were searched and contain no newline.
     Object { searched: usize },
-    /// In another line.
+    /// In any other line.
     Log,
 }
 
@@ -45,7 +45,7 @@ impl LinePlace {
     const START: Self = Self::Start { spaces: 0 };
 }
 
-/// Cuts bytes into lines.
+/// Splits bytes into lines.
 #[derive(Debug)]
 struct Cutter {
     buffer: BytesMut,
@@ -53,13 +53,13 @@ struct Cutter {
     limit: usize,
 }
 
-/// What the bytes at hand come to.
+/// The result of examining the buffered bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Cut {
     Object(Bytes),
     Log(BytesMut),
     TooLong,
-    /// More is needed.
+    /// More bytes are needed.
     Nothing,
 }
 
@@ -109,7 +109,7 @@ impl Cutter {
     }
 }
 
-/// The reader of one worker's standard output.
+/// Reads one worker's standard output.
 pub(super) struct LineReader {
     reader: pipe::Receiver,
     cutter: Cutter,
@@ -119,14 +119,15 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    /// Reads the other end of what the worker writes to. A line of up to `limit` bytes may be a message.
+    /// Creates a reader from the read end of the worker's standard output. A line of up to `limit` bytes may be a
+    /// message.
     pub(super) fn new(stdout: OwnedFd, output: Arc<Output>, limit: usize) -> io::Result<Self> {
         let cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
         let reader = pipe::Receiver::from_owned_fd(stdout)?;
         Ok(Self { reader, cutter, logs: Lines::default(), _open: output.opened(), output })
     }
 
-    /// The next line that may be a message. What is dropped here is not lost: this may be asked again.
+    /// Returns the next line that may be a message. Cancel safe: if the future is dropped, no bytes are lost.
     pub(super) async fn next(&mut self) -> io::Result<Line> {
         loop {
             match self.cutter.next() {
@@ -136,7 +137,7 @@ impl LineReader {
                 Cut::Nothing => {
                     self.cutter.buffer.reserve(READ);
                     if self.reader.read_buf(&mut self.cutter.buffer).await? == 0 {
-                        // A message without its end may be half of one.
+                        // An unterminated message may be incomplete.
                         let rest = self.cutter.buffer.split();
                         self.cutter.place = LinePlace::START;
                         self.log(&rest);
@@ -148,7 +149,7 @@ impl LineReader {
         }
     }
 
-    /// Takes a line for a log after all.
+    /// Logs a line that turned out not to be a message.
     pub(super) fn log_line(&mut self, line: &[u8]) {
         self.log(line);
         self.log(b"\n");
@@ -158,14 +159,14 @@ impl LineReader {
         self.output.feed(STDOUT, &mut self.logs, bytes);
     }
 
-    /// Nobody reads on: what has no end of line yet is a log, too.
+    /// Logs what was read so far, including an unterminated line, because nobody reads on.
     pub(super) fn break_off(&mut self) {
         let rest = self.cutter.buffer.split();
         self.log(&rest);
         self.log(if rest.is_empty() { b"\n" } else { b" (without the end of its line)\n" });
     }
 
-    /// From here on, all of it is logs.
+    /// Treats the rest of the stream as logs.
     pub(super) fn leave_to_output(mut self) {
         let rest = self.cutter.buffer.split();
         self.log(&rest);
@@ -173,7 +174,7 @@ impl LineReader {
     }
 }
 
-/// The lines of a worker whose output comes in pieces of this size; the logs are left out.
+/// Cuts output that arrives in pieces of this size into lines. Logs are left out.
 #[cfg(any(fuzzing, test))]
 #[cfg_attr(not(feature = "stdio"), expect(dead_code, reason = "the fuzz target of lines is that of stdio"))]
 pub(super) fn cut_in_pieces(bytes: &[u8], size: usize, limit: usize, mut see: impl FnMut(&[u8])) {
@@ -194,7 +195,7 @@ pub(super) fn cut_in_pieces(bytes: &[u8], size: usize, limit: usize, mut see: im
 mod tests {
     use super::*;
 
-    /// What comes of bytes in these pieces: messages, and logs put together.
+    /// Returns the messages and the concatenated logs of output that arrives in these pieces.
     fn cut(pieces: &[&[u8]], limit: usize) -> (Vec<String>, String) {
         let mut cutter = Cutter { buffer: BytesMut::new(), place: LinePlace::START, limit };
         let (mut messages, mut logs) = (Vec::new(), String::new());
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(logs.len(), MOST_SPACES + 4);
     }
 
-    /// Eight MiB, byte by byte: what looked at all of them again and again would take hours.
+    /// Feeds 8 MiB byte by byte: a reader that examined all spaces again each time would take hours.
     #[test]
     fn spaces_that_come_one_by_one_are_looked_at_once() {
         let began = std::time::Instant::now();

@@ -1,8 +1,9 @@
-//! The socket that a worker listens on at a TCP port: whose it is, and a connection to it and to nobody else.
+//! The socket that a worker listens on at a TCP port, and connections that reach this worker and nobody else.
 //!
-//! A number alone says nothing: the port of the other address family, or the same port once the worker is gone, may be another
-//! user's, who would get the secret and the arguments. So the listening socket is looked up before a connection is made and
-//! after it, and must be the same, held by a process of the worker's own. Only then is anything sent.
+//! A port number proves nothing: the port of the other address family, or the same port once the worker is gone, may
+//! belong to another user, who would receive the secret and the arguments. The listening socket is therefore looked
+//! up before and after a connection is made. It must be the same socket both times and be held by a process of the
+//! worker. Nothing is sent before that is certain.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +15,7 @@ use tokio::net::TcpStream;
 use super::pids;
 use crate::custody;
 
-/// How often a socket is looked for that has changed while it was connected to.
+/// The number of attempts to connect if the listening socket changes during the connect.
 const TRIES: usize = 3;
 
 /// The port of one worker.
@@ -22,11 +23,11 @@ const TRIES: usize = 3;
 pub(super) struct Listener {
     process: custody::WorkerProcess,
     port: u16,
-    /// The sockets that were found in the worker's own hands.
+    /// The inodes of the sockets that were found to be held by the worker.
     known: Mutex<HashSet<u64>>,
 }
 
-/// A socket that listens, as the kernel shows it.
+/// A listening socket, as the kernel's table shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SocketEntry {
     address: IpAddr,
@@ -35,7 +36,7 @@ struct SocketEntry {
     inode: u64,
 }
 
-/// Where to connect to, and which sockets take the connection.
+/// The address to connect to, and the sockets that accept connections there.
 #[derive(PartialEq, Eq, Debug)]
 struct Target {
     address: SocketAddr,
@@ -47,7 +48,7 @@ impl Listener {
         Arc::new(Self { process, port, known: Mutex::default() })
     }
 
-    /// A connection to the worker, on which nothing was sent yet.
+    /// Connects to the worker. Nothing has been sent on the connection yet.
     pub(super) async fn connect(self: &Arc<Self>) -> io::Result<TcpStream> {
         for _ in 0..TRIES {
             let before = self.look().await?;
@@ -60,7 +61,7 @@ impl Listener {
         Err(refused(format!("the socket that listens on port {} changes all the time", self.port)))
     }
 
-    /// Proves that the worker listens on the port.
+    /// Checks that the worker listens on the port.
     #[cfg(feature = "http")]
     pub(super) async fn prove(self: &Arc<Self>) -> io::Result<()> {
         self.look().await.map(drop)
@@ -68,7 +69,8 @@ impl Listener {
 
     #[cfg(not(target_os = "linux"))]
     async fn look(self: &Arc<Self>) -> io::Result<Target> {
-        // There is no way to ask whose socket it is: the address that nearly all listen on, and no other.
+        // The owner of a socket cannot be looked up here, so only the address that nearly all servers listen on is
+        // used.
         Ok(Target { address: (Ipv4Addr::LOCALHOST, self.port).into(), inodes: Vec::new() })
     }
 
@@ -91,7 +93,7 @@ impl Listener {
         };
         let mut entries =
             listening(&std::fs::read_to_string("/proc/self/net/tcp").map_err(unknown)?, self.port);
-        // A system without IPv6 has no such file.
+        // A system without IPv6 does not have this file.
         if let Ok(table) = std::fs::read_to_string("/proc/self/net/tcp6") {
             entries.extend(listening(&table, self.port));
         }
@@ -102,7 +104,7 @@ impl Listener {
         Ok(Target { address, inodes })
     }
 
-    /// Whether all of these are the worker's own.
+    /// Checks that all of these sockets belong to the worker.
     #[cfg(target_os = "linux")]
     fn check(&self, entries: &[SocketEntry]) -> io::Result<()> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,36 +120,37 @@ impl Listener {
                 self.port, foreign.address, foreign.uid
             )));
         }
-        // What is closed is forgotten: its number may come back.
+        // Closed sockets are forgotten, because the kernel may reuse their inodes.
         known.retain(|inode| held.contains(inode));
         known.extend(entries.iter().map(|entry| entry.inode));
         Ok(())
     }
 }
 
-/// Why nothing is sent to whoever listens.
+/// The reason why nothing is sent to the process that listens.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);
 
-/// Somebody listens, and is not to be spoken to. To a call that is the same as nobody who listens.
+/// Builds the error for a listening process that must not receive anything. A call treats it as if no process
+/// listened.
 pub(super) fn refusal(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, Refusal(message))
 }
 
-/// Whether somebody listens who is not to be spoken to, or of whom that cannot be told.
+/// Reports whether a process listens that must not receive anything, or whose owner cannot be determined.
 #[cfg(feature = "http")]
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>()).is_some()
 }
 
-/// As nobody who listens.
+/// Builds the error for a port on which no process listens.
 fn refused(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, message)
 }
 
-/// Which address of the loopback is listened on, and all sockets that may take a connection to it. Decided once: there is no
-/// second address to fall back to.
+/// Chooses the loopback address to connect to, and returns it with all sockets that may accept a connection to it.
+/// The choice is final: there is no fallback to a second address.
 #[cfg(any(target_os = "linux", test))]
 fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<SocketEntry>)> {
     let taking = |to: IpAddr| -> Vec<SocketEntry> {
@@ -164,7 +167,7 @@ fn takers(entries: &[SocketEntry], port: u16) -> io::Result<(SocketAddr, Vec<Soc
     Err(refused(format!("nobody listens on port {port} of the loopback")))
 }
 
-/// The sockets that listen on a port, from the kernel's table.
+/// Returns the sockets that listen on a port, from the kernel's table.
 #[cfg(any(target_os = "linux", test))]
 fn listening(table: &str, port: u16) -> Vec<SocketEntry> {
     const LISTEN: &str = "0A";
@@ -181,7 +184,7 @@ fn listening(table: &str, port: u16) -> Vec<SocketEntry> {
     table.lines().skip(1).filter_map(entry).collect()
 }
 
-/// Words of four bytes, each in the order of this machine.
+/// Parses an address: 32-bit words in hexadecimal, each in native byte order.
 #[cfg(any(target_os = "linux", test))]
 fn read_address(text: &str) -> Option<IpAddr> {
     let words: Option<Vec<u32>> =

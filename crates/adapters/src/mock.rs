@@ -1,4 +1,5 @@
-//! Workers that are Rust closures, for the tests of those who use this library: no process, no Python, the same pool.
+//! Workers that are Rust closures, for the tests of programs that use this library: no process, no Python, the same
+//! pool.
 //!
 //! ```
 //! use snakepit::adapter::Mock;
@@ -36,11 +37,11 @@ use snakepit_core::PoolOptions;
 
 use crate::custody;
 
-/// What the command of a mock fails with.
+/// The error of a mock's command.
 pub type MockError = Box<dyn std::error::Error + Send + Sync>;
 type MockCommands = HashMap<String, Box<dyn Fn(Value) -> MockAnswer + Send + Sync>>;
 
-/// What a command comes to.
+/// The kind of answer of a command.
 enum MockAnswer {
     One(BoxFuture<'static, Result<Value, MockError>>),
     Many(BoxStream<'static, Result<Value, MockError>>),
@@ -54,13 +55,13 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// A mock without commands.
+    /// Creates a mock without commands.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a command. What it answers with `Ok` is the value, what it answers with `Err` arrives as an exception: a
-    /// [`RemoteError`] as it is, anything else by its words. A [`Crash`] ends the worker.
+    /// Adds a command. `Ok` returns a value to the caller. `Err` arrives as an exception: a [`RemoteError`]
+    /// unchanged, any other error by its message. A [`Crash`] ends the worker.
     pub fn command<F, A>(mut self, name: impl Into<String>, command: F) -> Self
     where
         F: Fn(Value) -> A + Send + Sync + 'static,
@@ -70,7 +71,8 @@ impl Mock {
         self
     }
 
-    /// Adds a command that answers with many values, as fast as they are read. It ends at the first error.
+    /// Adds a command that answers with many values, as fast as the caller reads them. The first error ends the
+    /// stream.
     pub fn stream<F, A>(mut self, name: impl Into<String>, command: F) -> Self
     where
         F: Fn(Value) -> A + Send + Sync + 'static,
@@ -81,13 +83,13 @@ impl Mock {
     }
 }
 
-/// An error of a mock's command by which its worker ends, as a process would that dies: the call fails with it, and so do
-/// the others that the worker has.
+/// An error that ends the mock's worker as if its process had died: the call fails, and so do all other calls that
+/// the worker holds.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Crash(pub String);
 
-/// A pool of mock workers, named `mock`.
+/// Creates a pool of mock workers, named `mock`.
 pub fn pool(mock: Mock) -> PoolOptions {
     PoolOptions::new("mock", MockAdapter { commands: Arc::new(mock.commands) })
 }
@@ -118,7 +120,7 @@ impl Adapter for MockAdapter {
 struct MockWorker {
     commands: Arc<MockCommands>,
     introduction: Introduction,
-    /// Each with its task, but for the moment in which that is made.
+    /// The calls, each with its task. The task is missing only until it is spawned.
     held: Mutex<HeldCalls<Option<AbortHandle>>>,
     crash: Closed,
 }
@@ -157,7 +159,8 @@ impl MockWorker {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a command has come to. The items of a stream are passed on meanwhile, as far as its credit goes.
+    /// Waits for the outcome of a command. The items of a stream are sent to the caller meanwhile, as its credit
+    /// allows.
     async fn outcome(
         &self,
         id: u64,
@@ -188,7 +191,7 @@ impl MockWorker {
                         credit.available().await;
                     }
                     if self.held().item(id, item) == Streamed::Dropped {
-                        // It was cancelled, and a stream that is always ready would never let go.
+                        // The call was cancelled, and a stream that is always ready would never yield to the abort.
                         break;
                     }
                 }
@@ -197,7 +200,7 @@ impl MockWorker {
         }
     }
 
-    /// A command is over: answers its call, unless the worker ends with it.
+    /// Answers the call of a finished command, or ends the worker if the command crashed.
     fn conclude(&self, id: u64, outcome: Result<Encoded, MockError>) {
         let outcome = match outcome {
             Ok(value) => Ok(value),
@@ -215,7 +218,7 @@ impl MockWorker {
         }
     }
 
-    /// It ends as a process would that dies: its calls wait for its end.
+    /// Ends the worker as if its process had died. Its calls stay held until the end of the worker is known.
     fn crash(&self, why: &str) {
         self.held().close();
         self.crash.close(why);
@@ -234,7 +237,7 @@ impl Handle for MockWorker {
     fn execute(self: Arc<Self>, call: Call) {
         let id = call.id().get();
         let is_crashed = self.crash.is_told();
-        // Without the lock: a command may do anything.
+        // Runs without the lock, because a command may do anything.
         let answer = match (!is_crashed).then(|| self.answer(&call)).transpose() {
             Ok(answer) => answer,
             Err(error) => return call.finish(Err(error)),
@@ -246,7 +249,7 @@ impl Handle for MockWorker {
                 let task = tokio::spawn(async move {
                     let credit = worker.held().credit(id);
                     let outcome = AssertUnwindSafe(worker.outcome(id, answer, credit.as_deref()));
-                    // A panic costs this call alone.
+                    // A panic fails this call only.
                     let outcome = outcome.catch_unwind().await;
                     let outcome = outcome.unwrap_or_else(|_| Err("the command of the mock panicked".into()));
                     worker.conclude(id, outcome);
@@ -257,7 +260,7 @@ impl Handle for MockWorker {
             }
             (Begun::ToSend(_), None) | (Begun::Kept, _) => {}
             (Begun::Refused(call), _) => {
-                // It was chosen for this worker before the worker's end was known.
+                // The call was dispatched to this worker before the worker's end was known.
                 drop(held);
                 call.give_back();
             }

@@ -1,31 +1,32 @@
 //! Process ids as the processes see them: inside a PID namespace they differ from the host's.
 
-/// The number that a process knows itself by; `None` if it is gone, or this system does not tell.
+/// Returns the process id that a process sees for itself, or `None` if the process is gone or there is no `/proc`.
 pub(super) fn own_number(pid: i32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_whitespace().last()?.parse().ok()
 }
 
-/// Whether a worker that names this number speaks of itself, or of somebody whom it has started.
+/// Reports whether the process id that a worker announces is its own or that of a process it has started.
 ///
-/// Blocks for as long as the kernel takes. Where there is no `/proc`, it is believed.
+/// Blocks while the kernel is read. Without `/proc`, the number is accepted unchecked.
 #[cfg(feature = "announce")]
 pub(super) fn is_in_custody(process: &crate::custody::WorkerProcess, number: u32) -> bool {
     let is_it = |pid: i32| own_number(pid) == Some(number);
     if is_it(process.pid().as_raw()) || own_number(std::process::id() as i32).is_none() {
         return true;
     }
-    // One whose parent ends while we look may be missed: it is the shim's child at the next look.
+    // A process whose parent ends during the first look may be missed. By the second look it is the shim's child.
     (0..2).any(|_| {
         let family = crate::worker::family_of(process.pid(), process.own_shim());
         family.into_iter().any(is_it)
     }) || in_group(process.pgid().as_raw()).into_iter().any(is_it)
 }
 
-/// The sockets that a worker, and whatever it has started, hold: the numbers by which the kernel's tables name them.
+/// Returns the inodes of the sockets that a worker and the processes it has started hold. The kernel's tables name
+/// sockets by inode.
 ///
-/// Blocks for as long as the kernel takes.
+/// Blocks while the kernel is read.
 #[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
 pub(super) fn sockets_of(process: &crate::custody::WorkerProcess) -> std::collections::HashSet<u64> {
     let family = crate::worker::family_of(process.pid(), process.own_shim());
@@ -33,7 +34,7 @@ pub(super) fn sockets_of(process: &crate::custody::WorkerProcess) -> std::collec
     pids.flat_map(sockets).collect()
 }
 
-/// The sockets of one process; none if it is gone, or not ours to look at.
+/// Returns the sockets of one process, or none if the process is gone or may not be inspected.
 #[cfg(all(target_os = "linux", any(feature = "grpc", feature = "http")))]
 fn sockets(pid: i32) -> Vec<u64> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
@@ -44,7 +45,8 @@ fn sockets(pid: i32) -> Vec<u64> {
     entries.flatten().filter_map(socket).collect()
 }
 
-/// The processes of a group, as of a worker in the tier `group`, whose orphans have no shim.
+/// Returns the processes of a group. A worker in the tier `group` has no shim, so only its group identifies its
+/// orphans.
 #[cfg(feature = "announce")]
 fn in_group(pgid: i32) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
@@ -52,7 +54,8 @@ fn in_group(pgid: i32) -> Vec<i32> {
     pids.filter(|&pid| group_of(pid) == Some(pgid)).collect()
 }
 
-/// The third word after the name, which may itself hold anything. Asked of the file: a kernel thread's is 0.
+/// Returns the process group of a process: the third word after the name, which may itself contain any character.
+/// Reads the file because a kernel thread has group 0.
 #[cfg(feature = "announce")]
 fn group_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

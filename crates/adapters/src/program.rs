@@ -1,4 +1,4 @@
-//! A program that becomes a worker: what is run, with which environment, and where.
+//! A program that becomes a worker: its command line, environment and working directory.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::StartError;
 use crate::custody::Command;
 use crate::environment::Environment;
 
-/// A program in any language, with its arguments. A list of words is one: `["node", "worker.mjs"]`.
+/// A program in any language, with its arguments. A list of words converts to a program: `["node", "worker.mjs"]`.
 ///
 /// ```
 /// use snakepit::adapter::Program;
@@ -24,7 +24,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program by its path, or by its name in `PATH`, and its arguments.
+    /// Creates a program from its path, or its name in `PATH`, and its arguments.
     pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -34,20 +34,20 @@ impl Program {
         }
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable of the program.
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((key.into(), value.into()));
         self
     }
 
-    /// Its working directory.
+    /// Sets the working directory of the program.
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
     }
 
-    /// A Python and what is installed beside it, made once and kept. The program is started as in a shell after `activate`: what
-    /// was installed is found by its name, and `python` is the one that was asked for.
+    /// Sets the Python environment, which is made once and kept. The program starts as in a shell after `activate`:
+    /// installed programs are found by name, and `python` is the interpreter that the environment asks for.
     ///
     /// ```
     /// use snakepit::adapter::Program;
@@ -60,19 +60,19 @@ impl Program {
         self
     }
 
-    /// What a pool of it is called: the program, without its folder and its ending.
+    /// Returns the default name of a pool of this program: the program without its folder and extension.
     pub(super) fn name(&self) -> String {
         let stem = self.argv.first().map(Path::new).and_then(Path::file_stem);
         stem.map_or_else(|| "command".into(), |stem| OsStr::to_string_lossy(stem).into_owned())
     }
 
-    /// Its arguments, and the values of its variables.
+    /// Returns the program's arguments and the values of its variables.
     #[cfg(feature = "http")]
     pub(super) fn texts(&self) -> impl Iterator<Item = &OsString> {
         self.argv.iter().chain(self.env.iter().map(|(_, value)| value))
     }
 
-    /// The same program, with each of its arguments and the values of its variables changed.
+    /// Returns the same program with its arguments and the values of its variables changed.
     #[cfg(feature = "http")]
     pub(super) fn changed(&self, change: impl Fn(&OsStr) -> OsString) -> Self {
         Self {
@@ -82,13 +82,13 @@ impl Program {
         }
     }
 
-    /// What is started, if nothing is to be made for it before.
+    /// Returns the command to start, for a program that needs no environment to be made first.
     pub fn command(&self) -> Result<Command, StartError> {
         let (program, args) = self.words()?;
         Ok(placed(Command::new(program).args(args), &self.env, self.dir.as_deref()))
     }
 
-    /// The program, and its arguments.
+    /// Returns the program and its arguments.
     pub(super) fn words(&self) -> Result<(&OsString, &[OsString]), StartError> {
         self.argv.split_first().ok_or(StartError::NoCommand)
     }
@@ -100,7 +100,7 @@ impl<I: IntoIterator<Item = S>, S: Into<OsString>> From<I> for Program {
     }
 }
 
-/// A command with an environment and a place.
+/// Adds environment variables and a working directory to a command.
 pub(super) fn placed(command: Command, env: &[(OsString, OsString)], dir: Option<&Path>) -> Command {
     let command = env.iter().fold(command, |command, (key, value)| command.env(key, value));
     match dir {

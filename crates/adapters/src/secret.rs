@@ -1,10 +1,10 @@
-//! What nobody can guess: a worker's secret, or a name that nobody else has chosen.
+//! Unguessable strings: a worker's secret, or a file name that nobody else has chosen.
 
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 
-/// 128 random bits, in hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 pub(super) fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,10 +1,10 @@
-//! Custody of worker processes: no worker, and nothing that it starts, outlives its owner.
+//! Custody of worker processes: no worker, and no process that a worker starts, outlives its owner.
 //!
-//! [`Run::open`] clears what dead hosts left behind, starts the keeper and returns the run.
-//! [`Run::spawn`] starts a [`Command`] below the keeper, recorded before its first instruction.
-//! [`Run::stop`] ends everything within a bounded time and names the survivors.
-//! When the host dies instead, however it dies, the keeper and the shims do the same without it.
-//! [`end_all`] is the emergency exit of a living host; [`SignalNotes`] tells a host of signals, if it asks for that.
+//! [`Run::open`] clears what dead hosts left behind, starts the keeper and returns the run. [`Run::spawn`] starts a
+//! [`Command`] below the keeper and records it before its first instruction runs. [`Run::stop`] ends every worker
+//! within a bounded time and names the survivors. If the host dies instead, for whatever reason, the keeper and the
+//! shims end the workers without it. [`end_all`] stops every open run of a living host in an emergency. [`SignalNotes`]
+//! records the signals that a host receives, for hosts that ask for it.
 //!
 //! ```no_run
 //! use snakepit_custody::{Command, Config, Run};
@@ -16,15 +16,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate is synchronous and free of any runtime; [`WorkerProcess::exited`] is a plain future for those who have one.
+//! The crate is synchronous and needs no async runtime. [`WorkerProcess::exited`] is a plain future for hosts that have
+//! one.
 //!
-//! The folders, in the order of a process's life: `run` → `spawn` → `link` → `keeper/` (a program of its own: it records,
-//! holds the gate, and starts the shims) → `serve` → `stop` → `reap`. Below them: `process` (who a process is), `ledger` and
-//! `state` (what is on disk); beside them: `doctor` and `failpoint`. `portable/` replaces some files on other systems.
+//! The folders, in the order of a process's life: `run` → `spawn` → `link` → `keeper/` (a separate program that writes
+//! the ledger, holds new processes at the gate and starts the shims) → `serve` → `stop` → `reap`. Below them: `process`
+//! (the identity of processes), `ledger` and `state` (the files on disk). Beside them: `doctor` and `failpoint`.
+//! `portable/` replaces some files on systems other than Linux.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// `cfg(portable)` is set by build.rs: on every Unix but Linux, and on Linux by `--cfg snakepit_portable`. On systems that
-// cannot be supported, as Windows, build.rs says so in a sentence.
+// build.rs sets `cfg(portable)` on every Unix except Linux, and on Linux with `--cfg snakepit_portable`. On unsupported
+// systems, such as Windows, build.rs stops with an explanation.
 mod doctor;
 mod failpoint;
 mod ledger;
@@ -60,27 +62,27 @@ pub use state::{DirError, KeepError, Kept, Owner, PrivateDir, StateError, defaul
 pub use stop::report::{StopReport, Survivor};
 pub use stop::signals::{NotesError, Signal, SignalNotes, exit_now};
 
-/// The variable in every worker's environment that names its run.
+/// The environment variable that carries the run's id in every worker.
 pub const RUN_ID_VARIABLE: &str = "SNAKEPIT_RUN_ID";
-/// The variable in every worker's environment that names the worker.
+/// The environment variable that carries the worker's id in every worker.
 pub const WORKER_ID_VARIABLE: &str = "SNAKEPIT_WORKER_ID";
 
-/// The looks at runs and processes at which `SNAKEPIT_FAILPOINTS` can ask for an error.
+/// Returns the names of the checks on runs and processes that `SNAKEPIT_FAILPOINTS` can make fail.
 #[cfg(feature = "failpoints")]
 pub fn failpoint_looks() -> &'static [&'static str] {
     failpoint::LOOKS
 }
 
-/// The steps of a spawn at which `SNAKEPIT_FAILPOINTS` can ask for a fault.
+/// Returns the names of the steps of a spawn at which `SNAKEPIT_FAILPOINTS` can inject a fault.
 #[cfg(feature = "failpoints")]
 pub fn failpoint_steps() -> &'static [&'static str] {
     failpoint::STEPS
 }
 
-/// Sends a signal to the calling thread and returns once it has been handled. A signal to the process might reach another
-/// thread, and this one would go on. For faults in tests.
+/// Sends a signal to the calling thread and returns once it has been handled. A signal to the process might be
+/// delivered to another thread while this one continues. For faults in tests.
 #[cfg(feature = "failpoints")]
 pub fn raise(signal: i32) {
-    // SAFETY: no precondition; what the signal does is what the caller asks for.
+    // SAFETY: no precondition; the caller asks for the effect of the signal.
     unsafe { libc::raise(signal) };
 }

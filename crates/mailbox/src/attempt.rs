@@ -1,28 +1,28 @@
-//! The record of a message's deliveries that did not finish it.
+//! The record of a message's failed deliveries.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// How many attempts a message remembers: the last ones, and the last one that had an error.
+/// The number of attempts kept per message: the most recent ones, plus the most recent one with an error.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
-/// Longer errors are cut.
+/// The maximum length of a stored error. Longer errors are truncated.
 const MAX_ERROR_BYTES: usize = 2048;
 
 /// One delivery that ended without an ack.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Which delivery it was.
+    /// The number of this delivery, counted from 1.
     pub delivery: u32,
-    /// When it began, by the wall clock, for people.
+    /// The start of the delivery by the wall clock, for display only.
     pub began_at: SystemTime,
-    /// How long the message was held.
+    /// How long the receiver held the message.
     pub took: Duration,
-    /// Who held it, as `HOST/PROCESS`.
+    /// The process that held the message, as `HOST/PROCESS`.
     pub holder: String,
-    /// How it ended.
+    /// How the delivery ended.
     pub end: AttemptEnd,
-    /// What went wrong, if the holder said so; at most 2 KiB.
+    /// The error that the holder reported, if any; at most 2 KiB.
     pub error: Option<String>,
 }
 
@@ -30,16 +30,16 @@ pub struct Attempt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptEnd {
-    /// It was given back.
+    /// The holder gave the message back.
     Nack,
-    /// Its lease ran out: the holder died, or took too long.
+    /// The lease ran out because the holder died or took too long.
     Lapse,
-    /// It was moved to the dead letters.
+    /// The message was moved to the dead letters.
     Bury,
 }
 
 impl AttemptEnd {
-    /// As the SQLite file keeps it.
+    /// Returns the number that the SQLite file stores for this variant.
     #[cfg(feature = "sqlite")]
     pub(crate) fn number(self) -> i64 {
         match self {
@@ -60,7 +60,7 @@ impl AttemptEnd {
 }
 
 impl Attempt {
-    /// A delivery that ended now, in this process. A long error is cut.
+    /// Creates the record of a delivery that ended now in this process. A long error is truncated.
     pub fn new(
         delivery: u32,
         began_at: SystemTime,
@@ -73,7 +73,7 @@ impl Attempt {
     }
 }
 
-/// The error as it is kept.
+/// Returns the error, truncated to the stored length.
 pub(crate) fn shortened(error: &str) -> String {
     if error.len() <= MAX_ERROR_BYTES {
         return error.to_owned();
@@ -86,7 +86,7 @@ pub(crate) fn shortened(error: &str) -> String {
     format!("{}{mark}", &error[..end])
 }
 
-/// Adds an attempt, and forgets the oldest ones if there are more than 16. The last one with an error stays.
+/// Adds an attempt. If there are more than 16, drops the oldest ones, but keeps the last attempt with an error.
 pub fn remember_attempt(attempts: &mut Vec<Attempt>, attempt: Attempt) {
     attempts.push(attempt);
     if attempts.len() > MAX_ATTEMPTS {
@@ -100,7 +100,7 @@ pub fn remember_attempt(attempts: &mut Vec<Attempt>, attempt: Attempt) {
     }
 }
 
-/// Who this process is: `HOST/PROCESS`.
+/// Returns the identity of this process as `HOST/PROCESS`.
 pub fn this_process() -> String {
     static HOST: OnceLock<String> = OnceLock::new();
     let host = HOST.get_or_init(|| rustix::system::uname().nodename().to_string_lossy().into_owned());

@@ -1,7 +1,7 @@
-//! What every backend decides in the same way: for those who write one outside of this crate, too.
+//! The rules that every backend shares, also backends outside of this crate.
 //!
-//! A backend stores messages and says what time it is. Whether a message is given up, how many messages a rate limit allows,
-//! which attempts a message remembers and how ids are made is decided here, so that all backends keep the same rules.
+//! A backend stores messages and provides the time. This module decides when a message is given up, how many messages a
+//! rate limit allows, which attempts are kept and how ids are made, so that all backends follow the same rules.
 
 pub use crate::attempt::{remember_attempt, this_process};
 pub use crate::ids::MessageIds;
@@ -9,18 +9,18 @@ pub use crate::settings::{RatePeriod, Throttle};
 
 use crate::DeadReason;
 
-/// Whether the age of a message has passed its time to live.
+/// Whether a message has outlived its time to live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeToLive {
-    /// It may still be delivered.
+    /// The message may still be delivered.
     Left,
-    /// It must not be delivered again.
+    /// The message must not be delivered again.
     Over,
 }
 
-/// Why a message is given up when its lease ends without an ack. `None`: the message comes back.
+/// Returns why a message is given up when its lease ends without an ack, or `None` if it is to be delivered again.
 ///
-/// A leased message outlives its time to live, but not its lease.
+/// The time to live does not end a lease: a leased message expires only when its lease ends.
 pub fn given_up(deliveries: u32, limit: u32, time_to_live: TimeToLive) -> Option<DeadReason> {
     match time_to_live {
         _ if deliveries >= limit => Some(DeadReason::Deliveries),

@@ -1,69 +1,70 @@
-//! What can go wrong with a mailbox.
+//! The errors of a mailbox.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::MessageId;
 
-/// Why an operation failed. It changed nothing, unless the variant says otherwise.
+/// Why an operation failed. A failed operation changes nothing, unless the variant says otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailboxError {
-    /// The lease is over: it lapsed, was given back, acknowledged, or there was none. Nothing was changed.
+    /// The lease has ended (it lapsed, or the message was given back or acknowledged) or never existed. Nothing was
+    /// changed.
     #[error("receipt expired")]
     ReceiptExpired,
     /// The mailbox was closed.
     #[error("the mailbox {0} is closed")]
     Closed(String),
-    /// An option is out of its range.
+    /// An option is outside its range.
     #[error("{option} is {value}, and must be {range}")]
     OutOfRange {
-        /// Which.
+        /// The name of the option.
         option: &'static str,
-        /// What it was set to.
+        /// The value it was set to.
         value: String,
-        /// What it can be.
+        /// The values it can have.
         range: String,
     },
-    /// A body cannot be written, or read, as what it should be.
+    /// A body cannot be encoded from, or decoded to, the expected type.
     #[error("the body cannot be {verb} as {kind}: {reason}")]
     Body {
         /// `read` or `written`.
         verb: &'static str,
-        /// The type.
+        /// The expected type.
         kind: &'static str,
-        /// Why not.
+        /// Why the conversion failed.
         reason: String,
     },
-    /// Nobody wants a reply to the message.
+    /// The sender of the message did not ask for a reply.
     #[error("the message names no mailbox to reply to: send it with reply_to or keep_result")]
     NoReplyTo,
-    /// A request was not answered in time. It may still be answered: its result can be asked for by its id.
+    /// A request was not answered in time. The answer may still arrive; read it with the request's id.
     #[error("the request {id} was not answered within {waited:?}")]
     NoReply {
-        /// The request.
+        /// The id of the request.
         id: MessageId,
-        /// How long it was waited for.
+        /// How long the caller waited for the answer.
         waited: Duration,
     },
     /// A request was answered with an error.
     #[error("the request failed with {name}: {reason}")]
     ErrorReply {
-        /// The error's name.
+        /// The name of the error.
         name: String,
-        /// What was answered.
+        /// The body of the answer, as text.
         reason: String,
     },
-    /// There is no such mailbox, and it was not to be made.
+    /// The mailbox does not exist, and the caller did not allow creating it.
     #[error("there is no mailbox {0}: look at its name; the first send to it makes it")]
     Missing(String),
-    /// Another process holds a lock for too long.
+    /// Another process has held a lock for too long.
     #[error("the mailbox is busy: {0}")]
     Busy(String),
-    /// The backend failed. Whether the operation was done is unknown.
+    /// The backend failed. The operation may or may not have taken effect.
     #[error("the mailbox failed: {reason}")]
     Backend {
-        /// What happened, for a person.
+        /// A description of the failure, for display.
         reason: String,
         /// The backend's own error.
         #[source]
@@ -97,7 +98,7 @@ impl MailboxError {
         Self::Backend { reason: reason.into(), source: Some(Arc::new(source)) }
     }
 
-    /// Whether the same operation may succeed a little later.
+    /// Reports whether the same operation may succeed a little later.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Backend { .. })
     }

@@ -1,11 +1,11 @@
-//! The ids of messages.
+//! The generator of message ids.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::MessageId;
 
-/// Issues ids: UUIDs of version 7 made of the time, a counter and random bits that the issuer draws once. Asking the system for
-/// random bits each time would take longer than the rest of a send.
+/// Generates message ids: UUIDs of version 7 made of the time, a counter and random bits. The random bits are drawn
+/// once per generator, because a system call for each id would take longer than the rest of a send.
 #[derive(Debug)]
 pub struct MessageIds {
     random: u128,
@@ -15,13 +15,13 @@ pub struct MessageIds {
 const RANDOM_BITS: u32 = 46;
 
 impl MessageIds {
-    /// An issuer whose ids no other issuer makes.
+    /// Creates a generator whose ids no other generator produces.
     #[expect(clippy::new_without_default, reason = "each issuer draws random bits")]
     pub fn new() -> Self {
         Self { random: random() & ((1 << RANDOM_BITS) - 1), counter: 0 }
     }
 
-    /// The next id; it sorts behind those of earlier times.
+    /// Returns the next id. It sorts after the ids of earlier milliseconds.
     pub fn next(&mut self, now: SystemTime) -> MessageId {
         self.counter = self.counter.wrapping_add(1);
         let millis = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
@@ -32,9 +32,9 @@ impl MessageIds {
     }
 }
 
-/// Its lower 62 bits are random.
+/// Returns a number whose lower 62 bits are random.
 pub(crate) fn random() -> u128 {
-    // The upper ones of version 7 are the time; two of them give enough of the rest.
+    // Only part of a version 7 UUID is random, so the bits come from two of them.
     let number = || uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, 0, 0)).as_u128();
     let (one, other) = (number(), number());
     (one & 0xffff_ffff) << 30 | (other & 0x3fff_ffff)

@@ -1,26 +1,27 @@
-//! What can be done to a lease. All operations with receipts are a [`LeaseChange`], so a backend implements one method for them.
+//! The changes to a lease. Every operation with receipts is a [`LeaseChange`], so a backend implements a single method
+//! for all of them.
 
 use std::time::Duration;
 
 use crate::{DeadReason, LeaseExtension, MailboxError, NackOptions, check_visibility, telemetry};
 
-/// What happens to the leases that receipts name.
+/// A change to the leases of a set of receipts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseChange {
-    /// The message is done.
+    /// Finishes the message.
     Ack,
-    /// The message comes back, and its attempt is recorded.
+    /// Gives the message back and records the attempt.
     Nack(NackOptions),
-    /// The message comes back as if it had not been delivered.
+    /// Gives the message back as if it had not been delivered.
     Release,
-    /// The lease ends this long from now.
+    /// Sets the lease to end this long from now, subject to the [`LeaseExtension`].
     Extend(Duration, LeaseExtension),
-    /// The message becomes a dead letter.
+    /// Moves the message to the dead letters.
     Bury(DeadReason),
 }
 
 impl LeaseChange {
-    /// Every backend checks this first.
+    /// Checks the change's options. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         match self {
             Self::Nack(options) => options.check(),
@@ -29,7 +30,7 @@ impl LeaseChange {
         }
     }
 
-    /// Reports that so many leases of a mailbox were changed. Every backend does this last.
+    /// Reports the number of changed leases of a mailbox as an event. Every backend calls this last.
     pub fn report(&self, mailbox: &str, leases: usize) {
         match self {
             Self::Ack => telemetry::acked(mailbox, leases),
@@ -39,7 +40,7 @@ impl LeaseChange {
     }
 }
 
-/// The result of an operation with one receipt.
+/// Converts the number of changed leases to the result of an operation with one receipt.
 pub(crate) fn one(changed: usize) -> Result<(), MailboxError> {
     if changed == 1 { Ok(()) } else { Err(MailboxError::ReceiptExpired) }
 }

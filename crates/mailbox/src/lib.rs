@@ -1,4 +1,5 @@
-//! Mailboxes: messages that are leased, acknowledged, given back or moved to the dead letters; never lost, never accepted twice.
+//! Mailboxes of messages that are leased, acknowledged, given back or moved to the dead letters; never lost, never
+//! accepted twice.
 //!
 //! ```text
 //! send ─► delayed ─► visible ─► leased ─► acknowledged
@@ -6,12 +7,13 @@
 //!                       └── nack, release, lapsed lease      delivery limit, time to live, bury ─► dead ─► redrive
 //! ```
 //!
-//! Owns the contract of a mailbox and two backends, [`MemoryMailbox`] and [`SqliteMailbox`]. Knows no loop, worker or pool.
+//! Owns the mailbox contract and two backends, [`MemoryMailbox`] and [`SqliteMailbox`]. Knows nothing of loops, workers
+//! or pools.
 //!
-//! A message passes these files: `mailbox` (the trait), `options` (what a caller asks for), one of the backends `memory` and
-//! `sqlite`, which share `leases`, `settings` (delivery limit, pause, rate limits), `ids`, `attempt` and `telemetry`; then `message`
-//! (what a receiver holds), `reply`, and `typed` (bodies of one type). `policy` says when a message that failed is given up,
-//! `error` what can go wrong.
+//! A message passes through these files: `mailbox` (the trait), `options` (the options of each operation), one of the
+//! backends `memory` and `sqlite`, which share `leases`, `settings` (delivery limit, pause, rate limits), `ids`,
+//! `attempt` and `telemetry`; then `message` (what a receiver gets), `reply`, and `typed` (bodies of one type).
+//! `policy` decides when a failed message is given up, and `error` has the errors.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

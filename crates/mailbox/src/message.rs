@@ -1,4 +1,4 @@
-//! A message as its receiver holds it.
+//! A message as its receiver sees it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::leases::one;
 use super::settings::DEFAULT_MAX_DELIVERIES;
 use super::{Attempt, LeaseExtension, Mailbox, MailboxError, NackOptions, SendOptions};
 
-/// The id of a message, never used again.
+/// The id of a message. Ids are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(pub(crate) uuid::Uuid);
@@ -33,16 +33,16 @@ impl FromStr for MessageId {
     }
 }
 
-/// The right to one lease of one message, never given out twice. As a text it can be carried to another process.
+/// The proof of one lease of one message. Receipts are never reused. The text form can be passed to another process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Receipt(pub(crate) ReceiptKey);
 
-/// How a backend knows a receipt.
+/// How a backend identifies a lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ReceiptKey {
-    /// A backend that numbers messages and leases; both numbers only rise.
+    /// The key of a backend that numbers messages and leases. Both numbers only increase.
     Numbers { message: u64, lease: u64 },
-    /// The text of any other backend.
+    /// The key of any other backend, as text.
     Text(Arc<str>),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Receipt {
 }
 
 impl From<&str> for Receipt {
-    /// Any text is a receipt; the mailbox decides whether it is valid.
+    /// Accepts any text; the mailbox decides whether the receipt is valid.
     fn from(text: &str) -> Self {
         let numbers = text.split_once('.').and_then(|(message, lease)| {
             Some(ReceiptKey::Numbers { message: message.parse().ok()?, lease: lease.parse().ok()? })
@@ -69,35 +69,35 @@ impl From<&str> for Receipt {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Message {
-    /// Its name.
+    /// The message's id.
     pub id: MessageId,
-    /// What was sent, byte for byte. Copies of the message share it.
+    /// The bytes that were sent, unchanged. Clones of the message share them.
     pub body: Bytes,
-    /// The right to change its lease; none if it was only inspected.
+    /// The proof of the lease, or `None` if the message was only inspected.
     pub receipt: Option<Receipt>,
-    /// How often it was delivered, this time included.
+    /// How often the message was delivered, including this delivery.
     pub delivery_count: u32,
-    /// When it was sent, by the wall clock, for people.
+    /// The time of the send by the wall clock, for display only.
     pub enqueued_at: SystemTime,
-    /// Its priority.
+    /// The message's priority.
     pub priority: i8,
-    /// The mailbox that waits for a reply.
+    /// The name of the mailbox that waits for a reply.
     pub reply_to: Option<String>,
-    /// Whatever else belongs to it.
+    /// Attributes that the sender set.
     pub attributes: BTreeMap<String, String>,
-    /// The W3C trace context that it belongs to.
+    /// The W3C trace context that the message belongs to.
     pub trace: Option<String>,
-    /// The message that this is the reply to.
+    /// The id of the message that this message replies to.
     pub in_reply_to: Option<MessageId>,
-    /// The group that it was sent in, if any.
+    /// The group that the message was sent in.
     pub group: Option<String>,
-    /// For how long its reply is kept.
+    /// How long the reply to this message is kept.
     pub keep_result: Option<Duration>,
-    /// After how many deliveries it is given up, as its mailbox says.
+    /// The delivery limit of the mailbox: the message is given up after this many deliveries.
     pub max_deliveries: u32,
-    /// Its earlier deliveries, the oldest first: the last 16, and the last one that had an error.
+    /// The earlier deliveries, oldest first: the last 16, plus the last one with an error.
     pub attempts: Vec<Attempt>,
-    /// Where it came from.
+    /// The mailbox that the message came from.
     pub mailbox: Arc<dyn Mailbox>,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Message {
 }
 
 impl Message {
-    /// A message of a backend, which then sets the other fields: it was not delivered yet, and has no receipt.
+    /// Creates a message without a receipt and without deliveries. The backend then sets the other fields.
     pub fn new(id: MessageId, body: impl Into<Bytes>, mailbox: Arc<dyn Mailbox>) -> Self {
         Self {
             id,
@@ -134,7 +134,7 @@ impl Message {
         }
     }
 
-    /// Its body as a value; JSON, as [`body`] writes it.
+    /// Decodes the body from JSON, the format that [`body`] writes.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, MailboxError> {
         read_body(&self.body)
     }
@@ -143,48 +143,48 @@ impl Message {
         self.receipt.as_ref().ok_or(MailboxError::ReceiptExpired)
     }
 
-    /// It is done.
+    /// Acknowledges the message: it is finished.
     pub async fn ack(&self) -> Result<(), MailboxError> {
         self.mailbox.ack(self.held_receipt()?).await
     }
 
-    /// Gives it back, to be received again: after a time, and with an error if there was one ([`NackOptions`]).
+    /// Gives the message back, to be received again. [`NackOptions`] set a delay and an error.
     pub async fn nack(&self, options: impl Into<NackOptions>) -> Result<(), MailboxError> {
         self.mailbox.nack(self.held_receipt()?, options.into()).await
     }
 
-    /// Gives it back as if it had not been delivered: nobody has begun it.
+    /// Gives the message back as if it had not been delivered. Use this if nobody has started to handle it.
     pub async fn release(&self) -> Result<(), MailboxError> {
         one(self.mailbox.release(std::slice::from_ref(self.held_receipt()?)).await?)
     }
 
-    /// Lets its lease last for at least `visibility` from now.
+    /// Extends the lease to last at least `visibility` from now.
     pub async fn extend(&self, visibility: Duration) -> Result<(), MailboxError> {
         self.mailbox.extend(self.held_receipt()?, visibility, LeaseExtension::AtLeast).await
     }
 
-    /// Gives it up.
+    /// Moves the message to the dead letters.
     pub async fn bury(&self, reason: DeadReason) -> Result<(), MailboxError> {
         self.mailbox.bury(self.held_receipt()?, reason).await
     }
 
-    /// The last error that a holder reported.
+    /// Returns the last error that a holder reported.
     pub fn last_error(&self) -> Option<&str> {
         self.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref())
     }
 
-    /// Whether its sender wants a reply: in a mailbox, or by its id.
+    /// Reports whether the sender wants a reply, either in a mailbox or by the message's id.
     pub fn wants_reply(&self) -> bool {
         self.reply_to.is_some() || self.keep_result.is_some()
     }
 
-    /// Answers it, and with that it is done.
+    /// Replies to the message and acknowledges it.
     pub async fn reply<T: Serialize + ?Sized>(&self, value: &T) -> Result<MessageId, MailboxError> {
         self.mailbox.reply(self.held_receipt()?, body(value)?, SendOptions::new()).await
     }
 }
 
-/// A value as the body of a message.
+/// Encodes a value as the body of a message.
 pub fn body<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, MailboxError> {
     serde_json::to_vec(value).map_err(|error| MailboxError::body::<T>("written", &error))
 }
@@ -198,24 +198,24 @@ pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, MailboxEr
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
 pub enum DeadReason {
-    /// It was delivered as often as is allowed, and never acknowledged.
+    /// The message reached the delivery limit without an ack.
     Deliveries,
-    /// Its time to live was over.
+    /// The time to live passed.
     Expired,
-    /// Its body is not what it should be.
+    /// The body could not be decoded.
     Undecodable {
-        /// Why not.
+        /// Why decoding failed.
         error: String,
     },
-    /// Its handler gave it up.
+    /// The handler gave the message up.
     Failed {
-        /// Why.
+        /// Why the handler gave it up.
         error: String,
     },
 }
 
 impl DeadReason {
-    /// What went wrong, if it says so.
+    /// Returns the error, if the reason has one.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Deliveries | Self::Expired => None,
@@ -223,7 +223,7 @@ impl DeadReason {
         }
     }
 
-    /// In one word.
+    /// Returns the name of the variant in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Deliveries => "deliveries",
@@ -238,16 +238,16 @@ impl DeadReason {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// As it was, without a receipt.
+    /// The message without a receipt.
     pub message: Message,
-    /// Why.
+    /// Why the message was given up.
     pub reason: DeadReason,
-    /// When, by the wall clock, for people.
+    /// The time at which it was given up by the wall clock, for display only.
     pub died_at: SystemTime,
 }
 
 impl DeadLetter {
-    /// A message that a backend has given up.
+    /// Creates the dead letter of a message that a backend has given up.
     pub fn new(message: Message, reason: DeadReason, died_at: SystemTime) -> Self {
         Self { message, reason, died_at }
     }
@@ -257,18 +257,18 @@ impl DeadLetter {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "place")]
 pub enum MessageState {
-    /// It can be received.
+    /// The message can be received.
     Visible,
-    /// It cannot be received yet.
+    /// The message cannot be received yet.
     Delayed,
-    /// It is leased.
+    /// The message is leased.
     InFlight {
-        /// Who, as `HOST/PROCESS`.
+        /// The process that holds the lease, as `HOST/PROCESS`.
         holder: String,
     },
-    /// It was given up.
+    /// The message was given up.
     Dead {
-        /// Why.
+        /// Why it was given up.
         reason: DeadReason,
     },
 }
@@ -277,14 +277,14 @@ pub enum MessageState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FoundMessage {
-    /// As it is, without a receipt.
+    /// The message in its current state, without a receipt.
     pub message: Message,
-    /// Its state.
+    /// The state of the message.
     pub state: MessageState,
 }
 
 impl FoundMessage {
-    /// A message that a backend has found.
+    /// Creates the result of a backend's search.
     pub fn new(message: Message, state: MessageState) -> Self {
         Self { message, state }
     }

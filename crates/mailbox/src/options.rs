@@ -1,57 +1,57 @@
-//! What can be asked of a mailbox, and in which ranges. Out of range is an error, and never clamped.
+//! The options of mailbox operations and their ranges. A value out of range is an error; values are never clamped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{MailboxError, MessageId};
 
-/// The most messages of one receive.
+/// The maximum number of messages per receive.
 pub const MAX_MESSAGES: usize = 10;
-/// The longest lease, and the longest pause after a nack: twelve hours.
+/// The longest lease, and the longest delay after a nack: twelve hours.
 pub const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// The longest wait of one receive.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
-/// The longest delay of a send, and the longest time for which a dedup key is remembered: 366 days.
+/// The longest delay of a send, and the longest time that a dedup key is remembered: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_hours(366 * 24);
-/// For how long a dedup key is remembered, unless the sender says otherwise.
+/// How long a dedup key is remembered by default.
 pub(crate) const DEDUP_WINDOW: Duration = Duration::from_mins(5);
-/// The longest name of a group, in bytes.
+/// The maximum length of a group's name, in bytes.
 pub const MAX_GROUP: usize = 256;
 
-/// The attribute of a reply that tells of an error; its value is the error's name.
+/// The attribute that marks a reply as an error. Its value is the error's name.
 pub const ERROR_ATTRIBUTE: &str = "error";
 
-/// What comes with a message.
+/// The options of a send.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SendOptions {
     /// The name of the mailbox that waits for a reply.
     pub reply_to: Option<String>,
-    /// It cannot be received before this has passed.
+    /// How long after the send the message cannot be received.
     pub delay: Duration,
-    /// Higher ones are received first.
+    /// The priority. Messages of a higher priority are received first.
     pub priority: i8,
-    /// A second message with the same key is not put in for `dedup_for`.
+    /// The dedup key. A second message with the same key is not stored within `dedup_for`.
     pub dedup_key: Option<String>,
-    /// For how long the key is remembered: five minutes unless it is set.
+    /// How long the dedup key is remembered. The default is five minutes.
     pub dedup_for: Option<Duration>,
-    /// Messages of one group come one at a time, in the order of their sends.
+    /// The group. Messages of one group are delivered one at a time, in the order of their sends.
     pub group: Option<String>,
-    /// Whatever else belongs to it.
+    /// Additional attributes of the message.
     pub attributes: BTreeMap<String, String>,
-    /// It is a dead letter once this has passed, but not while somebody holds it: then it can still be acknowledged, and is a
-    /// dead letter when it comes back.
+    /// The time after which the message becomes a dead letter. A leased message can still be acknowledged after this
+    /// time; it becomes a dead letter when it is given back.
     pub time_to_live: Option<Duration>,
-    /// The W3C trace context (`traceparent`) that it belongs to.
+    /// The W3C trace context (`traceparent`) that the message belongs to.
     pub trace: Option<String>,
-    /// For how long its reply is kept, to be read by its id ([`Mailbox::result`](super::Mailbox::result)); none: it is not.
+    /// How long the reply is kept for [`Mailbox::result`](super::Mailbox::result). `None` does not keep it.
     pub keep_result: Option<Duration>,
-    /// The message that this is the reply to; [`Mailbox::reply`](super::Mailbox::reply) says it by itself.
+    /// The message that this one replies to. [`Mailbox::reply`](super::Mailbox::reply) sets this field.
     pub in_reply_to: Option<MessageId>,
 }
 
 impl SendOptions {
-    /// A message as it is, at once.
+    /// Creates options for a message without a delay or other attributes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,39 +62,40 @@ impl SendOptions {
         self
     }
 
-    /// Cannot be received before this has passed.
+    /// Makes the message receivable only after this delay.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Higher ones are received first; 0 unless it is set.
+    /// Sets the priority. Messages of a higher priority are received first. The default is 0.
     pub fn priority(mut self, priority: i8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// A second message with the same key is not put in for five minutes, or for as long as [`SendOptions::dedup_for`] says.
+    /// Sets the dedup key. A second message with the same key is not stored for five minutes, or for
+    /// [`SendOptions::dedup_for`].
     pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
         self.dedup_key = Some(key.into());
         self
     }
 
-    /// Remembers the dedup key for so long: more than nothing, up to 366 days.
+    /// Sets how long the dedup key is remembered: more than zero, up to 366 days.
     pub fn dedup_for(mut self, time: Duration) -> Self {
         self.dedup_for = Some(time);
         self
     }
 
-    /// Puts it into a group: its messages are received one at a time, in the order of their sends. The next one comes when the
-    /// one before it is acknowledged or dead, and not while that one is held, given back or delayed by a nack. Other groups go
-    /// on. A message of a group cannot be sent with a delay.
+    /// Puts the message into a group. The messages of a group are delivered one at a time, in the order of their sends.
+    /// The next message is delivered when the previous one is acknowledged or dead, and not while it is leased, given
+    /// back or delayed by a nack. Other groups are not affected. A message of a group cannot be sent with a delay.
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());
         self
     }
 
-    /// How long a backend remembers the dedup key.
+    /// Returns how long a backend must remember the dedup key.
     pub fn dedup_window(&self) -> Duration {
         self.dedup_for.unwrap_or(DEDUP_WINDOW)
     }
@@ -119,26 +120,26 @@ impl SendOptions {
         self
     }
 
-    /// A dead letter once this has passed, but not while somebody holds it.
+    /// Makes the message a dead letter after this time, except while it is leased.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
     }
 
-    /// Its reply is kept for so long, to be read by its id: more than nothing and up to 12 h.
+    /// Keeps the reply for this time, to be read by the message's id: more than zero, up to 12 h.
     pub fn keep_result(mut self, time: Duration) -> Self {
         self.keep_result = Some(time);
         self
     }
 
-    /// The W3C trace context that it belongs to.
+    /// Sets the W3C trace context that the message belongs to.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
         self
     }
 
-    /// The options of a reply, with all that it has of its request: the id, the trace, and the attributes that it does not set
-    /// itself. Every backend replies with these.
+    /// Turns the options into those of a reply: adds the request's id, and the trace and attributes of the request
+    /// where the options do not set them. Every backend builds replies with this method.
     pub fn answering(
         mut self,
         request: MessageId,
@@ -147,14 +148,14 @@ impl SendOptions {
     ) -> Self {
         self.in_reply_to = Some(request);
         self.trace = self.trace.or_else(|| trace.map(str::to_owned));
-        // That the request told of an error says nothing about its reply.
+        // An error reported by the request says nothing about its reply.
         for (name, value) in attributes.iter().filter(|(name, _)| *name != ERROR_ATTRIBUTE) {
             self.attributes.entry(name.clone()).or_insert_with(|| value.clone());
         }
         self
     }
 
-    /// Every backend asks this first.
+    /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         within("delay", self.delay, MAX_DELAY)?;
         self.check_group()?;
@@ -173,15 +174,15 @@ impl SendOptions {
     }
 }
 
-/// How messages are received.
+/// The options of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ReceiveOptions {
-    /// 1 to 10.
+    /// The maximum number of messages: 1 to 10.
     pub max_messages: usize,
-    /// How long they are leased: 0 s to 12 h.
+    /// How long the messages are leased: 0 s to 12 h.
     pub visibility_timeout: Duration,
-    /// How long to wait for the first one: 0 s to 20 s.
+    /// How long to wait for the first message: 0 s to 20 s.
     pub wait: Duration,
 }
 
@@ -192,30 +193,30 @@ impl Default for ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// One message, if there is one, for five minutes.
+    /// Creates options for one message, leased for five minutes, without a wait.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Up to so many, 1 to 10.
+    /// Receives up to this many messages, 1 to 10.
     pub fn max_messages(mut self, messages: usize) -> Self {
         self.max_messages = messages;
         self
     }
 
-    /// Leased for so long, 0 s to 12 h.
+    /// Leases the messages for this long, 0 s to 12 h.
     pub fn visibility_timeout(mut self, timeout: Duration) -> Self {
         self.visibility_timeout = timeout;
         self
     }
 
-    /// Waits so long for the first one, 0 s to 20 s.
+    /// Waits this long for the first message, 0 s to 20 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Every backend asks this first.
+    /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         if !(1..=MAX_MESSAGES).contains(&self.max_messages) {
             let range = format!("1 to {MAX_MESSAGES}");
@@ -226,35 +227,35 @@ impl ReceiveOptions {
     }
 }
 
-/// How a message is given back.
+/// The options of a nack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct NackOptions {
-    /// It cannot be received again before this has passed: 0 s to 12 h.
+    /// The delay before the message can be received again: 0 s to 12 h.
     pub visibility: Duration,
-    /// What went wrong: kept with the message, the first 2 KiB of it.
+    /// The error. Its first 2 KiB are kept with the message.
     pub error: Option<String>,
 }
 
 impl NackOptions {
-    /// Back at once, without an error.
+    /// Creates options without a delay and without an error.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cannot be received again before this has passed, 0 s to 12 h.
+    /// Makes the message receivable again only after this delay, 0 s to 12 h.
     pub fn visibility(mut self, visibility: Duration) -> Self {
         self.visibility = visibility;
         self
     }
 
-    /// Says what went wrong.
+    /// Sets the error.
     pub fn error(mut self, error: impl Into<String>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// Every backend asks this first.
+    /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         check_visibility(self.visibility)
     }
@@ -266,22 +267,22 @@ impl From<Duration> for NackOptions {
     }
 }
 
-/// What an extension may do to a lease.
+/// How an extension may change the end of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaseExtension {
-    /// It may only get longer.
+    /// The lease may only get longer.
     #[default]
     AtLeast,
-    /// It may get shorter, too.
+    /// The lease may also get shorter.
     Exactly,
 }
 
-/// For every operation that sets a lease.
+/// Checks the length of a lease. Every operation that sets a lease calls this.
 pub fn check_visibility(visibility: Duration) -> Result<(), MailboxError> {
     within("visibility_timeout", visibility, MAX_VISIBILITY)
 }
 
-/// More than nothing, up to this.
+/// Checks that a value is more than zero and at most `most`.
 pub(super) fn positive(option: &'static str, value: Duration, most: Duration) -> Result<(), MailboxError> {
     if !value.is_zero() && value <= most {
         return Ok(());
@@ -293,7 +294,7 @@ pub(super) fn positive(option: &'static str, value: Duration, most: Duration) ->
     ))
 }
 
-/// For every operation that waits.
+/// Checks the length of a wait. Every operation that waits calls this.
 pub fn check_wait(wait: Duration) -> Result<(), MailboxError> {
     within("wait", wait, MAX_WAIT)
 }

@@ -1,24 +1,25 @@
-//! When a message is given up, and how long a failed one waits.
+//! Decides when a message is given up, and how long a failed message waits.
 
 use std::time::Duration;
 
 use super::{MailboxError, SettingsChange};
 
-/// Names of errors that another try cannot mend: the message has arguments that its command does not take.
+/// Names of errors that a retry cannot fix: the command does not accept the message's arguments.
 pub const BAD_ARGUMENTS: [&str; 2] = ["Arguments", "bad_argument"];
 
-/// When messages become dead letters.
+/// The policy that decides when messages become dead letters.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetterPolicy {
-    /// After so many deliveries, counted when they are made; at least 1. It is written to the mailbox's
-    /// [settings](super::QueueSettings), where all who use it find it. None: as the mailbox has it.
+    /// The number of deliveries after which a message is given up, counted when a delivery starts; at least 1. The
+    /// number is stored in the mailbox's [settings](super::QueueSettings), which all users of the mailbox share. `None`
+    /// keeps the mailbox's own limit.
     pub max_deliveries: Option<u32>,
-    /// Names of errors that bury a message at once; [`BAD_ARGUMENTS`] unless it is set.
+    /// Names of errors that bury a message at once. The default is [`BAD_ARGUMENTS`].
     pub include: Vec<String>,
-    /// Names of errors that never do by themselves, whatever `include` says.
+    /// Names of errors that never bury a message at once, even if `include` has them. The delivery limit still applies.
     pub exclude: Vec<String>,
-    /// How long one that failed waits before it is received again.
+    /// How long a failed message waits before it can be received again.
     pub backoff: Backoff,
 }
 
@@ -33,63 +34,63 @@ impl Default for DeadLetterPolicy {
     }
 }
 
-/// What becomes of a message whose handling failed.
+/// What happens to a message after its handling failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterFailure {
-    /// It comes again after this.
+    /// The message can be received again after this delay.
     Again(Duration),
-    /// It is buried.
+    /// The message is buried.
     Bury,
 }
 
 impl DeadLetterPolicy {
-    /// After as many deliveries as the mailbox says, and at once if the arguments are wrong.
+    /// Creates a policy with the mailbox's own delivery limit that buries a message with wrong arguments at once.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// After so many deliveries; at least 1.
+    /// Gives a message up after this many deliveries; at least 1.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.max_deliveries = Some(deliveries);
         self
     }
 
-    /// An error of this name buries a message at once.
+    /// Buries a message at once after an error of this name.
     pub fn include(mut self, error: impl Into<String>) -> Self {
         self.include.push(error.into());
         self
     }
 
-    /// An error of this name never does by itself.
+    /// Never buries a message at once after an error of this name. The delivery limit still applies.
     pub fn exclude(mut self, error: impl Into<String>) -> Self {
         self.exclude.push(error.into());
         self
     }
 
-    /// How long one that failed waits before it is received again.
+    /// Sets how long a failed message waits before it can be received again.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Every backend asks this first.
+    /// Checks the policy. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         self.settings_change().check()
     }
 
-    /// What it changes in the settings of a mailbox.
+    /// Returns the policy's change to the settings of a mailbox.
     pub fn settings_change(&self) -> SettingsChange {
         SettingsChange { max_deliveries: self.max_deliveries, ..SettingsChange::default() }
     }
 
-    /// Whether an error of this name buries a message, however often it was delivered.
+    /// Reports whether an error of this name buries a message regardless of its delivery count.
     pub fn buries_at_once(&self, error: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|name| name == error);
         named(&self.include) && !named(&self.exclude)
     }
 
-    /// What becomes of a message that failed with an error of this name at its delivery number `deliveries` of `limit`.
-    /// `chance` is between 0 and 1.
+    /// Decides what happens to a message that failed with an error of this name at delivery `deliveries` of `limit`.
+    /// `chance` is a random number between 0 and 1.
     pub fn after_failure(&self, error: &str, deliveries: u32, limit: u32, chance: f64) -> AfterFailure {
         if self.buries_at_once(error) || deliveries >= limit {
             AfterFailure::Bury
@@ -99,15 +100,15 @@ impl DeadLetterPolicy {
     }
 }
 
-/// Pauses that double, spread by chance.
+/// Exponential backoff with jitter: each pause is twice as long as the previous one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Backoff {
-    /// After the first failure.
+    /// The pause after the first failure.
     pub first: Duration,
-    /// No pause is longer.
+    /// The longest pause.
     pub longest: Duration,
-    /// Which part of a pause is left to chance, 0 to 1.
+    /// The fraction of a pause that is random, 0 to 1.
     pub jitter: f64,
 }
 
@@ -118,18 +119,18 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Pauses from the first to the longest, a quarter of each left to chance.
+    /// Creates a backoff with pauses from `first` to `longest` and a jitter of a quarter.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, jitter: 0.25 }
     }
 
-    /// Leaves this part of each pause to chance, 0 to 1.
+    /// Sets the fraction of each pause that is random, 0 to 1.
     pub const fn jitter(mut self, part: f64) -> Self {
         self.jitter = part;
         self
     }
 
-    /// The pause after so many deliveries; `chance` is between 0 and 1.
+    /// Returns the pause after this many deliveries. `chance` is a random number between 0 and 1.
     pub fn pause(&self, deliveries: u32, chance: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(deliveries.saturating_sub(1));
         let whole = self.first.saturating_mul(doubled).min(self.longest);

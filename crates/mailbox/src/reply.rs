@@ -1,4 +1,4 @@
-//! Replies: what a requester gets, and how to ask for one.
+//! Replies to messages, and the options of a request.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -10,32 +10,32 @@ use tokio::time::Instant;
 use super::message::read_body;
 use super::{ERROR_ATTRIBUTE, MAX_WAIT, Mailbox, MailboxError, MessageId, SendOptions};
 
-/// How long the reply to a request is kept: the requester takes it much sooner.
+/// How long the reply to a request is kept. The requester normally reads it much sooner.
 const KEPT: Duration = Duration::from_mins(1);
-/// The most words of an error that a person is shown.
+/// The maximum number of characters of an error reply that are shown.
 const LONGEST_ERROR: usize = 2048;
 
-/// The answer to a message that was sent with [`SendOptions::keep_result`].
+/// The reply to a message that was sent with [`SendOptions::keep_result`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reply {
-    /// Its own id.
+    /// The id of the reply.
     pub id: MessageId,
-    /// The message that it answers.
+    /// The id of the message that it answers.
     pub in_reply_to: MessageId,
-    /// What was answered, byte for byte.
+    /// The bytes of the reply, unchanged.
     pub body: Bytes,
-    /// Its attributes, with those of its request.
+    /// The attributes of the reply and of its request.
     pub attributes: BTreeMap<String, String>,
-    /// The W3C trace context of its request.
+    /// The W3C trace context of the request.
     pub trace: Option<String>,
-    /// When it was answered, by the wall clock, for people.
+    /// The time of the reply by the wall clock, for display only.
     pub replied_at: SystemTime,
 }
 
 impl Reply {
-    /// The reply that a backend keeps: `options` are those of the reply, with all that it has of its request
-    /// ([`SendOptions::answering`]).
+    /// Creates the reply that a backend keeps. `options` are the reply's options with the values of its request filled
+    /// in ([`SendOptions::answering`]).
     pub fn new(
         id: MessageId,
         in_reply_to: MessageId,
@@ -47,7 +47,7 @@ impl Reply {
         Self { id, in_reply_to, body: body.into(), attributes, trace, replied_at }
     }
 
-    /// Its body as a value; JSON, as [`body`](super::body) writes it. A reply that tells of an error is
+    /// Decodes the body from JSON, the format that [`body`](super::body) writes. A reply that reports an error becomes
     /// [`MailboxError::ErrorReply`].
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, MailboxError> {
         if let Some(name) = self.error() {
@@ -57,19 +57,19 @@ impl Reply {
         read_body(&self.body)
     }
 
-    /// The name of the error, if it tells of one.
+    /// Returns the name of the error if the reply reports one.
     pub fn error(&self) -> Option<&str> {
         self.attributes.get(ERROR_ATTRIBUTE).map(String::as_str)
     }
 }
 
-/// How something is asked for.
+/// The options of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RequestOptions {
-    /// How the question is sent. Its reply is kept for a minute unless that says otherwise.
+    /// The options of the request's message. The reply is kept for a minute by default.
     pub send: SendOptions,
-    /// How long to wait for the answer.
+    /// How long to wait for the reply.
     pub timeout: Duration,
 }
 
@@ -80,25 +80,25 @@ impl Default for RequestOptions {
 }
 
 impl RequestOptions {
-    /// Waits for thirty seconds.
+    /// Creates options with a timeout of thirty seconds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits so long for the answer.
+    /// Waits this long for the reply.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sends the question so.
+    /// Sends the request's message with these options.
     pub fn send(mut self, options: SendOptions) -> Self {
         self.send = options;
         self
     }
 }
 
-/// Asks, and waits for the answer to exactly this question.
+/// Sends a request and waits for its reply.
 pub(super) async fn request<M: Mailbox + ?Sized>(
     mailbox: &M,
     body: Vec<u8>,

@@ -1,32 +1,32 @@
-//! What a mailbox keeps about itself: the same for everybody who opens it, in whichever process.
+//! The settings of a mailbox, which are the same for all of its users in all processes.
 
 use std::time::Duration;
 
 use super::MailboxError;
 use super::options::{MAX_DELAY, positive};
 
-/// The settings of a mailbox. They are stored with it, so that all who use it go by the same.
+/// The settings of a mailbox. They are stored with the mailbox, so that all of its users follow the same settings.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct QueueSettings {
-    /// After so many deliveries a message is given up, whether they failed or their receivers died.
+    /// The number of deliveries after which a message is given up, whether its deliveries failed or its receivers died.
     pub max_deliveries: u32,
-    /// Nothing is delivered; sends go on.
+    /// Whether deliveries are stopped. Sends still work.
     pub paused: bool,
-    /// No more messages than this are given out.
+    /// The limit on deliveries.
     pub rate_limit: Option<RateLimit>,
-    /// No more messages of one group than this are given out.
+    /// The limit on deliveries per group.
     pub group_rate_limit: Option<RateLimit>,
 }
 
-/// So many messages in each period. A period begins with the first message that is given out after the last period ended.
-/// Messages that come again count again.
+/// A maximum number of deliveries per period. A period starts with the first delivery after the previous period ended.
+/// Repeated deliveries of a message count again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RateLimit {
-    /// At least 1.
+    /// The maximum number of deliveries in a period; at least 1.
     pub messages: u32,
-    /// How long a period is: more than nothing, up to 366 days. Stored in seconds.
+    /// The length of a period: more than zero, up to 366 days. Stored in seconds.
     #[serde(with = "seconds")]
     pub per: Duration,
 }
@@ -39,7 +39,7 @@ impl RateLimit {
         positive(option, self.per, MAX_DELAY)
     }
 
-    /// How many more messages `period` allows now, and when it ends. `per` has the unit of `now`.
+    /// Returns how many more messages `period` allows now, and when it ends. `per` has the unit of `now`.
     pub fn allowance(&self, period: Option<RatePeriod>, now: u64, per: u64) -> (u32, u64) {
         match RatePeriod::current(period, now, per) {
             Some(period) => (self.messages.saturating_sub(period.used), period.began.saturating_add(per)),
@@ -48,12 +48,12 @@ impl RateLimit {
     }
 }
 
-/// How much of a rate limit is used.
+/// The current period of a rate limit and its use.
 #[derive(Clone, Copy, Debug)]
 pub struct RatePeriod {
-    /// When the first message of the period was delivered.
+    /// The time of the first delivery in the period.
     pub began: u64,
-    /// How many messages were delivered since.
+    /// The number of deliveries in the period.
     pub used: u32,
 }
 
@@ -62,7 +62,7 @@ impl RatePeriod {
         period.filter(|period| now < period.began.saturating_add(per))
     }
 
-    /// The period after so many messages were delivered.
+    /// Returns the period with this many more deliveries. Starts a new period if the given one is over.
     pub fn spend(period: Option<Self>, now: u64, per: u64, messages: u32) -> Self {
         let Self { began, used } = Self::current(period, now, per).unwrap_or(Self { began: now, used: 0 });
         Self { began, used: used.saturating_add(messages) }
@@ -72,16 +72,17 @@ impl RatePeriod {
 /// How many messages a mailbox may deliver now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Throttle {
-    /// This many.
+    /// At most this many.
     AtMost(u32),
     /// None before this time.
     Until(u64),
-    /// None before somebody resumes the mailbox.
+    /// None until the mailbox is resumed.
     Paused,
 }
 
 impl QueueSettings {
-    /// How many messages may be delivered now. Asks for the period of the rate limit only if there is one; `period` gives it with the limit's length, in the unit of `now`.
+    /// Returns how many messages may be delivered now. Calls `period` only if a rate limit applies; it returns the last
+    /// period and the length of a period, in the unit of `now`.
     pub fn throttle<E>(
         &self,
         now: u64,
@@ -115,7 +116,7 @@ mod seconds {
     }
 }
 
-/// The delivery limit of a mailbox that sets none.
+/// The delivery limit of a mailbox that does not set one.
 pub(crate) const DEFAULT_MAX_DELIVERIES: u32 = 5;
 
 impl Default for QueueSettings {
@@ -129,70 +130,71 @@ impl Default for QueueSettings {
     }
 }
 
-/// A change of a mailbox's settings. What is not named stays as it is.
+/// A change to a mailbox's settings. Fields that are `None` keep the current value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SettingsChange {
-    /// After so many deliveries a message is given up; at least 1.
+    /// The number of deliveries after which a message is given up; at least 1.
     pub max_deliveries: Option<u32>,
-    /// Whether it is paused.
+    /// Whether the mailbox is paused.
     pub paused: Option<bool>,
-    /// How many messages are given out; `Some(None)`: as many as are asked for.
+    /// The limit on deliveries. `Some(None)` removes the limit.
     pub rate_limit: Option<Option<RateLimit>>,
-    /// The same for each group.
+    /// The limit on deliveries per group. `Some(None)` removes the limit.
     pub group_rate_limit: Option<Option<RateLimit>>,
 }
 
 impl SettingsChange {
-    /// Changes nothing.
+    /// Creates a change that changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A message is given up after so many deliveries; at least 1. A limit that is lowered also holds for the messages that are
-    /// there: those that were delivered as often already become dead letters.
+    /// Gives a message up after this many deliveries; at least 1. A lower limit also applies to the messages already in
+    /// the mailbox: those that have reached it become dead letters.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.max_deliveries = Some(deliveries);
         self
     }
 
-    /// Delivers nothing until it is resumed: receivers wait. Sends go on, and leased messages can be finished.
+    /// Stops deliveries until the mailbox is resumed: receivers wait. Sends still work, and leased messages can be
+    /// finished.
     pub fn pause(mut self) -> Self {
         self.paused = Some(true);
         self
     }
 
-    /// Delivers messages again, and wakes waiting receivers.
+    /// Resumes deliveries and wakes waiting receivers.
     pub fn resume(mut self) -> Self {
         self.paused = Some(false);
         self
     }
 
-    /// Gives out no more than so many messages in each period.
+    /// Limits the deliveries to this many messages per period.
     pub fn rate_limit(mut self, messages: u32, per: Duration) -> Self {
         self.rate_limit = Some(Some(RateLimit { messages, per }));
         self
     }
 
-    /// Gives out as many as are asked for.
+    /// Removes the limit on deliveries.
     pub fn no_rate_limit(mut self) -> Self {
         self.rate_limit = Some(None);
         self
     }
 
-    /// Gives out no more than so many messages of one group in each period. Messages without a group are not limited by it.
+    /// Limits the deliveries of each group to this many messages per period. Messages without a group are not limited.
     pub fn group_rate_limit(mut self, messages: u32, per: Duration) -> Self {
         self.group_rate_limit = Some(Some(RateLimit { messages, per }));
         self
     }
 
-    /// Gives out as many of a group as are asked for.
+    /// Removes the limit on deliveries per group.
     pub fn no_group_rate_limit(mut self) -> Self {
         self.group_rate_limit = Some(None);
         self
     }
 
-    /// Every backend asks this first.
+    /// Checks the ranges. Every backend calls this first.
     pub fn check(&self) -> Result<(), MailboxError> {
         if let Some(Some(rate)) = &self.rate_limit {
             rate.check("rate_limit")?;
@@ -206,7 +208,7 @@ impl SettingsChange {
         }
     }
 
-    /// The settings after the change.
+    /// Returns the settings after the change.
     pub fn applied_to(&self, settings: &QueueSettings) -> QueueSettings {
         QueueSettings {
             max_deliveries: self.max_deliveries.unwrap_or(settings.max_deliveries),

@@ -1,16 +1,16 @@
-//! The events of mailboxes. They cost next to nothing while nobody listens.
+//! The events of mailboxes. An event without a listener costs almost nothing.
 
 use super::{DeadReason, MessageId};
 use snakepit_telemetry::{Event, Level, emit_with, is_heard};
 
-/// What happened to one message.
+/// An event of one message.
 #[derive(Debug)]
 pub(crate) enum MessageEvent {
     LeaseLapsed(MessageId, u32),
     DeadLettered(MessageId, DeadReason, u32),
 }
 
-/// Notes an event of one message, to be reported later, if anybody listens.
+/// Adds the event of one message to `events`, to be reported later. Does nothing if nobody listens.
 pub(crate) fn note<T>(events: &mut Vec<T>, event: impl FnOnce() -> T) {
     if is_heard(Level::Warn) {
         events.push(event());

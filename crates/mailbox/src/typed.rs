@@ -1,4 +1,4 @@
-//! Mailboxes of one type of body.
+//! Mailboxes whose bodies have one type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,25 +13,25 @@ use super::{
     DeadReason, Mailbox, MailboxError, Message, MessageId, ReceiveOptions, RequestOptions, SendOptions, body,
 };
 
-/// A mailbox whose bodies are values of one type, as JSON. A body that cannot be read as one is buried with the reason, and
-/// those that came with it are delivered.
+/// A mailbox whose bodies are JSON values of one type. A message whose body cannot be decoded is buried with the
+/// reason; the other messages of the same receive are delivered.
 pub struct TypedMailbox<T> {
     mailbox: Arc<dyn Mailbox>,
     bodies: PhantomData<fn(T) -> T>,
 }
 
-/// A message and what its body says. It derefs to the [`Message`], which still has the bytes.
+/// A message and its decoded body. Dereferences to the [`Message`], which still has the bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedMessage<T> {
-    /// What its body says.
+    /// The decoded body.
     pub value: T,
     /// The message.
     pub message: Message,
 }
 
 impl<T> TypedMessage<T> {
-    /// A message, and what its body was decoded to.
+    /// Combines a message with its decoded body.
     pub fn new(value: T, message: Message) -> Self {
         Self { value, message }
     }
@@ -58,27 +58,27 @@ impl<T> fmt::Debug for TypedMailbox<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> TypedMailbox<T> {
-    /// Reads and writes the bodies of a mailbox.
+    /// Wraps a mailbox to encode and decode its bodies.
     pub fn new(mailbox: impl Mailbox + 'static) -> Self {
         Self::over(Arc::new(mailbox))
     }
 
-    /// The same for one that others hold, too.
+    /// Wraps a shared mailbox.
     pub fn over(mailbox: Arc<dyn Mailbox>) -> Self {
         Self { mailbox, bodies: PhantomData }
     }
 
-    /// For all that has nothing to do with bodies.
+    /// Returns the underlying mailbox, for operations that do not involve bodies.
     pub fn mailbox(&self) -> &Arc<dyn Mailbox> {
         &self.mailbox
     }
 
-    /// Puts a value in.
+    /// Sends a value.
     pub async fn send(&self, value: &T, options: SendOptions) -> Result<MessageId, MailboxError> {
         self.mailbox.send(body(value)?, options).await
     }
 
-    /// Puts a value in and waits for the answer to it. An answer that tells of an error is [`MailboxError::ErrorReply`].
+    /// Sends a value and waits for the reply. A reply that reports an error is [`MailboxError::ErrorReply`].
     pub async fn request<R: DeserializeOwned>(
         &self,
         value: &T,
@@ -87,8 +87,8 @@ impl<T: Serialize + DeserializeOwned> TypedMailbox<T> {
         self.mailbox.request(body(value)?, options).await?.read()
     }
 
-    /// Leases messages, as [`Mailbox::receive`] does. Those whose bodies cannot be read are buried on the way; if that leaves
-    /// none, it goes on for as long as there are messages, or as it was told to wait.
+    /// Leases messages, as [`Mailbox::receive`] does, and buries those whose bodies cannot be decoded. If none is left,
+    /// receives again until the mailbox has no more messages and the wait is over.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Vec<TypedMessage<T>>, MailboxError> {
         let until = Instant::now() + options.wait;
         let mut left = options;
@@ -104,7 +104,8 @@ impl<T: Serialize + DeserializeOwned> TypedMailbox<T> {
                 }
             }
             match trouble {
-                // The others are worth more than the error: what could not be buried comes again, and ends at its limit.
+                // Readable messages matter more than the error: a message that could not be buried is delivered again
+                // until its limit.
                 Some(error) if readable.is_empty() => return Err(error),
                 _ if is_over || !readable.is_empty() => return Ok(readable),
                 _ => left.wait = until.saturating_duration_since(Instant::now()),
@@ -115,7 +116,7 @@ impl<T: Serialize + DeserializeOwned> TypedMailbox<T> {
     async fn give_up(&self, message: &Message, error: &MailboxError) -> Result<(), MailboxError> {
         let MailboxError::Body { reason, .. } = error else { return Ok(()) };
         match message.bury(DeadReason::Undecodable { error: reason.clone() }).await {
-            // Its lease is over already: the next receiver buries it, or it reaches its delivery limit.
+            // The lease has ended: the next receiver buries the message, or the message reaches its delivery limit.
             Err(MailboxError::ReceiptExpired) => Ok(()),
             done => done,
         }

@@ -1,23 +1,23 @@
-//! The header of a frame, and the kinds of frames that there are.
+//! The header of a frame, and the kinds of frames.
 
 use bytes::{Buf, BufMut};
 
-/// The version that every frame carries.
+/// The protocol version in every header.
 pub const VERSION: u8 = 1;
-/// The size of a header.
+/// The size of a header in bytes.
 pub const HEADER: usize = 16;
-/// The payload has bodies.
+/// Header flag: the payload has bodies.
 const BODIES: u16 = 1;
-/// Of RESULTS: more of them follow.
+/// Header flag of RESULTS: more results follow in another frame.
 const MORE: u16 = 2;
-/// The longest READY; spec/wire.md names it.
+/// The maximum length of READY, from spec/wire.md.
 const READY: usize = 1024 * 1024;
-/// The longest frame that only controls something; spec/wire.md names it.
+/// The maximum length of a control frame, from spec/wire.md.
 const CONTROL: usize = 64 * 1024;
 
 macro_rules! kinds {
     ($($name:ident = $number:literal: $what:literal,)*) => {
-        /// What a frame is about.
+        /// The kind of a frame.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum FrameKind {
@@ -25,7 +25,7 @@ macro_rules! kinds {
         }
 
         impl FrameKind {
-            /// None: a kind that this version does not know.
+            /// Returns the kind with this number, or `None` if this version of the protocol has no such kind.
             pub fn from_number(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$name),)*
@@ -37,8 +37,9 @@ macro_rules! kinds {
 }
 
 impl FrameKind {
-    /// What a frame of this kind may have at the most, whatever `max_frame` is: those that carry no value of a caller's
-    /// are short. Logs, progress and telemetry are not among them: what is too long of them is left out, and no fault.
+    /// Returns the length limit of this kind, which applies whatever `max_frame` is. Frames that carry no value of a
+    /// caller are short. Logs, progress and telemetry have no limit here: if they are too long, they are cut or
+    /// ignored, which is not a fault.
     fn own_limit(self) -> Option<usize> {
         match self {
             Self::Ready => Some(READY),
@@ -100,19 +101,19 @@ kinds! {
 /// A frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Bytes behind the header.
+    /// The number of bytes after the header.
     pub length: usize,
-    /// What the frame is about.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// Byte strings follow the value.
+    /// Whether byte strings follow the value.
     pub has_bodies: bool,
-    /// Another frame goes on with the answer.
+    /// Whether the answer continues in another frame.
     pub has_more: bool,
-    /// The call that it belongs to; 0 for none.
+    /// The call that the frame belongs to, or 0 if it belongs to none.
     pub call: u64,
 }
 
-/// Why a header is refused.
+/// The reason why a header is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts of the errors say it")]
 pub enum BadHeader {
@@ -131,7 +132,7 @@ pub enum BadHeader {
 }
 
 impl Header {
-    /// Reads a header from the front of what was received. None: it is not complete yet.
+    /// Reads a header from the start of the received bytes. Returns `None` if the header is still incomplete.
     #[inline]
     pub fn peek(mut bytes: &[u8], limit: usize) -> Result<Option<Self>, BadHeader> {
         if bytes.len() < HEADER {
@@ -159,7 +160,7 @@ impl Header {
         Ok(Some(Self { length, kind, has_bodies: flags & BODIES != 0, has_more: flags & MORE != 0, call }))
     }
 
-    /// Writes it to the end of what is to be sent.
+    /// Appends the header to `out`.
     #[inline]
     pub fn write_to(self, out: &mut Vec<u8>) {
         out.put_u32_le(self.length as u32);

@@ -1,12 +1,12 @@
-//! Text of others, made fit to be shown to a person: the one place that knows what a terminal would obey.
+//! Makes foreign text safe to show on a terminal. Only this module knows which characters a terminal interprets.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Spells out what a terminal would obey: control characters (those of C1 included, which some terminals take for escapes)
-/// and characters that turn the direction of writing or cannot be seen. Ends of lines and tabs stay.
+/// Escapes the characters that a terminal interprets: control characters (including C1, which some terminals treat as
+/// escape sequences), and characters that are invisible or change the direction of the text. Keeps line feeds and tabs.
 ///
-/// Whoever prints an error, a log or the name of another user's process passes it through this function.
+/// Pass every error, every log line and the name of another user's process through this function before you print it.
 ///
 /// ```
 /// assert_eq!(snakepit::value::harmless("\x1b[31mred\n"), "\\u{1b}[31mred\n");
@@ -19,7 +19,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
-            // The end of a line as other systems write it.
+            // A line break as Windows writes it: only the line feed is kept.
             '\r' if rest.peek() == Some(&'\n') => {}
             c if is_obeyed(c) => {
                 let _ = write!(clean, "{}", c.escape_unicode());
@@ -30,7 +30,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Whether a terminal would do something else with it than show it.
+/// Reports whether a terminal would interpret the character instead of showing it.
 pub fn is_obeyed(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -1,7 +1,7 @@
-//! What travels between a Snakepit host and its workers, as `spec/wire.md` describes it.
+//! Everything that travels between a Snakepit host and its workers, as `spec/wire.md` describes it.
 //!
-//! Knows no runtime, no socket, no pool and no call. Users get what they need of it from the crate `snakepit`. In the order in
-//! which data passes them:
+//! This crate knows no runtime, no socket, no pool and no call. The crate `snakepit` re-exports the parts that users
+//! need. The modules, in the order in which data passes through them:
 //!
 //! - [`value`]: values and their bytes, which are the payload of frames;
 //! - [`frame`]: the header of a frame;

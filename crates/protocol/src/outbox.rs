@@ -1,4 +1,4 @@
-//! What is to be written to a worker: small frames gathered in one piece of memory, long bodies left where they are.
+//! The bytes that wait to be written to a worker. Small frames share one buffer; long bodies are not copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,37 +8,37 @@ use bytes::Bytes;
 use crate::frame::{FrameKind, HEADER, Header};
 use crate::value::Encoded;
 
-/// Bodies below this are copied: one more piece to write costs more.
+/// Shorter bodies are copied, because one more slice per write costs more than the copy.
 const COPIED: usize = 16 * 1024;
-/// How many pieces go into one write.
+/// The maximum number of slices in one write.
 const PIECES: usize = 32;
-/// Memory above this is not kept for the next frames.
+/// The largest buffer that is kept for the next frames.
 const KEPT: usize = 256 * 1024;
 
-/// See the module.
+/// Frames that wait to be written to a worker.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Finished pieces, written before the tail.
     pieces: VecDeque<Bytes>,
     tail: Vec<u8>,
-    /// How much of the first piece (or of the tail, if there is none) is written.
+    /// How many bytes of the first piece, or of the tail if there is no piece, are written.
     written: usize,
 }
 
 impl Outbox {
-    /// Whether nothing waits.
+    /// Reports whether no bytes wait to be written.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.tail.len() == self.written
     }
 
-    /// How many bytes wait.
+    /// Returns the number of bytes that wait to be written.
     #[inline]
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum::<usize>() + self.tail.len() - self.written
     }
 
-    /// Adds a frame without bodies; `payload` appends to what it is given.
+    /// Adds a frame without bodies. `payload` appends the payload to the buffer that it receives.
     pub fn frame(&mut self, kind: FrameKind, call: u64, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.tail.len();
         let header = Header { length: 0, kind, has_bodies: false, has_more: false, call };
@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// Hands the pieces to be written next to a write, in one call.
+    /// Passes the next pieces to `write`, all in one call.
     pub fn write_with<T>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
         if self.pieces.is_empty() {
             return write(&[IoSlice::new(&self.tail[self.written..])]);
@@ -84,7 +84,7 @@ impl Outbox {
         write(&slices)
     }
 
-    /// So many bytes were written.
+    /// Marks the next `bytes` bytes as written.
     pub fn advance(&mut self, bytes: usize) {
         self.written += bytes;
         while let Some(first) = self.pieces.front() {
@@ -96,7 +96,7 @@ impl Outbox {
         }
     }
 
-    /// Empties it and keeps its memory.
+    /// Removes all frames. Keeps the buffer for the next ones, unless the buffer is large.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.tail.clear();

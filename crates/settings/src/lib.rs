@@ -1,9 +1,10 @@
-//! Settings, each defined once: its field, its default, its setter, its key in a file and its documentation.
+//! Settings, each defined once: the field, its default, its setter, its key in a file and its documentation.
 //!
-//! [`settings!`] makes all of them from one definition, so that `Restarts::default().failures(9)` and
-//! `restarts = { failures = 9 }` fill the same field of the same struct. The reference file and its page are generated from
-//! the same definitions. `table.rs` reads the tables of a file, and `units.rs` says how values are written there; both are behind
-//! the feature `config`, which a crate that defines settings has, too. Knows no policy and no pool.
+//! [`settings!`] generates all of them from one definition, so that `Restarts::default().failures(9)` and
+//! `restarts = { failures = 9 }` set the same field of the same struct. The reference file and its page are generated
+//! from the same definitions. `table.rs` reads the tables of a file, and `units.rs` defines how values are written in a
+//! file. Both are behind the feature `config`. A crate that defines settings needs a feature of the same name. This
+//! crate knows no policy and no pool.
 //!
 //! ```text
 //! settings! {
@@ -20,18 +21,18 @@
 //!
 //! | in a definition | means |
 //! |---|---|
-//! | `as HumanTime` | how the value is written in a file, where that is not serde's own way |
-//! | `=> "name"` | the key in a file, where that is not the field's name |
+//! | `as HumanTime` | the type that reads and writes the value in a file, if it differs from serde's default |
+//! | `=> "name"` | the key in a file, if it differs from the field's name |
 //! | `@manual` | the setter is written by hand |
-//! | `@into` | the setter takes `impl Into<T>`: an optional value, or `None` |
-//! | `also { … }` | fields that no file sets |
-//! | `setters on PoolOptions.settings` | the setters belong to another struct, in which this one is a field |
-//! | `without setters` | a struct for files alone |
+//! | `@into` | the setter takes `impl Into<T>`, so that an optional field accepts a value or `None` |
+//! | `also { … }` | fields that cannot be set in a file |
+//! | `setters on PoolOptions.settings` | the setters are methods of another struct, which has this struct as a field |
+//! | `without setters` | a struct that is only read from files |
 //! | `keys of T { … }` | the keys of a struct that is defined elsewhere |
-//! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, whose keys stand in the same table |
+//! | `parts { … }`, `parts of T { … }` | fields that are settings themselves, with their keys in the same table |
 //!
-//! A doc comment may end in an example, as in ``Example: `ttl = "6h"`.``: the reference file shows it, commented out, for a
-//! key that is unset by default or whose default depends on the machine.
+//! A doc comment may end with an example, as in ``Example: `ttl = "6h"`.`` The reference file shows the example,
+//! commented out, for a key that is unset by default or whose default depends on the machine.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -45,7 +46,7 @@ pub use table::{ReadSettings, SettingKey, SettingsTable, WriteSettings, deserial
 #[cfg(feature = "config")]
 pub use units::{ByteSize, HumanTime, Notation};
 
-/// Defines settings; see the crate.
+/// Defines settings. The crate documentation explains the syntax.
 #[macro_export]
 macro_rules! settings {
     (

@@ -1,4 +1,4 @@
-//! Tables of a file, read key by key, so that several structs can share one.
+//! Reads the tables of a file key by key, so that several structs can share one table.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 /// A key of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingKey {
-    /// Its name.
+    /// The name of the key.
     pub name: &'static str,
     /// The lines of its documentation.
     pub doc: &'static [&'static str],
 }
 
-/// What a table of a file sets.
+/// Settings that can be read from a table of a file.
 pub trait ReadSettings {
-    /// Its keys, in the order of their definition.
+    /// Returns the keys in the order of their definition.
     fn keys() -> Vec<SettingKey>;
 
-    /// Reads the value of `key`, and says whether that is one of its keys.
+    /// Reads the value of `key`. Returns false, and reads nothing, if these settings have no such key.
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, table: &mut A) -> Result<bool, A::Error>;
 }
 
 /// Settings that can be written as a table.
 pub trait WriteSettings: ReadSettings {
-    /// Writes all of its keys.
+    /// Writes all keys and their values.
     fn write<M: SerializeMap>(&self, table: &mut M) -> Result<(), M::Error>;
 }
 
-/// Reads a table; a key that it does not mention keeps its default.
+/// Reads a table. Keys that are missing from the table keep their defaults.
 pub fn deserialize<'de, S, D>(deserializer: D) -> Result<S, D::Error>
 where
     S: ReadSettings + Default,
@@ -39,7 +39,7 @@ where
     read_table(deserializer, S::default()).map(|(settings, _)| settings)
 }
 
-/// Reads a table over `settings`, and says which keys it mentions.
+/// Reads a table into `settings`. Also returns the keys that the table contains.
 pub fn read_table<'de, S, D>(deserializer: D, settings: S) -> Result<(S, Vec<&'static str>), D::Error>
 where
     S: ReadSettings,
@@ -89,14 +89,14 @@ impl Visitor<'_> for KnownKey<'_> {
     fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
         let known = self.0.iter().map(|key| key.name);
         known.clone().find(|known| *known == name).ok_or_else(|| {
-            // The same words as serde's own error, which lists static names only.
+            // Uses the wording of serde's own error, whose constructor accepts only a static list of names.
             let known: Vec<String> = known.map(|known| format!("`{known}`")).collect();
             E::custom(format_args!("unknown field `{name}`, expected one of {}", known.join(", ")))
         })
     }
 }
 
-/// Settings as a value inside another table: for a struct whose serde is not ours to implement.
+/// Settings as a value inside another table, for a struct that cannot implement serde's traits itself.
 #[derive(Default)]
 pub struct SettingsTable<S>(pub S);
 

@@ -1,4 +1,4 @@
-//! How values are written in a file: `"5s"`, `"256MiB"`, and numbers that may not be zero.
+//! The notation of values in a file: `"5s"`, `"256MiB"`, and numbers that must not be zero.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -11,11 +11,11 @@ use serde::ser::{Serialize, Serializer};
 
 use super::table::{ReadSettings, SettingsTable, WriteSettings};
 
-/// How a value is written in a file.
+/// The form in which a file writes a value of type `T`.
 pub trait Notation<T> {
-    /// What is meant by it.
+    /// Converts the written form to the value.
     fn value(self) -> T;
-    /// How a value is written.
+    /// Converts a value to its written form.
     fn written(value: &T) -> Self;
 }
 
@@ -93,7 +93,7 @@ impl Notation<Duration> for HumanTime {
     }
 }
 
-/// Milliseconds.
+/// A number of milliseconds, written as a duration.
 impl Notation<u64> for HumanTime {
     fn value(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)

@@ -1,8 +1,8 @@
-//! Who comes in, who is made again, and who is counted: what a pool asks its policies about calls.
+//! Admission: which calls are admitted, repeated and counted. This is where a pool asks its policies about calls.
 //!
-//! A call comes in with an [`AdmissionPermit`], and whoever holds the permit says how the call ended. That is the caller's side:
-//! what is known about workers that die is written into the book by the worker's side (`worker/suspects.rs`), whether or
-//! not a caller is still there.
+//! A call is admitted with an [`AdmissionPermit`], and the holder of the permit reports how the call ended. That is the
+//! caller's side. The worker's side (`worker/suspects.rs`) records the deaths of workers, whether or not a caller is
+//! still there.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +24,19 @@ use snakepit_policy::quarantine::{Admittance, Charge, QuarantineRefusal, Suspect
 use snakepit_policy::retry::RetryBudget;
 use snakepit_policy::{Breaker, CircuitPhase, CircuitState, Fingerprint, NoRetry, Retry, SuspectCall};
 
-/// A call of which workers have died.
+/// A call that workers have died of.
 pub type Suspect = SuspectCall<Autopsy>;
 
-/// What a pool knows about the calls that it let in. What was gathered outlives a change of the settings, where it can.
+/// What a pool knows about the calls it has admitted. Where possible, this knowledge survives a change of the settings.
 #[derive(Debug)]
 pub(crate) struct Admission {
     retry: Mutex<Retry>,
     budget: RetryBudget,
     book: SuspectList<Autopsy>,
-    /// The pool's own; those of the commands are with the commands. Nobody asks them unless there is a breaker.
+    /// The pool's own circuit; the circuits of the commands are with the commands. They are used only if there is a
+    /// breaker.
     circuit: Circuit,
-    /// Locked while a command gets its circuit, and while all circuits get other settings.
+    /// Locked while a command gets its circuit, and while all circuits get new settings.
     breaker: Mutex<Option<Breaker>>,
     has_breaker: AtomicBool,
     /// Whether errors that workers answer with count as failures.
@@ -43,17 +44,17 @@ pub(crate) struct Admission {
     tally: Tally,
 }
 
-/// A call that was let in, until it is said how it ended.
+/// The permit of an admitted call, until its outcome is reported.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct AdmissionPermit {
-    /// Of the pool and of the command, if there is a breaker.
+    /// The permits of the pool's circuit and of the command's circuit, if there is a breaker.
     permits: Option<(CircuitPermit, CircuitPermit)>,
     is_trial: bool,
 }
 
 impl AdmissionPermit {
-    /// Whether it must be done alone: workers died that had it.
+    /// Reports whether the call must run alone, because workers died that had it.
     pub(crate) fn is_trial(&self) -> bool {
         self.is_trial
     }
@@ -75,7 +76,7 @@ impl Admission {
     }
 }
 
-/// Other settings, once a reload has succeeded: one that fails must not have forgotten anything.
+/// Adopting new settings once a reload has succeeded. A reload that fails must not have discarded anything.
 impl PoolInner {
     pub(crate) fn adopt_policies(&self, config: &PoolOptions) {
         let (admission, now) = (&self.admission, Instant::now());
@@ -98,7 +99,7 @@ impl PoolInner {
         }
     }
 
-    /// The circuit of a command. A pool without a breaker never asks for it.
+    /// Returns the circuit of a command. A pool without a breaker never uses it.
     fn circuit_of<'a>(&self, command: &'a PoolCommand, now: Instant) -> &'a Circuit {
         if let Some(circuit) = command.circuit.get() {
             return circuit;
@@ -112,9 +113,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Letting calls in, and counting how they end.
+/// Admitting calls, and counting how they end.
 impl PoolInner {
-    /// Whether a call may come in.
+    /// Admits a call, or returns why it is rejected.
     pub(crate) fn admit(&self, command: &PoolCommand, input: &Encoded) -> Result<AdmissionPermit, CallError> {
         let is_trial = match self.admittance(command, input) {
             Admittance::Free => false,
@@ -127,13 +128,13 @@ impl PoolInner {
         Ok(AdmissionPermit { is_trial, ..self.admit_by_breaker(command)? })
     }
 
-    /// What is known about a call that workers may have died of.
+    /// Returns what the quarantine knows about a call.
     pub(crate) fn admittance(&self, command: &PoolCommand, input: &Encoded) -> Admittance<Autopsy> {
         let book = &self.admission.book;
         if book.is_empty() { Admittance::Free } else { book.admittance(&command.name, input, Instant::now()) }
     }
 
-    /// Whether it is known as one that workers die of, and of which deaths.
+    /// Returns the deaths that a call is quarantined for, or `None` if it is not quarantined.
     pub(crate) fn refuses(
         &self,
         command: &PoolCommand,
@@ -172,18 +173,18 @@ impl PoolInner {
         }
     }
 
-    /// A call that never came in.
+    /// Counts a call that was not admitted.
     pub(crate) fn count_refused(&self, error: &CallError) {
         self.admission.tally.count(CallOutcome::of(error));
     }
 
-    /// A call has ended.
+    /// Counts a call that has ended, and reports its outcome to the breaker.
     pub(crate) fn settle(&self, command: &PoolCommand, mut permit: AdmissionPermit, outcome: CallOutcome) {
         self.admission.tally.count(outcome);
         self.tell_breaker(command, &mut permit, outcome);
     }
 
-    /// What the breaker learns from the end of a call, or of one attempt at it.
+    /// Reports the outcome of a call, or of one attempt, to the breaker.
     fn tell_breaker(&self, command: &PoolCommand, permit: &mut AdmissionPermit, outcome: CallOutcome) {
         let Some((of_pool, of_command)) = permit.permits.take() else { return };
         let now = Instant::now();
@@ -216,7 +217,7 @@ impl PoolInner {
         }
     }
 
-    /// Why the pool is degraded, if it is.
+    /// Returns why the pool is degraded, if it is.
     pub(crate) fn degraded(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
             Health::Degraded { reason, .. } => Some(Arc::clone(reason)),
@@ -244,15 +245,15 @@ impl PoolInner {
     }
 }
 
-/// Making lost calls again.
+/// Repeating lost calls.
 impl PoolInner {
-    /// A call that may be made again is made for the first time.
+    /// Adds to the retry budget when a call that may be repeated is made for the first time.
     pub(crate) fn deposit_for_retries(&self) {
         self.admission.budget.deposit();
     }
 
-    /// One attempt at a call is lost. After which pause the next one may be made: its `attempt`th was lost, and its time ends
-    /// at `deadline`.
+    /// Decides whether a call may be repeated after the attempt of this number was lost. Returns the pause before the
+    /// next attempt, which must fit before `deadline`.
     pub(crate) fn decide_retry(&self, attempt: u32, deadline: Instant) -> Result<Duration, NoRetry> {
         let now = Instant::now();
         let remaining = deadline.saturating_duration_since(now);
@@ -260,12 +261,12 @@ impl PoolInner {
         self.admission.budget.decide(&policy, attempt, remaining, now, Chance::draw())
     }
 
-    /// An attempt at a call was lost, and the call is not over yet.
+    /// Reports to the breaker that an attempt was lost, although the call is not over yet.
     pub(crate) fn attempt_lost(&self, command: &PoolCommand, permit: &mut AdmissionPermit) {
         self.tell_breaker(command, permit, CallOutcome::Died);
     }
 
-    /// Whether a lost call may come in again: nobody counts it twice.
+    /// Admits a lost call again. It is counted as a retry, not as another call.
     pub(crate) fn admit_again(
         &self,
         command: &PoolCommand,
@@ -285,9 +286,9 @@ impl PoolInner {
     }
 }
 
-/// Calls of which workers die.
+/// Calls that workers die of.
 impl PoolInner {
-    /// A worker died that had begun these calls.
+    /// Records that a worker died which had begun this call.
     pub(crate) fn suspect(
         &self,
         command: &PoolCommand,
@@ -302,7 +303,7 @@ impl PoolInner {
         }
     }
 
-    /// A worker has answered.
+    /// Clears the inputs of a call that a worker has answered.
     pub(crate) fn clear(&self, command: &PoolCommand, input: &Input) {
         let inputs = match input {
             Input::One(input) => std::slice::from_ref(input),
@@ -330,7 +331,7 @@ impl PoolInner {
     }
 }
 
-/// What a circuit is about.
+/// What a circuit covers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CircuitScope {
@@ -355,13 +356,14 @@ impl fmt::Display for CircuitScope {
     }
 }
 
-/// The circuits of a pool at one moment, its own first; shown, it is a table for people. Empty without a breaker.
+/// The circuits of a pool at one moment, the pool's own first. `Display` prints them as a table. Empty without a
+/// breaker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CircuitTable(pub Vec<(CircuitScope, CircuitState)>);
 
 impl CircuitTable {
-    /// The circuit of one scope.
+    /// Returns the circuit of one scope.
     pub fn get(&self, scope: &CircuitScope) -> Option<&CircuitState> {
         self.0.iter().find(|(known, _)| known == scope).map(|(_, state)| state)
     }

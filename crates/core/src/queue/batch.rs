@@ -1,11 +1,13 @@
-//! Calls of a batch command, gathered until they travel together.
+//! Batches: calls of one command that are gathered and sent to a worker together.
 //!
-//! Pure bookkeeping, a part of the scheduler and under its lock: no timer, no clock of its own (it is told the time).
+//! Pure bookkeeping, part of the scheduler and under its lock. There is no timer and no clock here; callers pass the
+//! time.
 //!
-//! Each batch command has a group of calls that wait. When the group is *due*, an empty *carrier* stands in the queue for it,
-//! where its first call would stand, and is loaded when a worker has a place: so calls that come while it waits go with
-//! it. A group is due when a batch is full, when its window has passed since its first call, or when no batch of the
-//! command is under way: an idle pool adds no wait, and while one batch is under way the next one gathers.
+//! Each batch command has a group of waiting calls. When the group is *due*, an empty *carrier* is queued at the
+//! position of the group's first call. The carrier is loaded when a worker has a free place, so calls that arrive while
+//! it waits go with it. A group is due when a batch is full, when its window has passed since its first call, or when
+//! no batch of the command is under way. So an idle pool adds no delay, and while one batch is under way, the next one
+//! gathers.
 //!
 //! ```text
 //!            first call                 full, window, or nothing under way            a worker's place
@@ -29,40 +31,40 @@ use crate::call::{Call, Input};
 use crate::telemetry::TraceContext;
 use snakepit_policy::time::after;
 
-/// What stands around the arguments of a call in a frame, at the most.
+/// An upper bound for the bytes that a frame adds around the arguments of one call.
 const AROUND: usize = 16;
 
-/// What became of a call that is to be gathered.
+/// The result of adding a call to its group.
 #[derive(Debug)]
 pub(crate) enum BatchStep {
-    /// It waits; whoever keeps the time must be told.
+    /// The call waits, and the batch timer must be woken.
     Opened,
     Waits,
-    /// A carrier waits for a worker.
+    /// The group's carrier waits in the queue for a worker.
     Queued,
     Goes(Call),
     Saturated(Call, usize),
     Closed(Call),
 }
 
-/// The calls of one command that wait for one another.
+/// The waiting calls of one command.
 #[derive(Debug, Default)]
 struct Group {
     calls: BTreeMap<QueueKey, Call>,
     bytes: usize,
-    /// Where its carrier stands in the queue, if it does.
+    /// The queue key of the group's carrier, if the carrier is queued.
     carrier: Option<QueueKey>,
-    /// Some of its calls have waited long enough.
+    /// Whether the window of some of the calls has passed.
     overdue: bool,
-    /// When they have.
+    /// When the window of the first call ends.
     closes_at: Option<Instant>,
-    /// Whether somebody looks at it then, or earlier.
+    /// Whether the batch timer checks the group at that time or earlier.
     watched: bool,
-    /// Batches that are with workers.
+    /// The number of batches that are with workers, including those in `landed`.
     underway: usize,
-    /// Of these, those that are answered, but whose callers get a moment to call again.
+    /// The number of batches that are answered, but whose callers get a moment to call again.
     landed: usize,
-    /// How many bytes may travel together.
+    /// The most bytes that one batch may carry.
     most_bytes: usize,
 }
 
@@ -72,7 +74,7 @@ impl Group {
         !self.calls.is_empty() && self.carrier.is_none() && (full || self.overdue || self.underway == 0)
     }
 
-    /// An empty carrier that stands where the first call would stand.
+    /// Returns an empty carrier with the queue key of the first call.
     fn van_for(&self, command: &Arc<PoolCommand>) -> Option<Call> {
         let (key, first) = self.calls.first_key_value()?;
         Some(Call::carrier(Arc::clone(command), *key, first.queued_at))
@@ -85,10 +87,10 @@ impl Group {
         Some(call)
     }
 
-    /// The next calls that travel together: by priority, then by age.
+    /// Removes the calls of the next batch, in the order of their queue keys.
     fn load(&mut self, size: usize) -> Vec<Call> {
         if self.calls.len() <= size && self.bytes <= self.most_bytes {
-            // All of them, as nearly always: to take them out one by one would move those behind each time.
+            // Nearly always all calls fit. Taking the whole map avoids moving its entries with each removal.
             self.bytes = 0;
             let members = std::mem::take(&mut self.calls).into_values().collect();
             self.settle();
@@ -106,7 +108,7 @@ impl Group {
             members.push(entry.remove());
         }
         self.bytes -= members.iter().map(weight).sum::<usize>();
-        // What is left has waited as long as those that go.
+        // The calls that are left have waited as long as those of this batch.
         self.overdue = true;
         self.settle();
         members
@@ -129,13 +131,13 @@ fn weight(call: &Call) -> usize {
         }
 }
 
-/// The groups of a pool, by the numbers of their commands.
+/// The groups of a pool, indexed by the numbers of their commands.
 #[derive(Debug, Default)]
 pub(crate) struct BatchQueue {
     groups: Vec<Group>,
-    /// Calls that wait in groups.
+    /// The number of calls that wait in groups.
     pub(crate) waiting: usize,
-    /// Vans in the queue.
+    /// The number of carriers in the queue.
     pub(crate) carriers: usize,
 }
 
@@ -147,7 +149,7 @@ impl BatchQueue {
         &mut self.groups[command.number]
     }
 
-    /// Takes out everything that waits.
+    /// Removes and returns all waiting calls.
     pub(crate) fn drain(&mut self) -> Vec<Call> {
         let mut calls = Vec::with_capacity(self.waiting);
         for group in &mut self.groups {
@@ -162,7 +164,7 @@ impl BatchQueue {
 }
 
 impl Scheduler {
-    /// A call joins the others of its command.
+    /// Adds a call to the group of its command.
     pub(crate) fn gather(
         &mut self,
         mut call: Call,
@@ -180,7 +182,7 @@ impl Scheduler {
         let window = command.window();
         let group = self.batches.group(&command);
         group.most_bytes = most_bytes.saturating_sub(command.name.len() + 4 * AROUND);
-        // A worker may announce any time.
+        // A worker may announce a window of any length.
         group.closes_at.get_or_insert(after(now, window));
         group.overdue |= window.is_zero();
         group.bytes += weight(&call);
@@ -213,7 +215,8 @@ impl Scheduler {
         }
     }
 
-    /// The next batch of a command, if one is due and a worker has a place. Else, if one is due, its carrier is queued.
+    /// Returns the next batch of a command if it is due, no queued call comes before it, and a worker has a free place.
+    /// Queues the carrier of a batch that is due but cannot go yet.
     pub(crate) fn next_batch(&mut self, command: &Arc<PoolCommand>) -> Option<Call> {
         let size = command.batch().unwrap_or(1);
         let group = self.batches.group(command);
@@ -222,7 +225,7 @@ impl Scheduler {
         }
         let carrier = group.van_for(command)?;
         let key = carrier.key;
-        // Whoever came earlier is served earlier.
+        // Calls with an earlier key are served first.
         let first = self.queue.first_key_value().is_none_or(|(other, _)| key < *other);
         if first && let Some((entry, _)) = self.choose(&carrier) {
             return Some(self.load(entry, carrier));
@@ -237,7 +240,7 @@ impl Scheduler {
         self.queue.insert(carrier.key, carrier);
     }
 
-    /// A carrier that stood in the queue is there no more.
+    /// Removes a carrier from the queue.
     pub(crate) fn take_carrier(&mut self, key: QueueKey) -> Option<Call> {
         let carrier = self.queue.remove(&key)?;
         self.batches.group(&carrier.command).carrier = None;
@@ -245,7 +248,7 @@ impl Scheduler {
         Some(carrier)
     }
 
-    /// Loads a carrier that has a place at a worker, and queues another one for what is left.
+    /// Loads a carrier that has a place at a worker, and queues another carrier for the calls that are left.
     pub(crate) fn load(&mut self, entry: usize, mut carrier: Call) -> Call {
         let Some(worker) = self.worker(entry) else { return carrier };
         let command = Arc::clone(&carrier.command);
@@ -261,7 +264,7 @@ impl Scheduler {
         if members.len() == 1
             && let Some(mut call) = members.pop()
         {
-            // Alone it travels as what it is.
+            // A single call needs no carrier.
             call.batch = Some(Box::new(Batch::of_one(underway)));
             return self.assign(entry, call, false);
         }
@@ -269,7 +272,7 @@ impl Scheduler {
         self.assign(entry, carrier, false)
     }
 
-    /// Takes a call out of its group.
+    /// Removes a call from its group.
     pub(crate) fn leave_group(&mut self, key: QueueKey) -> Option<Call> {
         if self.batches.waiting == 0 {
             return None;
@@ -280,7 +283,7 @@ impl Scheduler {
         Some(call)
     }
 
-    /// A carrier stands where the first of its calls would stand, and nowhere if there is none.
+    /// Moves a queued carrier to the position of its group's first call, or removes it if the group is empty.
     fn place_van_first(&mut self, command: &PoolCommand) {
         let group = self.batches.group(command);
         let first = group.calls.first_key_value().map(|(key, _)| *key);
@@ -293,8 +296,8 @@ impl Scheduler {
         }
     }
 
-    /// A batch is answered. If it was one call, the next batch may go at once; else its callers, who may call again
-    /// together, get a moment to do so, until [`Scheduler::attend`].
+    /// Records that a batch was answered or lost. After a batch of one call, the next batch may go at once. The callers
+    /// of a larger batch may call again together, so they get a moment to do so, until [`Scheduler::attend`].
     pub(crate) fn lands(&mut self, command: &PoolCommand, calls: usize) {
         let group = self.batches.group(command);
         if calls > 1 {
@@ -304,14 +307,14 @@ impl Scheduler {
         }
     }
 
-    /// The moment is over; and so is the window, if its time has come.
+    /// Ends the moment in which callers may call again, and marks the group as overdue if its window has passed.
     pub(crate) fn attend(&mut self, command: &PoolCommand, now: Instant) {
         let group = self.batches.group(command);
         group.underway -= std::mem::take(&mut group.landed);
         group.overdue |= group.closes_at.is_some_and(|time| time <= now);
     }
 
-    /// When somebody must [`Scheduler::attend`] again, if not for a batch that lands.
+    /// Returns when [`Scheduler::attend`] must be called next, unless a batch lands earlier.
     pub(crate) fn watch(&mut self, command: &PoolCommand) -> Option<Instant> {
         let group = self.batches.group(command);
         let until = group.closes_at.filter(|_| group.carrier.is_none());

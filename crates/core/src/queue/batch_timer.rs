@@ -1,7 +1,7 @@
-//! The time of batches: who looks when a window is over, and gives batches to workers.
+//! The timer of batches: waits for windows to end, and gives batches to workers.
 //!
-//! [`super::batch`] keeps the books. Here is the task, one for each batch command that was called, which sleeps until a
-//! window is over or a batch lands.
+//! [`super::batch`] does the bookkeeping. Each batch command that was called has a task here, which sleeps until a
+//! window ends or an event wakes it, such as an answered batch.
 
 use std::sync::{Arc, Weak};
 
@@ -37,14 +37,14 @@ async fn conduct(pool: Weak<PoolInner>, command: Weak<PoolCommand>, bell: Arc<No
         };
         tokio::select! {
             () = window => {}
-            // Those who were just answered go first: they may call again, and travel together again.
+            // The callers that were just answered run first: they may call again, and their calls form a batch again.
             () = bell.notified() => tokio::task::yield_now().await,
         }
     }
 }
 
 impl PoolInner {
-    /// Gathers a call of a batch command, or sends it if it need not wait.
+    /// Adds a call of a batch command to its group, or sends the call if it need not wait.
     pub(crate) fn gather(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Result<(), CallError> {
         match self.gather_with(call, limit) {
             None => Ok(()),
@@ -59,7 +59,7 @@ impl PoolInner {
         }
     }
 
-    /// A call that travelled with others to a worker which did not start it.
+    /// Adds a call to its group again, because its worker did not start the batch.
     pub(crate) fn gather_again(self: &Arc<Self>, call: Call) {
         if call.is_abandoned() {
             return;
@@ -92,7 +92,7 @@ impl PoolInner {
 
     fn send_batches(&self, command: &Arc<PoolCommand>) {
         loop {
-            // Taken in a statement of its own, so that the lock is free when the worker gets the batch.
+            // A statement of its own, so that the lock is released before the worker gets the batch.
             let next = self.scheduler().next_batch(command);
             match next {
                 None => return,
@@ -105,7 +105,7 @@ impl PoolInner {
         command.batch_timer.get_or_init(|| start_timer(self, command)).bell.notify_one();
     }
 
-    /// A batch of so many calls is answered, or lost.
+    /// Records that a batch of `calls` calls was answered or lost.
     pub(crate) fn lands(self: &Arc<Self>, command: &Arc<PoolCommand>, calls: usize) {
         self.scheduler().lands(command, calls);
         if calls > 1 {
@@ -121,8 +121,8 @@ impl PoolInner {
         self.scheduler().watch(command)
     }
 
-    /// Makes a call again that travelled with others to a worker which is gone: it, or one of them, may be why. If the
-    /// pool takes no more calls, or workers keep dying of this one, it fails as the batch did.
+    /// Repeats a member of a failed batch alone: this call, or another member, may be the cause. If the pool takes no
+    /// more calls, or the call is quarantined, the call ends with `otherwise`.
     pub(crate) fn make_alone(self: &Arc<Self>, mut call: Call, otherwise: CallEnd) {
         let admittance = match &call.input {
             Input::One(input) => self.admittance(&call.command, input),

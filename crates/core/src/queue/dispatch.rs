@@ -1,7 +1,7 @@
-//! Work for a worker whose place got free while a call was being handed to it.
+//! Defers work for a worker whose place becomes free while a call is being handed to it.
 //!
-//! A worker may answer a call before `execute` returns. The next one would then be handed over from inside that, and so
-//! on, as deep as the queue is long: so it is noted, and done by the outermost.
+//! A worker may answer a call before `execute` returns. Handing over the next call from inside `execute` would recurse
+//! as deep as the queue is long. So the free place is only noted, and the outermost `Dispatch` of the thread fills it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ thread_local! {
     static LATER: RefCell<Vec<(Arc<PoolInner>, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, this thread hands over a call. The outermost one does what was noted.
+/// Marks this thread as handing over a call. When the outermost value is dropped, it does the deferred work.
 pub(crate) struct Dispatch {
     is_outermost: bool,
 }
@@ -23,7 +23,7 @@ impl Dispatch {
         Self { is_outermost: !DISPATCHING.replace(true) }
     }
 
-    /// Whether the worker is fed when the handing over is done, rather than now.
+    /// Defers feeding the worker if this thread is handing over a call. Returns whether it did.
     pub(crate) fn feeds_later(pool: &Arc<PoolInner>, index: usize) -> bool {
         let later = DISPATCHING.get();
         if later {

@@ -1,7 +1,7 @@
-//! Which call goes to which worker, and when.
+//! Decides which call goes to which worker, and when.
 //!
-//! Owns who comes in (`admission`), who serves which call (`scheduler`, `placement`), which calls travel together
-//! (`batch`) and which belong together (`session`). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
+//! Owns admission (`admission`), the choice of a worker for each call (`scheduler`, `placement`), batches (`batch`) and
+//! sessions (`session`). Knows workers only through [`crate::adapter::Handle`]: no adapter, no protocol.
 
 pub(crate) mod admission;
 mod batch;

@@ -1,4 +1,4 @@
-//! The way of a call to a worker, between a pool and its scheduler: what it wishes for, where it waits, who hands it over.
+//! The path of a call to a worker, between a pool and its scheduler: placement, queueing and handover.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,27 +15,27 @@ use crate::pool::{Affinity, EMPTY, LostSessions, PoolInner};
 use crate::telemetry::{Event, Level, emit_with};
 use crate::worker::{CallWear, Worker, WorkerOrder};
 
-/// Which worker a call may go to.
+/// The workers that a call may go to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Placement {
     Any,
-    /// This one if it has a free place, else any.
+    /// This worker if it has a free place, otherwise any worker.
     Rather(usize),
-    /// This one, waiting for it if need be.
+    /// Only this worker. The call waits for it if necessary.
     Only(usize),
-    /// This one, now or not at all.
+    /// Only this worker, and only if it has a free place now.
     OnlyNow(usize),
 }
 
-/// Whether the queue's limit holds for a call.
+/// Whether the queue's limit applies to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueLimit {
     Holds,
-    /// The caller bounds itself.
+    /// The caller limits itself, or the call was admitted before.
     Waived,
 }
 
-/// What became of a call that was offered.
+/// The result of offering a call to the scheduler.
 #[derive(Debug)]
 pub(crate) enum OfferResult {
     Now(Call),
@@ -49,14 +49,14 @@ pub(crate) enum OfferResult {
 pub(crate) enum Location {
     Withdrawn(Box<Call>),
     With(Arc<Worker>),
-    /// With a worker, in a batch.
+    /// With a worker, as a member of a batch.
     InBatch(Arc<BatchMember>),
     Nowhere,
 }
 
-/// Finding a worker, or a place to wait.
+/// Finding a worker, or queueing the call.
 impl PoolInner {
-    /// Gives a call to a worker, or puts it into the queue, or to others of a batch command.
+    /// Gives a call to a worker, queues it, or adds it to a batch.
     #[inline]
     pub(crate) fn submit(self: &Arc<Self>, call: Call, limit: QueueLimit) -> Result<(), CallError> {
         if self.emptied.load(Ordering::Relaxed) && self.serves_nobody(&call) {
@@ -71,7 +71,7 @@ impl PoolInner {
         self.submit_alone(call, limit)
     }
 
-    /// As [`PoolInner::submit`], for a call that is to travel with no others.
+    /// Submits a call like [`PoolInner::submit`], but never as part of a batch.
     #[inline]
     pub(crate) fn submit_alone(self: &Arc<Self>, mut call: Call, limit: QueueLimit) -> Result<(), CallError> {
         let placement = match call.extras.as_deref_mut() {
@@ -115,19 +115,19 @@ impl PoolInner {
         }
     }
 
-    /// The error of a call for which there is no room.
+    /// Returns the error for a call that finds the queue full.
     pub(crate) fn saturated(&self, depth: usize) -> CallError {
         CallError::Saturated { pool: self.name.to_string(), depth, degraded: self.degraded() }
     }
 
-    /// A pool that was told to have no workers has none any more, and is not stopped either, which says more.
+    /// Reports whether the pool has no workers although it takes calls. A stopped pool has a more specific error.
     #[cold]
     fn serves_nobody(&self, call: &Call) -> bool {
         let scheduler = self.scheduler();
         scheduler.admits(call) && scheduler.workers().next().is_none()
     }
 
-    /// A call waits: a supervisor that has none, or too few, to serve it may want to know.
+    /// Wakes the supervisor because a call waits, if the supervisor wants to know: it may have too few workers.
     pub(crate) fn call_attention(&self) {
         if self.wants_attention.load(Ordering::Relaxed) {
             self.attention.notify_one();
@@ -162,7 +162,7 @@ impl PoolInner {
         })
     }
 
-    /// The worker of its session is gone.
+    /// Decides where a call goes if the worker of its session is gone.
     fn wish_of_lost(&self, extras: &Extras, worker: &str) -> Result<Placement, CallError> {
         let config = self.config();
         if config.affinity == Affinity::Hint || config.lost_sessions == LostSessions::Move {
@@ -172,7 +172,7 @@ impl PoolInner {
         Err(CallError::SessionLost { session, worker: worker.to_owned() })
     }
 
-    /// A call that its worker never started.
+    /// Finds another worker for a call that its worker never started, or queues the call again.
     pub(crate) fn requeue(self: &Arc<Self>, call: Call) {
         let placed = self.scheduler().requeue(call);
         match placed {
@@ -183,7 +183,7 @@ impl PoolInner {
         }
     }
 
-    /// Takes back a call that still waits. None: a worker has it, or had it.
+    /// Removes a call that still waits. Returns `None` if a worker has the call or had it.
     pub(crate) fn withdraw(&self, key: QueueKey) -> Option<Call> {
         let mut scheduler = self.scheduler();
         let call = scheduler.withdraw(key);
@@ -191,7 +191,7 @@ impl PoolInner {
         call
     }
 
-    /// Where a caller's call is, for whoever wants to reach it.
+    /// Withdraws a call that still waits, or reports where the call is.
     pub(crate) fn withdraw_or_locate(&self, call_state: &CallState) -> Location {
         loop {
             match call_state.place() {
@@ -201,8 +201,8 @@ impl PoolInner {
                 Some(CallPlace::Queued(key)) => match self.withdraw(key) {
                     Some(call) => return Location::Withdrawn(Box::new(call)),
                     None if call_state.has_ended() => return Location::Nowhere,
-                    // It was on its way to a worker between the two looks; its place is set under the lock that
-                    // withdraw has taken, so the next look sees it.
+                    // The call was on its way to a worker between the two checks. Its place is set under the lock that
+                    // `withdraw` has taken, so the next iteration sees it.
                     None => {}
                 },
             }
@@ -210,12 +210,12 @@ impl PoolInner {
     }
 }
 
-/// Dispatch over.
+/// Handing calls to workers.
 impl PoolInner {
-    /// A worker has, or may have, a free place: gives it what waits.
+    /// Gives waiting calls to a worker that may have free places.
     pub(crate) fn feed(&self, index: usize) {
         loop {
-            // Taken in a statement of its own, so that the lock is free when the worker gets the call.
+            // A statement of its own, so that the lock is released before the worker gets the call.
             let next = self.scheduler().next_for(index);
             match next {
                 None => return,
@@ -231,7 +231,7 @@ impl PoolInner {
         match self.claim_session(&call, &worker) {
             Ok(None) => {}
             Err(lost) => return call.fail(lost),
-            // Two calls of a new session were under way at the same time, and the other one came first.
+            // Two calls of a new session were under way at the same time, and the other one claimed the session first.
             Ok(Some(owner)) => {
                 drop(call.lease.take());
                 let placed = self.scheduler().offer(call, Placement::Only(owner.index), QueueLimit::Waived);
@@ -242,7 +242,7 @@ impl PoolInner {
                 };
             }
         }
-        // Its caller went away while it was on its way here.
+        // The caller went away while the call was on its way to the worker.
         if call.is_abandoned() {
             return;
         }
@@ -250,7 +250,7 @@ impl PoolInner {
             CallWear::No => {}
             CallWear::Due => self.attention.notify_one(),
             CallWear::Twice => {
-                // Here, and not by the supervisor: it would get many more before the supervisor has looked.
+                // Here and not in the supervisor: the worker would get many more calls before the supervisor looks.
                 worker.pool.lay_off(&worker, true);
                 self.attention.notify_one();
             }
@@ -263,7 +263,8 @@ impl PoolInner {
         Arc::clone(&worker.handle).execute(call);
     }
 
-    /// A worker is about to serve a call of a session, if there is one. The worker that the session belongs to, if that is another.
+    /// Claims the session of a call, if it has one, for the worker that is about to serve it. Returns the worker that
+    /// the session belongs to, if that is another worker.
     fn claim_session(&self, call: &Call, worker: &Arc<Worker>) -> Result<Option<Arc<Worker>>, CallError> {
         let Some(session) = call.session() else { return Ok(None) };
         let config = self.config();
@@ -307,13 +308,13 @@ impl PoolInner {
     }
 }
 
-/// A refused call is answered by the caller itself; its end must not be taken for the pool's.
+/// Ends a refused call. Its caller gets the error from the submission, so this end must not look like the pool's.
 pub(crate) fn withhold(call: Call) {
     call.fail(CallError::Cancelled);
 }
 
 impl Call {
-    /// How long it will take, as far as one can tell.
+    /// Returns the estimated duration of the call, in nanoseconds.
     pub(crate) fn nanos(&self) -> u32 {
         // A stream takes as long as its reader does.
         let each = if self.stream_credit().is_some() { u32::MAX } else { self.command.estimate.nanos() };

@@ -1,7 +1,7 @@
-//! Sessions: calls that belong together, the worker they are best served by, and what they keep.
+//! Sessions: calls that belong together, the worker that serves them best, and the values that they store.
 //!
-//! The store lives here, in the host: it survives the worker, and ends with the session. A session ends when nobody has
-//! visited it for its time to live, or when it is ended by hand; then every worker that has served it is told.
+//! The store lives in the host, so it survives the worker and ends with the session. A session ends when no call has
+//! visited it for its time to live, or when it is ended explicitly. Then every worker that has served it is notified.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,37 +13,37 @@ use crate::pool::LostSessions;
 use crate::value::{Encoded, ValueError};
 use crate::worker::Worker;
 
-/// The most bytes that one session may keep.
+/// The most bytes that one session may store.
 const STORE_LIMIT: usize = 16 << 20;
-/// What an entry counts for beside its key and its value: the smallest ones take memory, too.
+/// What an entry counts for in addition to its key and its value: even the smallest entries take memory.
 const ENTRY: usize = 128;
 
-/// Longer than this is for ever.
+/// The longest time to live. In practice, such a session never expires.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 10);
 
-/// A session, as [`crate::Pool::sessions`] shows it.
+/// A session, as [`crate::Pool::sessions`] returns it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id.
+    /// The id of the session.
     pub id: String,
-    /// The worker that serves it at present.
+    /// The worker that serves the session at present.
     pub worker: Option<String>,
-    /// How many keys it keeps.
+    /// The number of keys in the session's store.
     pub keys: usize,
-    /// How long ago it was visited.
+    /// The time since the last visit by a call.
     pub idle: Duration,
 }
 
 #[derive(Debug)]
 struct SessionEntry {
     worker: Weak<Worker>,
-    /// The name of that worker, which outlives it.
+    /// The name of that worker, which outlives the worker.
     worker_name: Option<Arc<str>>,
-    /// The workers that have served it, to be told of its end.
+    /// The workers that have served the session and must be notified of its end.
     served_by: Vec<Weak<Worker>>,
     visited: Instant,
-    /// Shared with the calls of the session that wait or run: it does not expire while there are any.
+    /// Shared with the waiting and running calls of the session. The session does not expire while there are any.
     in_use: Arc<()>,
     store: BTreeMap<String, Encoded>,
     stored: usize,
@@ -54,9 +54,10 @@ struct Table {
     ttl: Duration,
     limit: usize,
     sessions: HashMap<Arc<str>, SessionEntry>,
-    /// When each session may expire at the earliest, and which; looked at again then, so that a visit costs nothing.
+    /// The sessions by the earliest time at which they may expire. They are checked again then, so a visit costs
+    /// nothing.
     by_age: BTreeMap<(Instant, u64), Arc<str>>,
-    /// Tells entries of the same instant apart.
+    /// Distinguishes entries of the same instant.
     next_entry: u64,
 }
 
@@ -73,30 +74,31 @@ pub(crate) struct Sessions {
     table: Mutex<Table>,
 }
 
-/// What a call of a session finds.
+/// The state in which a call finds its session.
 pub(crate) enum SessionVisit {
     New,
-    /// It is known, and no worker has served it.
+    /// The session exists, and no worker has served it yet.
     Unserved,
-    /// The worker that served it last is gone: this one.
+    /// The worker that served the session last, which has this name, is gone.
     Lost(Arc<str>),
     At(Arc<Worker>),
 }
 
-/// What a worker finds that is about to serve a session with a strict affinity.
+/// The result when a worker that is about to serve a session with strict affinity claims it.
 pub(crate) enum SessionClaim {
-    /// It is its own, or nobody's so far.
+    /// The session belongs to this worker, or has belonged to no worker so far.
     Own,
-    /// It is another one's, who lives.
+    /// The session belongs to another worker, which is alive.
     Others(Arc<Worker>),
-    /// It was another one's, who is gone: that one. It is its own now, if it may be.
+    /// The session belonged to the worker of this name, which is gone. It now belongs to the claiming worker, if that
+    /// is allowed.
     Inherited(Arc<str>),
 }
 
-/// While it lives, its session does not expire.
+/// Keeps a session from expiring while the value lives.
 pub(crate) type SessionInUse = Arc<()>;
 
-/// Why the store cannot keep something.
+/// Why an operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error("session {0} does not exist, or has ended")]
@@ -111,14 +113,14 @@ pub(crate) enum StoreError {
     Unreadable(#[from] ValueError),
 }
 
-/// A session that has ended, and who must be told.
+/// A session that has ended, and the workers to notify.
 #[derive(Debug)]
 pub(crate) struct EndedSession {
     pub(crate) id: Arc<str>,
     pub(crate) served_by: Vec<Weak<Worker>>,
 }
 
-/// What an entry of a store counts for.
+/// Returns the size that an entry of a store counts for.
 fn size(key: &str, value: &Encoded) -> usize {
     ENTRY + key.len() + value.payload_len()
 }
@@ -148,8 +150,8 @@ impl Sessions {
         Self { table: Mutex::new(Table { ttl, limit, sessions, by_age, next_entry: 0 }) }
     }
 
-    /// Other limits. The time of each session counts from its last visit, as ever; those that there are stay, also if they are
-    /// more than may be from now on.
+    /// Changes the limits. The time to live still counts from each session's last visit. Existing sessions stay, even
+    /// if there are more than the new limit.
     pub(crate) fn adopt(&self, ttl: Duration, limit: usize) {
         let mut table = self.table();
         let ttl = ttl.min(NEVER);
@@ -168,7 +170,7 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None: there are too many.
+    /// Finds or opens a session for a call. Returns `None` if there are too many sessions.
     pub(crate) fn visit(&self, id: &str) -> Option<(SessionVisit, SessionInUse)> {
         let mut table = self.table();
         let now = Instant::now();
@@ -201,8 +203,8 @@ impl Sessions {
         Some((SessionVisit::New, in_use))
     }
 
-    /// A worker is about to serve a session with a strict affinity: the first one keeps it for as long as it lives. Whether
-    /// another one may have it then is for `lost` to say.
+    /// Claims a session with strict affinity for a worker that is about to serve it. The first worker keeps the session
+    /// for as long as it lives. `lost` decides whether another worker may have the session after that.
     pub(crate) fn claim(
         &self,
         id: &str,
@@ -226,7 +228,7 @@ impl Sessions {
         before.map_or(SessionClaim::Own, SessionClaim::Inherited)
     }
 
-    /// A worker is about to serve a session, whoever has served it before.
+    /// Records that a worker is about to serve a session, whichever worker has served it before.
     pub(crate) fn served_by(&self, id: &str, worker: &Arc<Worker>) {
         if let Some(session) = self.table().sessions.get_mut(id) {
             session.note(worker);
@@ -257,7 +259,7 @@ impl Sessions {
         Some(EndedSession { id, served_by: session.served_by })
     }
 
-    /// Ends the sessions whose time is over, and says when to look again.
+    /// Ends the sessions that have expired. Returns them, and the time until the next check.
     pub(crate) fn expire(&self) -> (Vec<EndedSession>, Duration) {
         let mut table = self.table();
         let (now, ttl) = (Instant::now(), table.ttl);
@@ -274,7 +276,7 @@ impl Sessions {
                 used_until + ttl
             });
             match life {
-                None => {} // It was ended by hand.
+                None => {} // The session was ended explicitly.
                 Some(later) if later > now => table.look_again(later, id),
                 Some(_) => {
                     let over = table.sessions.remove(&id).map(|session| session.served_by);
@@ -291,7 +293,8 @@ impl Sessions {
     }
 
     pub(crate) fn set(&self, id: &str, key: String, value: &Encoded) -> Result<(), StoreError> {
-        // What is counted is what is kept: neither the rest of the frame that the value came in, nor less than all.
+        // Exactly the value is counted and stored: not the rest of the frame that it came in, and not less than all of
+        // it.
         let mut value = value.trimmed()?;
         let added = size(&key, &value);
         if added <= STORE_LIMIT {
@@ -345,7 +348,7 @@ mod tests {
         Encoded::encode(&Blob::from(vec![7; length])).expect("bytes")
     }
 
-    /// The length of a byte string that fills a store to the last byte, under a key of so many letters.
+    /// Returns the length of a byte string that fills a store to the last byte under a key of this length.
     fn filling(key: &str) -> usize {
         STORE_LIMIT - size(key, &bytes(20_000)) + 20_000
     }

@@ -286,7 +286,7 @@ async fn look(worker: Arc<Worker>, mut watch: Watch, limit: Option<u64>) -> Work
     let (liveness, vitals) = watch.look(&worker).await;
     let memory = match (limit, vitals) {
         (Some(limit), Some(vitals)) if vitals.rss_bytes >= limit && vitals.processes > 1 => {
-            // Near the limit, shared memory must be divided among the processes.
+            // The resident size reaches the limit, so shared memory must be divided among the processes.
             let exact = worker.vitals(Pss::Measure).await.unwrap_or(vitals);
             Some(exact.pss_bytes.unwrap_or(exact.rss_bytes))
         }

@@ -1,7 +1,7 @@
-//! Cancelling a call whose caller has gone away, in four stages, each after its own grace: a flag that the worker's code
+//! Cancels a call whose caller has gone away, in four stages, each after its own grace: a flag that the worker's code
 //! can see, an exception in the call, TERM to the worker's group, KILL.
 //!
-//! The last two end the worker, so it takes no more calls first, and its other calls may finish.
+//! The last two stages end the worker. So the worker stops taking calls first, and its other calls may finish.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::pool;
 use crate::queue::Location;
 use crate::telemetry::Event;
 
-/// Gives up a call: out of the queue without a trace, or step by step at its worker.
+/// Gives up a call: removes it from the queue, or cancels it in stages at its worker.
 pub(crate) fn abandon(pool: &Arc<pool::PoolInner>, call: CallId, call_state: &Arc<CallState>) {
     call_state.abandon();
     match pool.withdraw_or_locate(call_state) {
         Location::Withdrawn(call) => drop(call),
         Location::Nowhere => {}
         Location::InBatch(batched) => {
-            // The others go on; nobody but its caller is told.
+            // The other members go on, so the worker is not asked unless this was the last member.
             call_state.end(CallEnd::Failed(CallError::Cancelled));
             if batched.leave() {
                 abandon(pool, batched.carrier, &batched.state);
@@ -30,7 +30,7 @@ pub(crate) fn abandon(pool: &Arc<pool::PoolInner>, call: CallId, call_state: &Ar
         }
         Location::With(_) if call_state.has_ended() => {}
         Location::With(worker) => {
-            // Asked here, not in the task: whoever drops a call may be the last thing its runtime does.
+            // Asked here and not in the task: dropping a call may be the last thing that the caller's runtime does.
             worker.handle.cancel(call, CancelStage::Ask);
             let call_state = Arc::clone(call_state);
             pool.runtime.spawn(escalate(worker, call, call_state));

@@ -1,4 +1,4 @@
-//! One worker's life after it got ready: it serves, until it dies, breaks or is told to end.
+//! The life of a worker after it is ready: it serves until it dies, breaks or is ordered to end.
 //!
 //! ```text
 //! Serve ──► Retire ──(no call left)──► goodbye ──► stop ──► gone
@@ -6,10 +6,11 @@
 //!   └──────────┴──(died, broken, End)──► stop or kill ───────┴──► its calls are given up
 //! ```
 //!
-//! What a worker holds is given up when its process is gone, not before: one that lives may still start what it was sent.
+//! A worker's calls are given up when its process is gone, not before: a living process may still start what it was
+//! sent.
 //!
-//! A worker that ends alone has times of its own: [`GOODBYE`], then `cancel_grace.terminate` from TERM to KILL. When its
-//! engine stops, the [`StopWindow`] takes their place, also in the middle, and KILL is the engine's.
+//! A worker that ends alone has its own time limits: [`GOODBYE`], then `cancel_grace.terminate` from TERM to KILL. When
+//! its engine stops, the [`StopWindow`] replaces them, even in the middle, and the engine sends KILL.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -27,34 +28,34 @@ use crate::lifecycle::shutdown::ignoring_panics;
 use crate::lifecycle::stop_window::StopWindow;
 use crate::pool::AUTOPSY_PATIENCE;
 
-/// How long a worker that ends alone may take to say goodbye after its last call, before TERM; and an adapter to put away one
-/// that is gone.
+/// How long a worker that ends alone may take to say goodbye after its last call, before TERM. Also the time that an
+/// adapter has to clean up after a worker that is gone.
 pub(crate) const GOODBYE: Duration = Duration::from_secs(3);
 
-/// How long a killed process may take to be gone. It is a matter of milliseconds, unless the kernel holds it.
+/// How long a killed process may take to be gone. This takes milliseconds, unless the kernel holds the process.
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a worker that is about to be ended may take to say where it is.
+/// How long a worker that is about to be ended may take to report its stacks.
 const STACK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a worker came to its end.
+/// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum WorkerEnding {
-    /// It was told to.
+    /// The worker was ordered to end, or did not end a cancelled call.
     Told,
-    /// It was not.
+    /// The worker died, broke or was stuck.
     Untold {
         autopsy: Arc<Autopsy>,
-        /// Whether it had answered a call.
+        /// Whether the worker had answered a call.
         answered: bool,
     },
 }
 
-/// How long a worker has to end.
+/// The time limits for a worker's end.
 pub(crate) struct EndTimes {
-    /// Between TERM and KILL, if it ends alone.
+    /// The time between TERM and KILL, if the worker ends alone.
     pub(crate) grace: Duration,
-    /// The window of its engine's stop, once that has come to its workers.
+    /// The stop window of the engine, once the stop has reached its workers.
     pub(crate) stopping: watch::Receiver<Option<StopWindow>>,
 }
 
@@ -63,21 +64,21 @@ impl EndTimes {
         *self.stopping.borrow()
     }
 
-    /// Until `own`, or what `of_window` says as soon as the engine stops.
+    /// Waits until `own`, or until the time that `of_window` returns once the engine stops.
     async fn passed(&self, own: Instant, of_window: impl Fn(StopWindow) -> Instant) {
         let mut stopping = self.stopping.clone();
         loop {
             let until = stopping.borrow_and_update().map_or(own, &of_window);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return,
-                // An error is the end of the pool's supervisor: nothing changes any more.
+                // An error means that the pool's supervisor has ended: nothing changes any more.
                 Ok(()) = stopping.changed() => {}
             }
         }
     }
 }
 
-/// Stays with a worker until it and all that it started are gone.
+/// Manages a worker until it and all processes that it started are gone. Calls `leaves` when the worker retires.
 pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOnce()) -> WorkerEnding {
     let mut left_alone = AbandonedWorker(Some(Arc::clone(&worker)));
     let mut leaves = Some(leaves);
@@ -130,8 +131,8 @@ pub(crate) async fn tend(worker: Arc<Worker>, times: EndTimes, leaves: impl FnOn
     outcome
 }
 
-/// A worker with which nobody stays any more, because the runtime is dropped under the engine. Its callers may live in
-/// another runtime, and wait.
+/// A guard for a worker whose task is dropped because the engine's runtime is dropped. Callers may live in another
+/// runtime and still wait for their calls.
 struct AbandonedWorker(Option<Arc<Worker>>);
 
 impl Drop for AbandonedWorker {
@@ -140,14 +141,15 @@ impl Drop for AbandonedWorker {
         let why = "the runtime of its engine was dropped";
         let seen = worker.first_look();
         worker.set_autopsy(Arc::new(Autopsy { fault: Some(why.into()), oom: Verdict::No, ..seen }));
-        // Begun and dropped: that gives up what it holds. An end that was begun before has been dropped by now, too.
+        // Polling the termination once and dropping it gives up the held calls. If it was begun before, that future has
+        // been dropped by now, too.
         ignoring_panics(|| {
             let _ = worker.terminate(Reason::Broken(why.into())).now_or_never();
         });
     }
 }
 
-/// Until it can serve no more.
+/// Waits until the worker can serve no more.
 async fn gone(worker: &Worker) -> Reason {
     tokio::select! {
         () = process_ended(worker.handle.process()) => Reason::Died,
@@ -155,7 +157,7 @@ async fn gone(worker: &Worker) -> Reason {
     }
 }
 
-/// Tells the pool whenever the worker's process is stopped or goes on.
+/// Notifies the pool whenever the worker's process is stopped or continues.
 async fn heed_halts(worker: &Arc<Worker>) -> Infallible {
     let Some(process) = worker.handle.process() else { return std::future::pending().await };
     let mut known = None;
@@ -166,7 +168,8 @@ async fn heed_halts(worker: &Arc<Worker>) -> Infallible {
     }
 }
 
-/// Until the worker's process, and all that it started, has ended. The keeper tells within a millisecond or two.
+/// Waits until the worker's process and all processes that it started have ended. The keeper reports this within a
+/// millisecond or two.
 pub(crate) async fn process_ended(process: Option<&custody::WorkerProcess>) {
     match process {
         Some(process) => drop(process.exited().await),
@@ -177,7 +180,7 @@ pub(crate) async fn process_ended(process: Option<&custody::WorkerProcess>) {
 async fn end_as_told(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
     let had_its_time = worker.holds_calls();
     if let Some(process) = worker.handle.process().filter(|_| worker.is_halted()) {
-        // One that is stopped could neither say goodbye nor heed TERM.
+        // A stopped process can neither say goodbye nor react to TERM.
         let _ = process.signal(rustix::process::Signal::CONT.as_raw());
     }
     let mut goodbye = pin!(worker.terminate(reason.clone()));
@@ -190,35 +193,35 @@ async fn end_as_told(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
             () = times.passed(Instant::now() + GOODBYE, |window| window.term_at) => false,
         }
     };
-    // Why is known now; how it ended comes later.
+    // The reason is known now. How the process ended follows later.
     publish_autopsy(worker, reason, None).await;
     if let Some(process) = worker.handle.process() {
         match times.window() {
             Some(window) => end_in_window(process, window).await,
-            // If the engine stops meanwhile, its KILL ends this, too.
+            // If the engine stops meanwhile, its KILL ends this process, too.
             None => stop_process(process, times.grace).await,
         }
     }
     publish_autopsy(worker, reason, None).await;
-    // Only now is it certain which of its calls were not started, and its last answers count, too.
+    // Only now is it certain which calls were not started, and the worker's last answers count, too.
     if !is_said {
         let _ = tokio::time::timeout(AUTOPSY_PATIENCE, goodbye).await;
     }
 }
 
 async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTimes) {
-    // One that we end has not told by itself where it is.
+    // A worker that the pool ends has not reported its stacks yet.
     let by_us = matches!(reason, Reason::Stubborn(_) | Reason::Stuck(_));
     let stack = if by_us {
         tokio::select! {
             stack = tokio::time::timeout(STACK_PATIENCE, worker.stacks()) => stack.ok().flatten(),
-            // It is killed meanwhile if its engine stops.
+            // If the engine stops meanwhile, it kills the worker.
             () = process_ended(worker.handle.process()) => None,
         }
     } else {
         None
     };
-    // A socket that breaks is most often the first sign of a death.
+    // A broken socket is most often the first sign of a death.
     let ended = match worker.handle.process() {
         Some(process) => {
             if by_us {
@@ -228,18 +231,18 @@ async fn end_after_failure(worker: &Arc<Worker>, reason: &Reason, times: &EndTim
         }
         None => false,
     };
-    // On a machine that has much to do, it may be dead for longer before the keeper has told.
+    // On a busy machine, the process may be dead for longer before the keeper reports it.
     let has_died = ended || worker.handle.process().is_some_and(|process| has_ended(process.pid()));
     let reason = match reason {
         Reason::Broken(_) if has_died => &Reason::Died,
         other => other,
     };
     if let Some(process) = worker.handle.process().filter(|_| !ended) {
-        // It must not start a call that another one is about to be given.
+        // The worker must not start a call that another worker is about to get.
         let _ = process.kill();
         let _ = tokio::time::timeout(KILL_PATIENCE, process.exited()).await;
     }
-    // The calls that it surely did not start go to others now, the rest wait for the autopsy.
+    // Calls that were certainly not started go to other workers now. The rest wait for the autopsy.
     let put_away_by = Instant::now() + GOODBYE;
     tokio::select! {
         biased;
@@ -270,12 +273,12 @@ async fn publish_autopsy(worker: &Worker, reason: &Reason, stack: Option<String>
         Some(_) => Verdict::No,
     };
     let autopsy = Arc::new(Autopsy { fault, oom, stack: stack.or(seen.stack.clone()), ..seen });
-    // Before anybody hears of the death, so that who calls again because of it finds it in the book.
+    // Before the death becomes known, so that a caller who repeats the call finds it among the suspects.
     worker.judge(reason, &autopsy);
     worker.set_autopsy(autopsy);
 }
 
-/// Whether the kernel killed it, if it was killed and not by us.
+/// Returns whether the kernel killed the worker for lack of memory. Asks only if SIGKILL ended the worker.
 async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> Verdict {
     let killed = Some(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
     let Some(pid) = seen.pid.filter(|_| seen.exit.map(|exit| exit.status) == killed) else { return seen.oom };
@@ -284,7 +287,7 @@ async fn memory_verdict(worker: &Worker, seen: &Autopsy) -> Verdict {
     asked.await.unwrap_or(Verdict::Unknown)
 }
 
-/// TERM, and the rest of the window until the engine's KILL.
+/// Sends TERM, and waits for the rest of the window until the engine's KILL.
 async fn end_in_window(process: &custody::WorkerProcess, window: StopWindow) {
     if window.asks() {
         process.ask_to_end();
@@ -295,7 +298,7 @@ async fn end_in_window(process: &custody::WorkerProcess, window: StopWindow) {
     }
 }
 
-/// TERM, grace, KILL, until it and all that it started are gone.
+/// Sends TERM, waits for `grace`, sends KILL, and waits until the worker and all processes that it started are gone.
 async fn stop_process(process: &custody::WorkerProcess, grace: Duration) {
     if process.try_wait().is_none() {
         let process = process.clone();

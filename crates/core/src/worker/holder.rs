@@ -1,4 +1,4 @@
-//! A worker, as the calls that it holds know it.
+//! A worker as the calls that it holds see it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,10 +27,10 @@ impl Holder for Worker {
     fn answered(&self, call: &Call, failed: bool) {
         self.pool.clear(&call.command, &call.input);
         if failed {
-            // What it printed about its failure is not to be taken for the next call's.
+            // Output about this failure must not be attributed to the next call.
             self.output.catch_up();
         }
-        // Of calls that wait at the worker, the next one begins. One that a tool has made ends inside of another.
+        // The next of the calls that wait at the worker begins now. A nested call ends inside another call.
         if self.is_serial() && call.chain().is_none() {
             self.output.begin_call();
         }
@@ -82,7 +82,7 @@ impl Holder for Worker {
 }
 
 impl Worker {
-    /// A place for a call at this worker.
+    /// Takes a place at this worker for a call.
     pub(crate) fn lease(self: Arc<Self>, load: Load) -> Lease {
         let beside = self.takes();
         if beside == 1 {
@@ -93,7 +93,7 @@ impl Worker {
         Lease::new(self, load, taken)
     }
 
-    /// The worker that a call is held by. Only workers hold calls.
+    /// Returns the worker that holds a call. Only workers hold calls.
     pub(crate) fn of(holder: &Arc<dyn Holder>) -> Arc<Self> {
         let holder: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Holder>::clone(holder);
         holder.downcast().expect("a call is held by a worker")
@@ -101,7 +101,7 @@ impl Worker {
 }
 
 impl CallState {
-    /// The worker that has the call, or had it.
+    /// Returns the worker that has the call, or had it.
     pub(crate) fn worker(&self) -> Option<Arc<Worker>> {
         self.holder().as_ref().map(Worker::of)
     }

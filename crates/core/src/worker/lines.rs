@@ -1,15 +1,16 @@
-//! Cuts what a worker prints into lines, as a terminal would show them.
+//! Cuts the output of a worker into lines, as a terminal would show them.
 //!
-//! A carriage return begins a line anew, so of a progress bar only its last state is a line; on its way it can be asked for.
-//! Bars below one another go up with `ESC [ A`: that is followed, within a few rows. Knows nothing of workers.
+//! A carriage return starts a line again, so only the last state of a progress bar is a line. The states before it are
+//! reported as progress. Programs that draw several bars go up with `ESC [ A`, which is followed within a few rows.
+//! Knows nothing of workers.
 
 use crate::harmless;
 
 /// The most bytes of one line that are kept.
 pub(super) const LINE_LIMIT: usize = 8 * 1024;
-/// How many rows above the last one can be gone back to.
+/// How many rows above the last one the cursor can go up to.
 const ROWS: usize = 8;
-/// The longest escape sequence that is looked at.
+/// The longest escape sequence that is parsed.
 const ESCAPE_LIMIT: usize = 8;
 const ESCAPE: u8 = 0x1b;
 
@@ -17,15 +18,15 @@ const ESCAPE: u8 = 0x1b;
 #[derive(Debug, Default)]
 struct PartialLine {
     text: Vec<u8>,
-    /// So many bytes more were printed.
+    /// The number of bytes that were printed beyond the limit.
     cut: usize,
-    /// What comes next stands in the place of the text.
+    /// Whether the next text replaces this one.
     returned: bool,
-    /// Something was written over something else: it is a progress bar, or the like.
+    /// Whether text was written over other text, as in a progress bar.
     overwritten: bool,
-    /// Nothing was written since it was emitted.
+    /// Whether nothing was written since the line was emitted.
     emitted: bool,
-    /// Nothing was written since it was shown as progress.
+    /// Whether nothing was written since the line was shown as progress.
     shown: bool,
 }
 
@@ -52,10 +53,10 @@ impl PartialLine {
         self.overwritten || self.returned
     }
 
-    /// What a person may see of it; none if that is nothing.
+    /// Returns the text in a form that is harmless to a terminal, or `None` if there is no text.
     fn harmless(&self) -> Option<String> {
         let line = String::from_utf8_lossy(&self.text);
-        // What was written over the end of a longer text.
+        // Drops the spaces that were written over the end of a longer text.
         let line = if self.overwritten { line.trim_end() } else { &line };
         if line.is_empty() && self.cut == 0 {
             return None;
@@ -72,13 +73,13 @@ impl PartialLine {
         }
     }
 
-    /// Its state, if it is a progress bar that has changed.
+    /// Returns the text if the line is a progress bar that has changed.
     fn progress(&mut self) -> Option<String> {
         if !self.is_progress() || std::mem::replace(&mut self.shown, true) {
             return None;
         }
         let text = self.harmless()?;
-        // The rest of a character that was read in part.
+        // Drops a character that was read in part.
         Some(text.trim_end_matches('\u{fffd}').to_owned()).filter(|text| !text.is_empty())
     }
 }
@@ -87,12 +88,12 @@ impl PartialLine {
 #[derive(Debug, Default)]
 pub struct Lines {
     row: PartialLine,
-    /// Bars above the row, the nearest one last, and below it, the nearest one last.
+    /// Bars above the current row, the nearest one last. `below` has the bars below it, also with the nearest one last.
     above: Vec<PartialLine>,
     below: Vec<PartialLine>,
-    /// What is read of an escape sequence.
+    /// The part of an escape sequence that was read so far.
     escape: Vec<u8>,
-    /// The state of a bar that was left for one above it.
+    /// The state of a bar that was left for a bar above it.
     left: Option<String>,
 }
 
@@ -122,7 +123,7 @@ impl Lines {
         }
     }
 
-    /// There is no more: what has no end of line yet is a line, too.
+    /// Ends the stream. Text without a line end is a line, too.
     pub(super) fn finish(&mut self, mut emit: impl FnMut(String)) {
         self.keep_escape();
         self.row.emit(&mut emit);
@@ -132,18 +133,19 @@ impl Lines {
         *self = Self::default();
     }
 
-    /// The state of a progress bar that has changed since this was asked last.
+    /// Returns the state of a progress bar that has changed since the last call.
     pub(super) fn progress(&mut self) -> Option<String> {
         let left = self.left.take();
         self.row.progress().or(left)
     }
 
-    /// The line that has not ended yet.
+    /// Returns the line that has not ended yet.
     pub(super) fn unfinished(&self) -> Option<String> {
         if self.row.emitted { None } else { self.row.harmless() }
     }
 
-    /// Takes one more byte of an escape sequence. False: it is none that is obeyed, and the byte is no part of it.
+    /// Takes one more byte of an escape sequence. Returns false if the sequence is not supported and the byte is not
+    /// part of it.
     fn continue_escape(&mut self, byte: u8) -> bool {
         let is_begun = self.escape.len() > 1;
         match byte {
@@ -154,7 +156,7 @@ impl Lines {
                 self.escape.clear();
                 self.go_up(rows.unwrap_or(1));
             }
-            // The rest of the line is deleted: what is written over a line replaces all of it anyway.
+            // Deleting the rest of the line changes nothing: text written over a line replaces all of it anyway.
             b'K' if is_begun => self.escape.clear(),
             _ => {
                 self.keep_escape();
@@ -164,7 +166,7 @@ impl Lines {
         true
     }
 
-    /// It is text like any other.
+    /// Treats an unsupported escape sequence as text.
     fn keep_escape(&mut self) {
         if !self.escape.is_empty() {
             self.row.append(&std::mem::take(&mut self.escape));
@@ -177,7 +179,7 @@ impl Lines {
             let mut row = std::mem::replace(&mut self.row, above);
             if !row.shown {
                 self.left = row.progress();
-                // What stands above is older.
+                // The state of the bar above is older.
                 self.row.shown = true;
             }
             self.below.push(row);
@@ -209,7 +211,7 @@ mod tests {
         watched(chunks).0
     }
 
-    /// The lines, and the progress that was seen after each chunk.
+    /// Returns the lines, and the progress after each chunk.
     fn watched(chunks: &[&[u8]]) -> (Vec<String>, Vec<String>) {
         let mut lines = Lines::default();
         let (mut seen, mut progress) = (Vec::new(), Vec::new());
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(progress, ["50% ", "50% \u{2588}"]);
     }
 
-    /// As tqdm draws two bars: down to the second one, back up to the first.
+    /// Two bars, as tqdm draws them: down to the second bar, back up to the first.
     #[test]
     fn bars_below_one_another_are_lines_of_their_own() {
         let inner = |text: &'static [u8]| [b"\n".as_slice(), text, b"\x1b[A"].concat();

@@ -1,4 +1,4 @@
-//! A worker in its pool's eyes: who it is, what it printed, and how it ended.
+//! A worker as its pool sees it: its identity, its output, and how it ended.
 //!
 //! Knows workers only through [`Handle`]: no adapter, no protocol.
 
@@ -42,11 +42,11 @@ use crate::pool;
 use snakepit_policy::limit::{AdaptiveLimit, LatencyOutcome};
 use snakepit_policy::recycling::Term;
 
-/// Signals that a process gets for its own fault.
+/// Signals that a process gets for a fault of its own.
 const CRASHES: [Signal; 6] =
     [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE, Signal::SYS];
 
-/// A worker's place in its pool, from ready to gone.
+/// A worker of a pool, from ready to gone.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) id: WorkerId,
@@ -54,45 +54,45 @@ pub(crate) struct Worker {
     pub(crate) handle: Arc<dyn Handle>,
     pub(crate) output: Arc<Output>,
     pub(crate) tells_what_it_started: bool,
-    /// Of which version of the pool's code and settings it is.
+    /// The generation of the pool that started this worker.
     pub(crate) generation: u64,
-    /// How many calls it was started to do at the same time.
+    /// How many calls the worker was started to run at the same time.
     pub(crate) concurrency: usize,
-    /// Calls that it was given so far.
+    /// The number of calls that the worker was given so far. A batch counts as one.
     calls: AtomicU64,
-    /// Calls beyond the first of each batch that it was given.
+    /// The number of calls beyond the first of each batch that the worker was given.
     batched_calls: AtomicU64,
-    /// How long it may serve.
+    /// How long the worker may serve.
     pub(crate) term: Term,
-    /// How many calls it gets at a time, where that is found out.
+    /// How many calls the worker gets at a time, if that number is adaptive.
     pub(crate) limit: Option<Mutex<AdaptiveLimit>>,
-    /// Calls by command since the last look, where memory is watched.
+    /// Calls by command since the last look, if memory is limited.
     counts: Option<Mutex<HashMap<Arc<str>, u64>>>,
-    /// It is gone after its first call.
+    /// Whether the worker ends after its first call.
     pub(crate) serves_one: bool,
     pub(crate) slot: usize,
     pub(crate) device: Option<Arc<str>>,
     pub(crate) began_at: Instant,
     pub(crate) ready_at: Instant,
     in_hand: AtomicUsize,
-    /// Calls beyond the first of each batch that it has.
+    /// The number of calls beyond the first of each batch that the worker holds.
     pub(crate) batched: AtomicUsize,
-    /// Calls of these that were cancelled and do not end.
+    /// Held calls that were cancelled and do not end.
     stubborn: Mutex<Vec<CallId>>,
-    /// Whether somebody waits for it to put calls down.
+    /// Whether a task waits for calls to leave the worker.
     watched: AtomicBool,
     put_down: Notify,
     orders: channel::Sender<WorkerOrder>,
     autopsy: channel::Sender<Option<Arc<Autopsy>>>,
-    /// What the last look saw of its memory, in bytes; 0 before the first.
+    /// The memory that the last look measured, in bytes; 0 before the first look.
     seen_rss: AtomicU64,
-    /// Since when its process is stopped, if it is.
+    /// When the worker's process was stopped, if it is stopped.
     halted: Mutex<Option<Instant>>,
     terminated: AtomicBool,
     suspects: Mutex<suspects::Suspects>,
 }
 
-/// How a worker was made.
+/// The parameters that a worker was started with.
 pub(crate) struct WorkerSpec {
     pub(crate) generation: u64,
     pub(crate) concurrency: usize,
@@ -100,27 +100,27 @@ pub(crate) struct WorkerSpec {
     pub(crate) slot: usize,
     pub(crate) device: Option<Arc<str>>,
     pub(crate) term: Term,
-    /// The fewest calls that it gets at a time, if the number is found out.
+    /// The lower limit of calls at a time, if that number is adaptive.
     pub(crate) fewest: Option<usize>,
     pub(crate) counts_commands: bool,
     pub(crate) began_at: Instant,
 }
 
-/// What one more call has made of a worker.
+/// What one more call means for a worker's term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CallWear {
     No,
-    /// It has had as many calls as it was to have.
+    /// The worker has had as many calls as its term allows.
     Due,
-    /// It has had twice as many.
+    /// The worker has had twice as many calls as its term allows.
     Twice,
 }
 
-/// What a worker is to do.
+/// An order to a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum WorkerOrder {
     Serve,
-    /// Finish what it has, then end.
+    /// Finish the held calls, then end.
     Retire(Reason),
     /// End now.
     End(Reason),
@@ -153,7 +153,7 @@ impl Worker {
             term: made.term,
             limit: made.fewest.map(|fewest| Mutex::new(AdaptiveLimit::new(fewest, made.concurrency))),
             counts: made.counts_commands.then(Mutex::default),
-            // Nothing is sent ahead to one that serves a single call, or no more than it should do at a time.
+            // A worker that serves a single call, or an adaptive number of calls, is not sent calls ahead.
             tells_what_it_started: handle.introduction().tells_what_it_started
                 && !made.serves_one
                 && made.fewest.is_none(),
@@ -177,12 +177,13 @@ impl Worker {
         }
     }
 
-    /// How many calls it was given so far.
+    /// Returns how many calls the worker was given so far.
     pub(crate) fn calls_given(&self) -> u64 {
         self.calls.load(Ordering::Relaxed) + self.batched_calls.load(Ordering::Relaxed)
     }
 
-    /// A call is about to be given to it, for so many callers. Says how worn it is by that.
+    /// Counts a call of `callers` callers that is about to be given to the worker. Returns what it means for the
+    /// worker's term.
     pub(crate) fn count(&self, command: &Arc<str>, callers: u64) -> CallWear {
         if let Some(counts) = &self.counts {
             *locked(counts).entry(Arc::clone(command)).or_default() += callers;
@@ -202,18 +203,19 @@ impl Worker {
         }
     }
 
-    /// How often each command was called since this was asked last.
+    /// Returns how often each command was called, and resets the counts.
     pub(crate) fn take_counts(&self) -> HashMap<Arc<str>, u64> {
         let take = |counts: &Mutex<HashMap<_, _>>| std::mem::take(&mut *locked(counts));
         self.counts.as_ref().map_or_else(HashMap::new, take)
     }
 
-    /// How many calls it gets at a time.
+    /// Returns how many calls the worker gets at a time.
     pub(crate) fn places(&self) -> usize {
         self.limit.as_ref().map_or(self.concurrency, |limit| locked(limit).limit())
     }
 
-    /// A call that it was given then, as one of so many, ends. Says how many it gets at a time if that changes.
+    /// Adapts the limit when a call ends. `since` is when the worker got the call, `beside` how many calls it held
+    /// then. Returns the new limit if it has changed.
     pub(crate) fn learn_limit(&self, since: Instant, beside: usize) -> Option<usize> {
         let mut limit = locked(self.limit.as_ref()?);
         let (before, now) = (limit.limit(), Instant::now());
@@ -222,12 +224,12 @@ impl Worker {
         Some(limit.limit()).filter(|after| *after != before)
     }
 
-    /// A call was given to it: how many it has now.
+    /// Counts a call that was given to the worker. Returns how many calls it holds now.
     pub(crate) fn takes(&self) -> usize {
         self.in_hand.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A call has left it.
+    /// Records that a call has left the worker.
     pub(crate) fn puts_down(&self) {
         self.in_hand.fetch_sub(1, Ordering::SeqCst);
         if self.watched.load(Ordering::SeqCst) {
@@ -235,22 +237,23 @@ impl Worker {
         }
     }
 
-    /// Whether it has answered a call. Those that it loses in the end look like answered ones afterwards.
+    /// Reports whether the worker has answered a call. Calls that are lost at the worker's end look answered
+    /// afterwards.
     pub(crate) fn has_answered(&self) -> bool {
         self.calls.load(Ordering::Relaxed) > self.in_hand.load(Ordering::SeqCst) as u64
     }
 
-    /// Whether it has a call.
+    /// Reports whether the worker holds a call.
     pub(crate) fn holds_calls(&self) -> bool {
         self.in_hand.load(Ordering::SeqCst) > 0
     }
 
-    /// How many calls it has.
+    /// Returns how many calls the worker holds, counting each call of a batch.
     pub(crate) fn calls_in_hand(&self) -> usize {
         self.in_hand.load(Ordering::SeqCst) + self.batched.load(Ordering::Relaxed)
     }
 
-    /// Until it holds no more than so many calls.
+    /// Waits until the worker holds at most `calls` calls.
     pub(crate) async fn holds_at_most(&self, calls: usize) {
         self.watched.store(true, Ordering::SeqCst);
         loop {
@@ -262,9 +265,9 @@ impl Worker {
         }
     }
 
-    /// Until the neighbours of a call that does not end have finished, unless they do not end either. Each has a deadline
-    /// of its own. Those that the worker has not begun are not waited for: they are given to others. Of one that does one call at
-    /// a time, that is all the others.
+    /// Waits until the worker has finished the other calls that it has begun, except those that do not end either. Each
+    /// of them has a deadline of its own. Calls that the worker has not begun are not waited for: other workers get
+    /// them. A worker that runs one call at a time has begun no other call.
     pub(crate) async fn only_stubborn_ones_left(&self, id: CallId, call: &CallState) {
         if self.concurrency == 1 {
             return;
@@ -282,7 +285,7 @@ impl Worker {
         locked(&self.stubborn).retain(|stubborn| *stubborn != id);
     }
 
-    /// Whether it is at a call that was not cancelled in vain.
+    /// Reports whether the worker runs a call other than those that were cancelled in vain.
     fn has_begun_others(&self) -> bool {
         let waiting = self.handle.not_begun();
         let begun = self.in_hand.load(Ordering::SeqCst).saturating_sub(waiting.len());
@@ -290,23 +293,23 @@ impl Worker {
         begun > stubborn
     }
 
-    /// Since when its process is stopped by a signal, if it is.
+    /// Returns when the worker's process was stopped by a signal, if it is stopped.
     pub(crate) fn halted_since(&self) -> Option<Instant> {
         *locked(&self.halted)
     }
 
-    /// Whether its process is stopped now, also if nobody was told yet.
+    /// Reports whether the worker's process is stopped now, even if that was not reported yet.
     pub(crate) fn is_halted(&self) -> bool {
         self.halted_since().is_some()
             || self.handle.process().is_some_and(|process| is_stopped(process.pid()))
     }
 
-    /// Where its threads are. One that is stopped could not say before it goes on, and is not asked.
+    /// Returns the stacks of the worker's threads. A stopped worker cannot answer, so it is not asked.
     pub(crate) async fn stacks(&self) -> Option<String> {
         if self.is_halted() { None } else { self.handle.stacks().await }
     }
 
-    /// Tells it what to do; an order never gets milder.
+    /// Gives the worker an order. An order never becomes milder.
     pub(crate) fn order(&self, order: WorkerOrder) {
         self.orders.send_if_modified(|current| match (&*current, &order) {
             (WorkerOrder::Serve, _) | (WorkerOrder::Retire(_), WorkerOrder::End(_)) => {
@@ -321,19 +324,19 @@ impl Worker {
         self.orders.subscribe()
     }
 
-    /// Whether its calls are being given up, or were.
+    /// Reports whether the worker's calls are being given up, or were given up.
     fn is_ending(&self) -> bool {
         self.terminated.load(Ordering::Acquire)
     }
 
-    /// Ends the handle, the first time this is asked.
+    /// Terminates the handle. Does nothing after the first call.
     pub(crate) async fn terminate(&self, reason: Reason) {
         if !self.terminated.swap(true, Ordering::AcqRel) {
             self.handle.terminate(reason).await;
         }
     }
 
-    /// What can be said about its end before more is known.
+    /// Returns what is known about the worker's end so far.
     pub(crate) fn first_look(&self) -> Autopsy {
         let process = self.handle.process();
         let exit = process.and_then(custody::WorkerProcess::try_wait);
@@ -359,7 +362,7 @@ impl Worker {
         }
     }
 
-    /// What an error shows of the lines after so many, and the stack of the crash that its signal tells of.
+    /// Returns what an error shows of the output after line `since`, and the stack if `signal` means a crash.
     fn printed_since(&self, since: u64, signal: Option<Signal>) -> (Vec<String>, Option<String>) {
         let crashed = signal.is_some_and(|signal| CRASHES.contains(&signal));
         let take =
@@ -371,20 +374,21 @@ impl Worker {
         (shown, stack)
     }
 
-    /// What an error shows of the lines that it printed while it was at a call.
+    /// Returns what an error shows of the lines that the worker printed during a call.
     pub(crate) fn printed_in(&self, call: &CallState) -> Vec<String> {
         let begun = if self.concurrency == 1 { self.output.begun() } else { 0 };
         self.printed_since(begun.max(call.printed()), None).0
     }
 
-    /// An autopsy tells what was printed since the worker was idle. One call of several may have begun later.
+    /// Limits the output in an autopsy to the lines since `call` began. An autopsy has the output since the worker was
+    /// idle, but one of several concurrent calls may have begun later.
     pub(crate) fn show_lines_of(&self, call: &CallState, autopsy: &mut Autopsy) {
         if self.concurrency > 1 {
             autopsy.output = self.printed_since(call.printed(), signal_of(autopsy.exit)).0;
         }
     }
 
-    /// What a look saw of its memory.
+    /// Records the memory that a look has measured.
     pub(crate) fn note_rss(&self, bytes: u64) {
         self.seen_rss.store(bytes, Ordering::Relaxed);
     }
@@ -393,7 +397,7 @@ impl Worker {
         self.autopsy.send_replace(Some(autopsy));
     }
 
-    /// What is known about its end, as soon as it is known.
+    /// Waits until the worker's end is known, and returns the autopsy.
     pub(crate) async fn autopsy(&self) -> Option<Arc<Autopsy>> {
         let mut autopsy = self.autopsy.subscribe();
         let known = autopsy.wait_for(Option::is_some).await.ok()?;
@@ -401,7 +405,7 @@ impl Worker {
     }
 }
 
-/// The signal that a process ended of.
+/// Returns the signal that ended a process.
 fn signal_of(exit: Option<custody::Exit>) -> Option<Signal> {
     match exit.map(|exit| exit.status) {
         Some(ExitStatus::Signal(signal)) => Signal::from_named_raw(signal),

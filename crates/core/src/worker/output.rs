@@ -1,7 +1,7 @@
-//! What a worker prints: captured line by line, bounded, harmless to a terminal, and quiet unless somebody asks.
+//! The output of a worker: captured line by line, bounded, harmless to a terminal, and quiet unless it is forwarded.
 //!
-//! A flood is drained, not stored: the last lines are kept, the others counted. [`super::lines`] cuts them, and
-//! [`super::kept`] keeps them.
+//! A flood of output is read but not stored: the last lines are kept, and the others are counted. [`super::lines`] cuts
+//! the lines, and [`super::output_tail`] keeps them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,18 +18,18 @@ use crate::call::CallId;
 use crate::custody::WorkerId;
 use crate::logging::{Logging, OUTPUT, PROGRESS};
 
-/// The most that is read at a time.
+/// The most bytes that are read at a time.
 const READ: usize = 16 * 1024;
-/// How often somebody who wants to know what was printed reads: what a full pipe holds, and no more of a flood.
+/// How often `catch_up` reads from each stream: enough to empty a full pipe, and no more of a flood.
 const CATCHING_UP: usize = 8;
 
 /// One line that a worker printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OutputLine {
-    /// `stdout`, `stderr`, or `log` for what came through the SDK.
+    /// `stdout`, `stderr`, or `log` for lines that came through the SDK.
     pub stream: &'static str,
-    /// The line, without its end and with control characters spelled out.
+    /// The line, without its line end and with control characters escaped.
     pub text: String,
 }
 
@@ -39,17 +39,17 @@ pub struct Output {
     worker: WorkerId,
     logging: Logging,
     kept: Mutex<OutputTail>,
-    /// How many lines there were so far.
+    /// The number of lines read so far.
     printed: AtomicU64,
-    /// How many there were when the call began that the worker is at.
+    /// The number of lines read when the current call began.
     begun: AtomicU64,
-    /// What is still read.
+    /// The streams that are still read.
     streams: Mutex<Vec<Arc<OutputPipe>>>,
-    /// How many streams are still read.
+    /// The number of streams that are still read, including those that other code reads.
     open: watch::Sender<usize>,
 }
 
-/// A stream of a worker that is read.
+/// A stream of a worker and its reader.
 #[derive(Debug)]
 struct OutputPipe {
     name: &'static str,
@@ -64,7 +64,7 @@ struct PipeReader {
 }
 
 impl Output {
-    /// What a worker of this name prints, told as `logging` says.
+    /// Creates the output of a worker. `logging` decides what is forwarded.
     pub fn new(worker: WorkerId, logging: Logging) -> Arc<Self> {
         Arc::new(Self {
             worker,
@@ -81,13 +81,13 @@ impl Output {
         locked(&self.kept)
     }
 
-    /// Reads a stream of the worker until its end.
+    /// Starts to read a stream of the worker, until the stream ends.
     pub fn capture(self: &Arc<Self>, reader: OwnedFd, name: &'static str) {
         let Ok(reader) = pipe::Receiver::from_owned_fd(reader) else { return };
         self.capture_rest(reader, Lines::default(), name);
     }
 
-    /// As [`Output::capture`], for a stream that somebody else has read so far.
+    /// Like [`Output::capture`], for a stream that other code has read so far.
     pub fn capture_rest(self: &Arc<Self>, reader: pipe::Receiver, lines: Lines, name: &'static str) {
         let reading = Mutex::new(PipeReader { lines, buffer: vec![0; READ] });
         let stream = Arc::new(OutputPipe { name, reader, reading });
@@ -108,7 +108,7 @@ impl Output {
         });
     }
 
-    /// Reads once.
+    /// Reads once from a stream.
     fn read(
         &self,
         stream: &OutputPipe,
@@ -121,16 +121,16 @@ impl Output {
         Ok(read)
     }
 
-    /// Takes in what the worker has printed by now. Its answer comes another way, and often sooner.
+    /// Reads what the worker has printed by now. Its answers arrive through another channel, often sooner.
     pub(crate) fn catch_up(&self) {
-        // Lines that are forwarded keep their order: one task alone reads them.
+        // Forwarded lines must keep their order, so only one task reads them.
         if self.logging.forwards_output() {
             return;
         }
         let streams = locked(&self.streams).clone();
         for stream in streams {
             for _ in 0..CATCHING_UP {
-                // Past the runtime, which may not have heard yet that there is something.
+                // Bypasses the runtime, which may not know yet that the pipe is readable.
                 let read = self.read(&stream, |buffer| Ok(rustix::io::read(&stream.reader, buffer)?));
                 if !matches!(read, Ok(1..)) {
                     break;
@@ -139,18 +139,18 @@ impl Output {
         }
     }
 
-    /// Until everything that the worker printed is read; what still has its streams may delay it.
+    /// Waits until all output of the worker is read. Processes that still hold its streams may delay this.
     pub(crate) async fn complete(&self) {
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Counts a stream that somebody else reads among those that are.
+    /// Counts a stream that other code reads as open.
     pub fn opened(self: &Arc<Self>) -> OpenStream {
         self.open.send_modify(|open| *open += 1);
         OpenStream(Arc::clone(self))
     }
 
-    /// Keeps what stands in a stream that somebody else reads, in whatever pieces.
+    /// Keeps bytes from a stream that other code reads, in pieces of any size.
     pub fn feed(&self, stream: &'static str, lines: &mut Lines, bytes: &[u8]) {
         self.take_in(stream, lines, bytes);
     }
@@ -179,22 +179,23 @@ impl Output {
         self.kept().push(OutputLine { stream, text }, self.begun());
     }
 
-    /// How many lines there were so far. What is printed but not read yet does not count.
+    /// Returns the number of lines read so far. Output that is printed but not read yet does not count.
     pub(crate) fn printed(&self) -> u64 {
         self.printed.load(Ordering::Relaxed)
     }
 
-    /// The worker begins a call: what comes from now on belongs to it.
+    /// Marks the beginning of a call: later lines belong to it.
     pub(crate) fn begin_call(&self) {
         self.begun.store(self.printed(), Ordering::Relaxed);
     }
 
-    /// How many lines there were when the call began that the worker is at; if it does several at a time, the first of them.
+    /// Returns the number of lines read when the current call began. Of several concurrent calls, the first one counts.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// A call came to a bad end: what was printed since so many lines is told, once, unless each line is.
+    /// Logs the lines after line `since`, because a call failed. Each line is logged once, and not at all if every line
+    /// is forwarded.
     pub(crate) fn tell(&self, since: u64, call: CallId, command: &str, outcome: &'static str) {
         if self.logging.forwards_output()
             || !self.logging.allows(Level::WARN)
@@ -210,22 +211,22 @@ impl Output {
         }
     }
 
-    /// The last lines, and how many there were before them.
+    /// Returns the last lines, and how many lines there were before them.
     pub(crate) fn lines(&self) -> (Vec<OutputLine>, u64) {
         self.kept().lines()
     }
 
-    /// What an error shows of all that was printed.
+    /// Returns what an error shows of all output.
     pub(crate) fn shown(&self) -> Vec<String> {
         self.shown_since(0)
     }
 
-    /// What an error shows of a call that began after so many lines.
+    /// Returns what an error shows of a call that began after `since` lines.
     pub(crate) fn shown_since(&self, since: u64) -> Vec<String> {
         self.shown_without(since, |_| ()).0
     }
 
-    /// The same, after something was taken out of the last lines.
+    /// Like `shown_since`, but `take` may remove some of the last lines first.
     pub(crate) fn shown_without<T>(
         &self,
         since: u64,
@@ -238,7 +239,7 @@ impl Output {
     }
 }
 
-/// A stream that somebody else reads, until this is dropped.
+/// A stream that other code reads, open until this value is dropped.
 #[derive(Debug)]
 pub struct OpenStream(Arc<Output>);
 
@@ -285,7 +286,7 @@ mod tests {
         assert!(output.kept().untold(since).is_empty());
         print(5..1000);
         let told = output.kept().untold(since);
-        // Five of the first lines were told before.
+        // Five of the first lines are missing: three came before the call, and two were reported already.
         assert_eq!(told.len(), FIRST_LINES - 5 + 1 + LAST_LINES);
         assert_eq!(told.last().map(String::as_str), Some("999"));
     }

@@ -1,48 +1,48 @@
-//! What is kept of a worker's output, and what an error shows of it: the first lines of a call, its last ones, and those
-//! in between that say why it failed. Bounded, however much is printed.
+//! The part of a worker's output that is kept, and what an error shows of it: the first lines of a call, its last
+//! lines, and the lines in between that say why it failed. Bounded, however much is printed.
 
 use std::collections::VecDeque;
 
 use super::OutputLine;
 
-/// The most lines that are kept of one worker, beside those that say why something failed.
+/// The most lines that are kept of one worker, not counting first lines and reasons.
 pub(super) const KEPT_LINES: usize = 200;
-/// The most bytes that are kept of these.
+/// The most bytes of these lines.
 const KEPT_BYTES: usize = 64 * 1024;
 /// How many of the first lines of a call an error shows.
 pub(super) const FIRST_LINES: usize = 20;
 /// How many of the last lines an error shows.
 pub(super) const LAST_LINES: usize = 60;
-/// How many lines an error shows from before its call, if the call printed nothing.
+/// How many lines from before the call an error shows, if the call printed nothing.
 const EARLIER_LINES: usize = 20;
-/// How many lines are kept that say why something failed.
+/// The most lines that are kept because they say why something failed.
 const REASONS: usize = 24;
-/// The most bytes that are kept of a line that is no longer among the last ones.
+/// The most bytes that are kept of a line that is no longer among the last lines.
 const OLD_LINE_LIMIT: usize = 1024;
 
-/// What stands before lines that were printed before the call.
+/// The heading of lines that were printed before the call.
 pub(super) const EARLIER: &str = "(nothing was printed in this call; before it:)";
 
-/// A line, and how many were printed before it.
+/// A line, and the number of lines before it.
 type Numbered = (u64, String);
 
-/// The last lines of a worker, and some of those before.
+/// The last lines of a worker, and some of the lines before them.
 #[derive(Debug, Default)]
 pub(super) struct OutputTail {
     lines: VecDeque<OutputLine>,
     bytes: usize,
     dropped: u64,
-    /// How many lines there were when somebody was last told of them.
+    /// The number of lines when they were last reported.
     told: u64,
-    /// Lines that were dropped and are among the first of the call that the worker is at.
+    /// Dropped lines that are among the first lines of the current call.
     first: Vec<Numbered>,
-    /// Lines that were dropped and say why something failed.
+    /// Dropped lines that say why something failed.
     reasons: VecDeque<Numbered>,
     finder: ReasonFinder,
 }
 
 impl OutputTail {
-    /// Adds a line. The call that the worker is at began after so many lines.
+    /// Adds a line. The current call began after `begun` lines.
     pub(super) fn push(&mut self, line: OutputLine, begun: u64) {
         self.bytes += line.text.len();
         self.lines.push_back(line);
@@ -77,20 +77,20 @@ impl OutputTail {
         self.dropped + self.lines.len() as u64
     }
 
-    /// The last lines, and how many there were before them.
+    /// Returns the last lines, and how many lines there were before them.
     pub(super) fn lines(&self) -> (Vec<OutputLine>, u64) {
         (self.lines.iter().cloned().collect(), self.dropped)
     }
 
-    /// What an error shows of the lines after so many that nobody was told of.
+    /// Returns what an error shows of the lines after line `since` that were not reported yet.
     pub(super) fn untold(&mut self, since: u64) -> Vec<String> {
         let since = since.max(self.told);
         self.told = self.all();
         self.excerpt(since, &[])
     }
 
-    /// What an error shows of a call that began after so many lines. Something may be taken out of the last lines before;
-    /// `unfinished` are lines without their end.
+    /// Returns what an error shows of a call that began after `since` lines. `take` may remove some of the last lines
+    /// first. `unfinished` are lines without a line end.
     pub(super) fn shown<T>(
         &self,
         since: u64,
@@ -108,7 +108,7 @@ impl OutputTail {
         (shown, taken)
     }
 
-    /// The numbers of the last lines that are not among those that are left, which are in the same order.
+    /// Returns the numbers of the last lines that are missing from `left`, which has the same order.
     fn removed(&self, left: &[String]) -> Vec<u64> {
         let mut left = left.iter().peekable();
         let is_removed = |line: &OutputLine| left.next_if(|text| **text == line.text).is_none();
@@ -116,7 +116,7 @@ impl OutputTail {
         (self.dropped..).zip(removed).filter_map(|(number, removed)| removed.then_some(number)).collect()
     }
 
-    /// The last lines of those before so many.
+    /// Returns the last lines before line `since`.
     fn earlier(&self, since: u64, removed: &[u64]) -> Vec<String> {
         let numbered = (self.dropped..).zip(&self.lines);
         let before = numbered.filter(|(number, _)| *number < since && !removed.contains(number));
@@ -128,8 +128,8 @@ impl OutputTail {
         shown
     }
 
-    /// The first lines after so many, the last ones, those between them that say why something failed, and in each gap a
-    /// line that counts what is left out.
+    /// Returns the first lines after line `since`, the last lines, and the lines between them that say why something
+    /// failed. A line in each gap counts what is left out.
     fn excerpt(&self, since: u64, removed: &[u64]) -> Vec<String> {
         let all = self.all();
         let mut finder = self.finder.clone();
@@ -167,19 +167,19 @@ fn shorten(text: &mut String) {
     }
 }
 
-/// Finds the lines that say why a program failed, in the order in which they were printed.
+/// Finds the lines that say why a program failed. Takes lines in the order in which they were printed.
 #[derive(Clone, Debug, Default)]
 struct ReasonFinder {
-    /// In a traceback of Python, in this stream; each line of it begins with this.
+    /// The stream of the current Python traceback, and the prefix of each of its lines.
     in_traceback: Option<(&'static str, String)>,
-    /// The next line has the message of a panic, in this stream.
+    /// The stream whose next line has the message of a panic.
     in_panic: Option<&'static str>,
 }
 
 impl ReasonFinder {
     fn is_reason(&mut self, line: &OutputLine) -> bool {
         let (stream, text) = (line.stream, line.text.as_str());
-        // A panic of Rust has its message in the line after its place.
+        // A Rust panic has its message in the line after its location.
         if self.in_panic.take_if(|its| *its == stream).is_some() {
             return true;
         }
@@ -191,7 +191,7 @@ impl ReasonFinder {
             self.in_traceback = Some((stream, before.to_owned()));
             return true;
         }
-        // The first line after it that is not indented is the exception.
+        // The first line after the heading that is not indented is the exception.
         let is_indented = |before: &str| text.strip_prefix(before).unwrap_or(text).starts_with([' ', '\t']);
         if self.in_traceback.take_if(|(its, before)| *its == stream && !is_indented(before)).is_some() {
             return true;
@@ -201,7 +201,7 @@ impl ReasonFinder {
     }
 }
 
-/// How the line begins in which a program says why it ends: Go, Python's faulthandler, C++.
+/// The beginnings of lines in which a program says why it ends: Go, Python's faulthandler, C++.
 const REASON_STARTS: [&str; 6] =
     ["panic: ", "fatal error: ", "Fatal Python error: ", "[signal ", "terminate called ", "  what():  "];
 

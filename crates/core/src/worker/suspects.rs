@@ -1,5 +1,5 @@
-//! The calls that a worker had begun when it died: they are suspected once it is known how it died, whether or not
-//! their callers still wait.
+//! The calls that a worker had begun when it died. They are suspected once it is known how the worker died, whether or
+//! not their callers still wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,16 +16,16 @@ use snakepit_policy::quarantine::{Blame, Charge};
 pub(super) enum Suspects {
     /// It is not known yet how the worker ended.
     Gathering(SuspectCalls),
-    /// It died, and the calls that are told now share that, too.
+    /// The worker died. Calls that are reported from now on share the blame.
     Died(Arc<Autopsy>, Charge),
-    /// It was told to end, and nobody is to blame.
+    /// The worker was ordered to end, so no call is to blame.
     Innocent,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SuspectCalls {
     suspects: Vec<(Arc<PoolCommand>, Encoded)>,
-    /// Calls of which nobody knows which of their inputs was at work.
+    /// The number of calls with several inputs, where it is unknown which input was at work.
     others: usize,
 }
 
@@ -36,7 +36,8 @@ impl Default for Suspects {
 }
 
 impl Worker {
-    /// A call is lost that the worker has, or may have, begun. One that is dropped while the worker serves killed nobody.
+    /// Suspects a lost call that the worker has begun, or may have begun. Ignores a call that is dropped while the
+    /// worker serves: it killed no worker.
     pub(super) fn suspect_call(&self, command: &Arc<PoolCommand>, input: Encoded) {
         if !self.is_ending() {
             return;
@@ -55,7 +56,8 @@ impl Worker {
         self.pool.suspect(command, &input, &autopsy, charge);
     }
 
-    /// Many calls are lost that travelled together, and nobody knows of which of them the worker died: they share the blame.
+    /// Counts the lost calls of a batch. It is unknown which of them the worker died of, so none is suspected, but they
+    /// share the blame.
     pub(super) fn suspect_nobody(&self) {
         match &mut *lock(&self.suspects) {
             Suspects::Gathering(gathered) if self.is_ending() => gathered.others += 1,
@@ -64,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// It is known how the worker ended, and so whether its calls are to blame.
+    /// Decides whether the worker's calls are to blame, now that it is known how the worker ended.
     pub(super) fn judge(&self, reason: &Reason, autopsy: &Arc<Autopsy>) {
         let Some(blame) = blame(reason, autopsy) else {
             *lock(&self.suspects) = Suspects::Innocent;
@@ -84,16 +86,16 @@ impl Worker {
     }
 }
 
-/// Whose doing the end of a worker was; none if it was told to end.
+/// Returns how far a call is to blame for the end of a worker, or `None` if the worker was ordered to end.
 fn blame(reason: &Reason, autopsy: &Autopsy) -> Option<Blame> {
     match reason {
         Reason::Stopped | Reason::Replaced(_) | Reason::Stubborn(_) => None,
         Reason::Broken(_) => Some(Blame::Own),
-        // It hung in a call, but what it waited for may be somebody else's.
+        // The worker hung in a call, but the call may have waited for something else.
         Reason::Stuck(_) => Some(Blame::Perhaps),
         Reason::Died => Some(match autopsy.exit.map(|exit| exit.status) {
             Some(ExitStatus::Signal(signal)) => blame_of_signal(signal, autopsy.oom),
-            // Its keeper or its shim was killed first.
+            // The worker's keeper or its shim was killed first.
             Some(ExitStatus::Lost | ExitStatus::ShimKilled) => Blame::Perhaps,
             Some(ExitStatus::Code(_)) | None => Blame::Own,
         }),
@@ -102,9 +104,9 @@ fn blame(reason: &Reason, autopsy: &Autopsy) -> Option<Blame> {
 
 fn blame_of_signal(signal: i32, oom: Verdict) -> Blame {
     match Signal::from_named_raw(signal) {
-        // The kernel takes the one that has the most.
+        // The kernel kills the process that has the most memory.
         Some(Signal::KILL) if oom == Verdict::Yes => Blame::Own,
-        // What people and programs send to end others.
+        // Signals that people and programs send to end other processes.
         Some(Signal::KILL | Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT) => Blame::Perhaps,
         Some(_) | None => Blame::Own,
     }

@@ -1,7 +1,7 @@
-//! The watch over one worker: about once a second it looks what the worker is doing, from inside and from outside.
+//! The watch over one worker: about once a second it checks what the worker is doing, from inside and from outside.
 //!
-//! It is asked to beat only while a call has been at work for a while, and not again before it has answered: a worker with short
-//! calls is never asked, and never is there more than one question in the pipe.
+//! A worker is asked for a beat only while one of its calls has run for a while, and not again before it has answered.
+//! So a worker with short calls is never asked, and there is never more than one question in the pipe.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use super::Worker;
 use super::vitals::{Pss, Vitals};
 use snakepit_policy::liveness::{Beat, LifeSigns, Liveness, LivenessJudge};
 
-/// A call that takes less is no reason to ask.
+/// How long a call must run before the worker is asked for a beat.
 const LONG_CALL: Duration = Duration::from_secs(1);
 
-/// So long a worker may take to answer before that means anything: a thread of a busy process on a busy machine has to get
-/// its turn, and the GIL.
+/// How long a worker may take to answer before its silence means anything: a thread of a busy process on a busy machine
+/// has to wait for its turn, and for the GIL.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// A tick of the CPU time, as the judge counts them.
+/// A tick of CPU time, as the judge counts them.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What is remembered of a worker from look to look.
+/// What is remembered of a worker between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     judge: LivenessJudge,
     asked: Option<AskedBeat>,
-    /// Its CPU time at the last look.
+    /// The CPU time at the last look.
     cpu: Option<Duration>,
 }
 
-/// A question that was not answered yet.
+/// A question that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct AskedBeat {
     at: Instant,
-    /// How often the worker had answered before.
+    /// The number of beats before the question.
     beats: u64,
 }
 
 impl Watch {
-    /// Looks, and asks for the beat that the next look will want to know of.
+    /// Looks at the worker, and asks for the beat that the next look checks.
     pub(crate) async fn look(&mut self, worker: &Worker) -> (Liveness, Option<Vitals>) {
         let vitals = worker.vitals(Pss::Skip).await;
         if let Some(vitals) = &vitals {
@@ -49,7 +49,7 @@ impl Watch {
         let at_work = worker.handle.at_work().iter().map(|it| it.since).min();
         let has_call_since = match at_work {
             Some(since) => Some(now.saturating_duration_since(since)),
-            // Its handle does not tell since when.
+            // The handle does not report when calls began.
             None => worker.holds_calls().then_some(Duration::ZERO),
         };
         let look = LifeSigns {
@@ -91,20 +91,20 @@ impl Watch {
     }
 }
 
-/// Where the kernel shows no such process: it is gone, or this system shows none.
+/// Returns the state of a process that the kernel does not show: it is gone, or this system shows no processes.
 fn state_unseen(worker: &Worker) -> char {
     let is_gone = worker.handle.process().is_some_and(|process| process.try_wait().is_some());
     if is_gone { 'X' } else { '?' }
 }
 
 impl Worker {
-    /// What the kernel says about it and all that it started.
+    /// Returns what the kernel reports about the worker and all processes that it started.
     pub(crate) async fn vitals(&self, pss: Pss) -> Option<Vitals> {
         let process = self.handle.process()?;
         let (worker, shim) = (process.pid(), process.own_shim());
         let oom = self.pool.oom.clone();
         let read = tokio::task::spawn_blocking(move || {
-            // The kernel log is a ring, and somebody must read it often enough.
+            // The kernel log is a ring buffer that must be read often enough.
             oom.catch_up();
             Vitals::read(worker, shim, pss)
         });

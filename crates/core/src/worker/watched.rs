@@ -1,4 +1,4 @@
-//! One worker of a running pool, looked at round by round, for tests that need real adapters.
+//! Looks at one worker of a running pool step by step, for tests that need real adapters.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ pub struct WatchedWorker {
 }
 
 impl WatchedWorker {
-    /// The first worker of a pool, if it has one.
+    /// Returns the first worker of a pool, if it has one.
     pub fn first_of(pool: &Pool) -> Option<Self> {
         let worker = Arc::clone(pool.shared.scheduler().workers().next()?);
         Some(Self { worker, watch: Watch::default() })
     }
 
-    /// Looks at it once, as its supervisor does each second.
+    /// Looks at the worker once, as its supervisor does each second.
     pub async fn look(&mut self) -> Liveness {
         self.watch.look(&self.worker).await.0
     }
 
-    /// The worker as its adapter sees it.
+    /// Returns the worker's handle.
     pub fn handle(&self) -> &dyn Handle {
         &*self.worker.handle
     }
 
-    /// What is known of it at once.
+    /// Returns what is known about the worker's end so far.
     pub fn first_look(&self) -> Autopsy {
         self.worker.first_look()
     }
 
-    /// Ends it.
+    /// Orders the worker to end now.
     pub fn end(&self, reason: Reason) {
         self.worker.order(WorkerOrder::End(reason));
     }

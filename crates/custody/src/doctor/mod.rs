@@ -1,6 +1,6 @@
-//! What this machine offers: every answer is found by trying, and every "no" has its reason.
+//! Checks of what this machine supports. Every answer comes from a trial, and every "no" carries its reason.
 //!
-//! Owns the checks of tiers and the trial of a whole run. It must not know how the answers are printed.
+//! Owns the checks of the tiers and the trial of a whole run. It must not know how the answers are printed.
 //!
 //! `probe` (all answers) → `tiers` (single calls) → `trial` (a run with a worker).
 

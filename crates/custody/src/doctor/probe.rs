@@ -7,23 +7,23 @@ use crate::{Containment, Tier};
 
 use super::{tiers, trial};
 
-/// What this machine offers.
+/// The features that this machine supports.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Whether `Containment::Auto` works, or why not.
+    /// `Ok` if `Containment::Auto` works, or the reason why not.
     pub auto: Result<(), String>,
-    /// Whether each tier works, the strongest first, or why not.
+    /// Each tier, the strongest first: `Ok` if it works, or the reason why not.
     pub tiers: Vec<(Tier, Result<(), String>)>,
-    /// Where a cgroup with `cgroup.kill` can be created, or why not.
+    /// The directory in which a cgroup with `cgroup.kill` can be created, or the reason why there is none.
     pub cgroup: Result<PathBuf, String>,
-    /// Whether processes have an identity that is never reused, or why not.
+    /// `Ok` if processes have an identity that is never reused, or the reason why not.
     pub pidfs: Result<(), String>,
-    /// The kernel's release.
+    /// The release of the kernel.
     pub kernel: String,
 }
 
-/// Tries everything. Each tier starts and ends a program in a run with a temporary directory of its own, which takes about a
-/// tenth of a second for all. Listeners get the events of these runs as of any other.
+/// Tries every feature. Each tier starts and ends a program in a run with its own temporary directory. All trials
+/// together take about a tenth of a second. Listeners receive the events of these runs like those of any other run.
 ///
 /// ```no_run
 /// for (tier, works) in snakepit_custody::probe().tiers {

@@ -1,4 +1,4 @@
-//! Which tiers are available on this system, and why others are not.
+//! The tiers that this system supports, and why it does not support the others.
 
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -11,10 +11,10 @@ use crate::link::keeper_link;
 use crate::link::wire::SpawnStage;
 use crate::process::identity;
 
-/// What `auto` means.
+/// The tier that `auto` selects.
 pub(crate) const AUTO: Tier = Tier::Shim;
 
-/// Whether processes have an identity that is never reused, or why not.
+/// Checks whether processes have an identity that is never reused; if not, returns the reason.
 pub(crate) fn pidfs() -> Result<(), String> {
     pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .ok()
@@ -23,8 +23,8 @@ pub(crate) fn pidfs() -> Result<(), String> {
         .ok_or_else(|| "no pidfs (Linux 6.9 has it): start time and marker tell processes apart".to_owned())
 }
 
-/// Whether the kernel has pidfds, or why not. Without them nothing is started: between the look at a recorded process and the
-/// signal, its pid could become a stranger's.
+/// Checks whether the kernel has pidfds; if not, returns the reason. Without pidfds no worker is started: between the
+/// check of a recorded process and the signal to it, its pid could be reused by an unrelated process.
 pub(crate) fn pidfds() -> Result<(), String> {
     let refuse = |call: &str, error: std::io::Error| {
         format!(
@@ -36,12 +36,12 @@ pub(crate) fn pidfds() -> Result<(), String> {
     let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(|errno| refuse("pidfd_open", errno.into()))?;
     let nothing = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: integers and a null pointer that the call allows. Signal 0 only asks and reaches nobody.
+    // SAFETY: integers and a null pointer, which the call allows. Signal 0 is only a check: no process receives it.
     let asked = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, own.as_raw_fd(), 0, nothing, 0) };
     if asked < 0 { Err(refuse("pidfd_send_signal", std::io::Error::last_os_error())) } else { Ok(()) }
 }
 
-/// Whether a tier is available, or why not.
+/// Checks whether a tier is available; if not, returns the reason.
 pub(crate) fn check(tier: Tier) -> Result<(), String> {
     pidfds()?;
     match tier {
@@ -50,7 +50,7 @@ pub(crate) fn check(tier: Tier) -> Result<(), String> {
     }
 }
 
-/// Lets the keeper's program try the namespaces, with the calls that a shim makes.
+/// Runs the keeper's program to try the namespaces with the same system calls that a shim makes.
 #[expect(clippy::disallowed_methods, reason = "a trial run of the keeper's program, which ends by itself")]
 fn namespace() -> Result<(), String> {
     let program = keeper_link::program().map_err(|error| error.to_string())?;
@@ -78,7 +78,7 @@ fn namespace() -> Result<(), String> {
     })
 }
 
-/// Explains a line of the trial: user namespace or not, stage, error number.
+/// Explains one line of the trial's output: whether a user namespace was used, the stage, and the error number.
 fn explain(line: &str) -> Option<String> {
     let mut numbers = line.split(' ').map(|number| number.parse::<i32>().ok());
     let (user_namespace, stage, errno) = (numbers.next()??, numbers.next()??, numbers.next()??);

@@ -1,7 +1,7 @@
-//! The trial of a tier: a run with a directory of its own starts a program, sees its end, and is stopped.
+//! The trial of a tier: a run with its own directory starts a program, waits for its end, and is stopped.
 //!
-//! Calls that work one by one do not prove that a worker starts: a seccomp filter may refuse one call among many. So the trial
-//! takes the way that every worker takes.
+//! System calls that work one by one do not prove that a worker starts: a seccomp filter may refuse one call among
+//! many. So the trial starts a program in the same way as a worker.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::{
     Command, Config, Containment, ExitStatus, OpenError, Run, RunId, SpawnError, Stdio, WorkerProcess,
 };
 
-/// How long the program may take, which does nothing.
+/// How long the trial program, which does nothing, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The exit status of the keeper's program when it is started without arguments. It is in every state directory, and a
-/// container image may have no other program.
+/// The exit status of the keeper's program when it is started without arguments. The trial runs this program because it
+/// is in every state directory, while a container image may contain no other program.
 const STATUS: i32 = 2;
 
-/// Whether workers can be started in this tier, or which step failed and why.
+/// Checks whether workers can be started in this tier; if not, returns the step that failed and the reason.
 pub(crate) fn run(containment: Containment) -> Result<(), String> {
     let dir = TrialDir::make()?;
     let config = Config {
@@ -31,7 +31,7 @@ pub(crate) fn run(containment: Containment) -> Result<(), String> {
         ..Config::default()
     };
     let run = Run::open(config).map_err(|error| match error {
-        // Without the advice to run the doctor.
+        // Leaves out the advice to run the doctor.
         OpenError::Tier { reason, .. } => reason,
         error => error_chain(&error),
     })?;
@@ -48,7 +48,7 @@ fn start(run: &Run, dir: &Path) -> Result<WorkerProcess, String> {
     let file = Command::new(dir.join(KEEPER_FILE));
     let mut started = run.spawn(quiet(file));
     if matches!(started, Err(SpawnError::NotFound { .. } | SpawnError::NotExecutable { .. })) {
-        // Nothing may be executed there: the keeper itself was started from memory.
+        // Files in this directory may not be executed: the keeper itself was started from memory.
         if let Some(command) = from_memory() {
             started = run.spawn(quiet(command));
         }
@@ -78,7 +78,7 @@ fn watch(worker: &WorkerProcess) -> Result<(), String> {
     }
 }
 
-/// A private directory, removed when dropped.
+/// A private directory that is removed on drop.
 struct TrialDir(PathBuf);
 
 impl TrialDir {

@@ -1,9 +1,10 @@
-//! Faults on demand where the library looks at runs and processes: `step=errno:N`, or `step@3=errno:N` for the third look.
+//! Faults on demand in the library's checks of runs and processes: `step=errno:N` fails every check, `step@3=errno:N`
+//! only the third.
 //!
-//! Owns the plan in `SNAKEPIT_FAILPOINTS`, which the keeper reads, too (`keeper/failpoint.rs`). It must not know what a look
-//! is for. Without the feature `failpoints` this folder is one empty function.
+//! Owns the plan in `SNAKEPIT_FAILPOINTS`, which the keeper reads as well (`keeper/failpoint.rs`). It must not know the
+//! purpose of a check. Without the feature `failpoints` this folder is one empty function.
 //!
-//! `plan` (the text) → `steps` (where the keeper can fail) → this file (where the library can).
+//! `plan` (the text) → `steps` (where the keeper can fail) → this file (where the library can fail).
 
 #[cfg(feature = "failpoints")]
 mod plan;
@@ -29,7 +30,7 @@ mod active {
 
     use super::plan::PlannedFault;
 
-    /// Every place at which a look can be made to fail.
+    /// The name of every check that can be made to fail.
     pub(crate) const LOOKS: &[&str] = &[
         "look.run",
         "look.ledger",
@@ -45,7 +46,7 @@ mod active {
         "look.cgroup",
     ];
 
-    /// An error that a look shall meet, and how many looks came so far.
+    /// An error to inject into a check, and how many times the check has run so far.
     struct LookFault {
         planned: PlannedFault,
         errno: i32,

@@ -1,18 +1,18 @@
-//! The text of `SNAKEPIT_FAILPOINTS`: `step=action;step@n=action`. Compiled into library and keeper: nothing but std here.
+//! The syntax of `SNAKEPIT_FAILPOINTS`: `step=action;step@n=action`. Compiled into library and keeper, so this file
+//! uses only std.
 //!
-//! Written here, and not with the crate `fail`, because the keeper is built from std alone and its faults kill other
-//! processes.
+//! The crate `fail` is not used because the keeper is built from std alone and its faults kill other processes.
 
-/// A fault that was asked for.
+/// A requested fault.
 pub(crate) struct PlannedFault {
     pub(crate) step: String,
-    /// Only at this spawn, or only the n-th time; `None` means always.
+    /// Limits the fault to one spawn, or to the n-th time; `None` means always.
     pub(crate) only: Option<u64>,
     pub(crate) action: String,
 }
 
 impl PlannedFault {
-    /// Reads all faults of a plan; what cannot be read is left out.
+    /// Parses all faults of a plan and skips those that are malformed.
     pub(crate) fn parse_all(plan: &str) -> Vec<Self> {
         plan.split(';').filter_map(Self::parse).collect()
     }
@@ -26,7 +26,7 @@ impl PlannedFault {
         Some(Self { step: step.to_owned(), only, action: action.to_owned() })
     }
 
-    /// The error number of the action `errno:N`.
+    /// Returns N if the action is `errno:N`.
     pub(crate) fn errno(&self) -> Option<i32> {
         self.action.strip_prefix("errno:")?.parse().ok()
     }

@@ -1,6 +1,6 @@
-//! The steps of a spawn at which a fault can be asked for. Compiled into keeper and library alike.
+//! The steps of a spawn at which a fault can be injected. Compiled into keeper and library.
 
-/// In the order in which a spawn takes them: keeper, shim and worker by turns.
+/// All steps, in the order of a spawn, which alternates between keeper, shim and worker.
 pub(crate) const STEPS: &[&str] = &[
     "keeper.request",
     "keeper.sockets",

@@ -1,7 +1,8 @@
 //! Faults on demand at the steps of a spawn: `step=action;step@key=action`.
 //!
 //! Actions: `kill-host`, `kill-keeper`, `kill-shim`, `kill-self`, `errno:N`, `pause:MS`. `@key` limits a fault to the
-//! n-th spawn of the run. With `note=FILE`, each fault is written there before it acts, so that a test knows of it. Without the feature `failpoints` this file is one empty function.
+//! n-th spawn of the run. With `note=FILE`, the step of each fault is written to that file before the fault acts, so
+//! that a test can see it. Without the feature `failpoints` this file is one empty function.
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature, it can fail")]
@@ -33,14 +34,14 @@ mod active {
     static PLAN: OnceLock<Plan> = OnceLock::new();
     static SHIM: AtomicI32 = AtomicI32::new(0);
 
-    /// Sets the plan. The two pidfds stay open in keeper, shims and processes at the gate.
+    /// Sets the plan. The two pidfds stay open in the keeper, the shims and the processes at the gate.
     pub(crate) fn arm(text: &[u8], host: RawFd, keeper: RawFd) {
         let faults = PlannedFault::parse_all(&String::from_utf8_lossy(text));
         let note = faults.iter().find(|fault| fault.step == "note").map(|fault| fault.action.clone());
         let _ = PLAN.set(Plan { faults, note, host, keeper });
     }
 
-    /// Notes the shim of the spawn that is under way.
+    /// Stores the pid of the shim that the current spawn uses.
     pub(crate) fn know_shim(pid: i32) {
         SHIM.store(pid, Ordering::Relaxed);
     }
@@ -72,7 +73,7 @@ mod active {
                 "kill-self" => sys::send_signal(sys::pid(), sys::SIGKILL)?,
                 other => {
                     if let Some(time) = other.strip_prefix("pause:").and_then(|ms| ms.parse().ok()) {
-                        // So that a test can kill from outside, which is impossible from within a PID namespace.
+                        // Lets a test kill from outside, which is impossible from within a PID namespace.
                         sys::poll_any(&mut [], time)?;
                     }
                     if let Some(number) = fault.errno() {

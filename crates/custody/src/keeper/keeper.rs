@@ -1,8 +1,8 @@
-//! The keeper's loop: it listens to host, shims and gates, writes the ledger, and ends the run.
+//! The keeper's loop: it reads the messages of host, shims and gates, writes the ledger, and ends the run.
 //!
-//! A shim's way: made ahead of need (`Unborn`) → its process waits at the gate (`Spare`) → an order comes:
-//! intent and record are written, the order passes the gate (`KeptWorker`) → the program runs → the shim is
-//! reaped → the end is written → the host is told.
+//! The life of a shim: it is made ahead of need (`ShimRole::Starting`) → its process waits at the gate (`Spare`) → a
+//! spawn arrives: the keeper writes intent and record and sends the orders through the gate (`Serving`) → the program
+//! runs → the keeper reaps the shim, writes the end to the ledger, and reports it to the host.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Error, Result};
@@ -23,10 +23,10 @@ use crate::sys::{self, Epoll, EpollEvent, PollFd, TimeSlice};
 use crate::wire::{KeeperInit, MAX_MESSAGE, SpawnStage, ToHost, ToKeeper, WireTier};
 use crate::workers::{QueuedSpawn, ShimEntry, ShimRole, fail, send_to};
 
-/// How long the end of a run waits for progress before it kills all processes again, in milliseconds.
+/// How long the end of a run waits for progress before it kills all remaining processes again, in milliseconds.
 const KILL_AGAIN_MS: i32 = 50;
 
-/// What an epoll event is about: the low two bits of its data; the rest is the shim's serial number.
+/// The subject of an epoll event, in the low two bits of its data. The other bits are the shim's serial number.
 const ABOUT_RUN: u64 = 0;
 pub(crate) const ABOUT_SHIM: u64 = 1;
 pub(crate) const ABOUT_GATE: u64 = 2;
@@ -39,11 +39,11 @@ const WORKER_ENDS: u64 = 16;
 pub(crate) fn serve() -> ! {
     sys::set_name(c"snakepit-keeper");
     sys::request_time_slice(TimeSlice::Short);
-    // What the host ignores by now is not for its workers; see `restore_signals` in `shim/launch.rs`.
+    // Workers do not inherit the signals that the host ignores now; see `restore_signals` in `shim/launch.rs`.
     (1..=64).for_each(sys::restore_default);
     KEEPER_IGNORES.into_iter().for_each(sys::ignore);
-    // Only KILL and STOP may end or hold keeper and shims; SIGXFSZ becomes an error of the write. Changes of children are
-    // reported through a descriptor.
+    // Only KILL and STOP may end or stop keeper and shims. With SIGXFSZ blocked, a write past the limit fails with an
+    // error. Changes of children are reported through a descriptor.
     sys::set_blocked(sys::ALL_SIGNALS);
     let Ok(control) = settle_descriptors() else { sys::exit(1) };
     match Keeper::begin(control) {
@@ -56,7 +56,7 @@ pub(crate) fn serve() -> ! {
     }
 }
 
-/// Moves the control socket up and puts /dev/null on 0, 1 and 2, so that no other descriptor lands there.
+/// Moves the control socket up and opens /dev/null on 0, 1 and 2, so that no other descriptor gets these numbers.
 fn settle_descriptors() -> Result<RawFd> {
     let control = sys::duplicate_above(0, 3)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -70,14 +70,14 @@ fn settle_descriptors() -> Result<RawFd> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPhase {
     Serving,
-    /// The host asked for the end and waits for it.
+    /// The host asked for the end of the run and waits for it.
     Finishing,
     /// The host is gone.
     Orphaned,
 }
 
 pub(crate) struct Keeper {
-    /// Open for as long as the keeper lives.
+    /// Open as long as the keeper lives.
     pub(crate) control: RawFd,
     pub(crate) descriptors: RunDescriptors,
     pub(crate) cgroup: Option<OwnedFd>,
@@ -92,36 +92,37 @@ pub(crate) struct Keeper {
     pub(crate) signals: InheritedSignals,
     pub(crate) nofile: (u64, u64),
     pub(crate) user: (u32, u32),
-    /// By serial number, so that the oldest spare shim comes first.
+    /// All shims by serial number, so that the oldest spare shim comes first.
     pub(crate) shims: BTreeMap<u64, ShimEntry>,
     pub(crate) by_pid: BTreeMap<i32, u64>,
     pub(crate) by_key: BTreeMap<u64, u64>,
     pub(crate) last_serial: u64,
     pub(crate) orders: VecDeque<QueuedSpawn>,
-    /// Processes that waited at the gate and die with their shim: seeing one again is no escape.
+    /// Processes that waited at the gate and die with their shim. If one of them is seen again, it has not escaped.
     pub(crate) discarded: BTreeSet<i32>,
-    /// Shims that were killed: the end of their workers is reported once no orphan is left.
+    /// Shims that were killed. The end of their workers is reported once no orphan is left.
     pub(crate) killed_shims: Vec<ShimEntry>,
-    /// The pidfds of running workers, by serial number: a set of its own, so that it can be dropped as a whole.
+    /// The pidfds of running workers, by serial number. A separate epoll set, so that all of them can be dropped at
+    /// once.
     pub(crate) worker_ends: Epoll,
-    /// The shims that have to end, by serial number.
+    /// The shims whose end is due, by serial number.
     pub(crate) due: BTreeMap<u64, DueEnd>,
     pub(crate) next_look: Instant,
-    /// The rounds of KILL for what a dead shim left.
+    /// The rounds of KILL to the processes that a dead shim left.
     pub(crate) orphans: Option<Escalation>,
-    /// Orphans that were reported to the host.
+    /// Orphans that have been reported to the host.
     pub(crate) escaped: BTreeSet<i32>,
-    /// Children of another user, which may not be signalled and are not waited for.
+    /// Children of another user. The keeper may not signal them and does not wait for them.
     pub(crate) unkillable: BTreeSet<i32>,
-    /// Whether a shim left a process that may not be signalled, with no host to report it to.
+    /// Whether a shim left a process that may not be signalled when there was no host to report it to.
     pub(crate) left_behind: bool,
-    /// Shims whose workers' cgroups are to be removed.
+    /// The serial numbers of shims whose workers' cgroups still have to be removed.
     pub(crate) cgroups_left: Vec<u64>,
     pub(crate) phase: RunPhase,
     pub(crate) buffer: Vec<u8>,
 }
 
-/// What failed, and at which step of a spawn.
+/// The step of a spawn that failed, and the error.
 pub(crate) type StageError = (SpawnStage, Error);
 
 impl Keeper {
@@ -267,7 +268,7 @@ impl Keeper {
         }
     }
 
-    /// Sends a message to the host and waits for room; gives up only when the host is gone.
+    /// Sends a message to the host. Blocks while the socket is full, and gives up only when the host is gone.
     pub(crate) fn notify_host(&self, message: &ToHost, fds: &[RawFd]) {
         if self.phase == RunPhase::Orphaned {
             return;
@@ -288,7 +289,7 @@ impl Keeper {
     }
 
     fn on_host_message(&mut self) {
-        // One message per turn, so that a busy host does not keep the shims waiting.
+        // One message per event, so that a busy host does not keep the shims waiting.
         let mut buffer = std::mem::take(&mut self.buffer);
         let received = sys::receive(self.control, &mut buffer);
         match received {
@@ -313,24 +314,25 @@ impl Keeper {
                 }
                 self.kill_rest();
             }
-            // An unknown message: this keeper was built with another host.
+            // An unknown message means that this keeper was built with another version of the host.
             Some(ToKeeper::Init(_)) | None => self.host_gone(),
         }
     }
 
-    /// The host is gone. The shims see that, too; the cgroup is for processes out of their reach.
+    /// Handles the end of the host. The shims notice it as well; the kill of the cgroup is for processes out of their
+    /// reach.
     fn host_gone(&mut self) {
         if self.phase != RunPhase::Orphaned {
             self.phase = RunPhase::Orphaned;
-            // Many ends are coming, and nobody waits for an answer: long time slices are better now.
+            // Many processes are about to end and nobody waits for an answer, so long time slices are better now.
             sys::request_time_slice(TimeSlice::Usual);
             self.epoll.remove(self.control);
             self.epoll.remove(self.descriptors.host.as_raw_fd());
-            // Every worker ends now, and every shim is watched: single reports are not needed.
+            // Every worker ends now and every shim is watched, so the events of single workers are not needed.
             self.epoll.remove(self.worker_ends.fd());
             self.all_ends_are_due();
-            // The socket often closes some time before the host's pidfd reports its end, and after exec the pidfd never does.
-            // So every shim is told now, by closing its socket.
+            // The socket often closes some time before the host's pidfd reports its end, and after an exec of the host
+            // the pidfd never does. So closing each shim's socket informs the shim now.
             self.kill_cgroup();
             for shim in self.shims.values_mut() {
                 shim.gate = None;
@@ -343,7 +345,7 @@ impl Keeper {
         }
     }
 
-    /// Kills all remaining processes, and repeats it while there are any.
+    /// Kills all remaining processes. The loop repeats this call until none is left.
     fn kill_rest(&mut self) {
         for order in std::mem::take(&mut self.orders) {
             fail(&order.answer, SpawnStage::Stopping, sys::ECHILD);
@@ -352,7 +354,7 @@ impl Keeper {
         self.all_ends_are_due();
         for shim in self.shims.values_mut() {
             if !matches!(shim.role, ShimRole::Serving(_)) {
-                // A process that reaches the gate now finds it closed.
+                // A process that reaches its gate from now on finds it closed.
                 shim.gate = None;
             }
             if let ShimRole::Spare { worker, .. } = &shim.role {
@@ -368,7 +370,8 @@ impl Keeper {
         }
     }
 
-    /// Removes the cgroup and those below it. Kills the remaining processes in it and waits, but not for ever.
+    /// Removes the run's cgroup and all cgroups below it. Kills the processes that remain in it and waits for a limited
+    /// time.
     fn remove_cgroup(&self, dir: &OwnedFd) -> bool {
         const ROUNDS: usize = 10;
         let Ok(path) = cgroup::path(dir.as_raw_fd()) else { return false };
@@ -382,17 +385,17 @@ impl Keeper {
         false
     }
 
-    /// Nobody is left: removes the run's directory and ends the keeper.
+    /// Removes the run's directory and ends the keeper, after the last process has ended.
     fn close(&mut self) -> ! {
         self.remove_cgroups_left();
         if let Some(cgroup) = &self.cgroup
             && !self.remove_cgroup(cgroup)
         {
-            // A process that no shim has seen is in it: the ledger stays for the next reaper.
+            // A process that no shim has seen is still in the cgroup. The ledger stays for the next reaper.
             sys::exit(1);
         }
         if self.phase == RunPhase::Orphaned && (self.left_behind || !self.unkillable.is_empty()) {
-            // There is no host to report them to: the next reaper may have more rights.
+            // No host is left to report these processes to. The next reaper may have more privileges.
             sys::exit(1);
         }
         let remove = match self.phase {

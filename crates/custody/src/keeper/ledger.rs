@@ -1,4 +1,5 @@
-//! The keeper's side of the run's ledger: opened, compacted and removed through the descriptor of its directory.
+//! The keeper's side of the run's ledger. It opens, compacts and removes the ledger through the descriptor of its
+//! directory.
 
 #[path = "slots.rs"]
 mod slots;
@@ -14,10 +15,10 @@ use crate::record::{Record, RecordKind};
 use crate::sys;
 use slots::SlotFile;
 
-/// The name of an emptied run directory, which the next start removes; see `state/mod.rs` of the library.
+/// The name of an emptied run directory, which the next start removes. See `state/mod.rs` of the library.
 const SET_ASIDE: &str = ".old";
 
-/// What every record of the run has in common.
+/// The fields that all records of the run share.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) tier: u8,
@@ -38,34 +39,34 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger that the host has begun; the next record goes to slot `next`.
+    /// Opens the ledger that the host created. The next record goes to slot `next`.
     pub(crate) fn open(dir: OwnedFd, next: u64, sync: bool) -> Result<Self> {
         let file = File::from(sys::open_at(dir.as_raw_fd(), c"ledger", sys::O_RDWR)?);
         let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
         Ok(Self { dir, path, slots: SlotFile::take_over(file, next, sync)? })
     }
 
-    /// Appends a record of the run itself.
+    /// Appends a record about the run itself.
     pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
         self.slots.append_head(record)
     }
 
-    /// Appends records, all or none.
+    /// Appends all of the records or none.
     pub(crate) fn append(&mut self, records: &[&Record]) -> Result<()> {
         self.slots.append(records)
     }
 
-    /// Appends a worker's end; if the disk refuses it, it is written before anything else.
+    /// Appends a worker's end. If the write fails, the end is kept and written before any other record.
     pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
         self.slots.append_exit(record)
     }
 
-    /// Whether the file has grown enough that the living should be written anew.
+    /// Reports whether the file has grown enough to be rewritten with the living workers only.
     pub(crate) fn wants_compaction(&self, living: usize) -> bool {
         self.slots.wants_compaction(living)
     }
 
-    /// Replaces the file, in one step, by one that names the living alone.
+    /// Atomically replaces the file by one that contains only the living workers.
     pub(crate) fn compact(&mut self, living: &[Record]) -> Result<()> {
         let dir = self.dir.as_raw_fd();
         let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC;
@@ -73,15 +74,15 @@ impl Ledger {
         self.slots.compact(living, fresh, || sys::rename_at(dir, c"ledger.new", c"ledger"))
     }
 
-    /// Removes the run.
+    /// Removes the run's directory.
     pub(crate) fn remove(self) -> Result<()> {
         self.empty()?;
         self.remove_dir()
     }
 
-    /// Removes the run, but leaves its emptied directory to the next start, under a name that is not a run's. Removing a
-    /// directory makes some file systems wait for the disk, which would delay the end after a `kill -9`. One such directory is
-    /// enough: if the name is taken, this directory is removed.
+    /// Removes the run's files and renames its empty directory, which the next start removes, to a name that is not a
+    /// run's. Removing a directory makes some file systems wait for the disk, which would delay the end of the run
+    /// after a `kill -9`. One such directory is enough: if the name is taken, this directory is removed now.
     pub(crate) fn remove_soon(self) -> Result<()> {
         self.empty()?;
         let path = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(Error::other);
@@ -89,13 +90,14 @@ impl Ledger {
         sys::rename_if_free(&own, &aside).or_else(|_| self.remove_dir())
     }
 
-    /// The lock goes first: a directory with neither lock nor ledger is no run.
+    /// Removes the lock and then the ledger. A directory with neither lock nor ledger is not a run.
     fn empty(&self) -> Result<()> {
         [c"lock", c"ledger"].iter().try_for_each(|name| sys::unlink_at(self.dir.as_raw_fd(), name))
     }
 
     fn remove_dir(&self) -> Result<()> {
-        // A compaction that was killed half-way leaves a file; mostly there is none.
+        // A compaction that was killed half-way leaves a file, so the fallback removes the directory with its contents.
+        // Usually there is none.
         std::fs::remove_dir(&self.path).or_else(|_| std::fs::remove_dir_all(&self.path))
     }
 }

@@ -1,11 +1,11 @@
-//! The keeper: parent to everything that a run starts, and the process that stays when the host is gone.
+//! The keeper: the parent of every process that a run starts. It outlives the host and clears the run.
 //!
-//! A program of its own, built from std alone and carried inside the library. It owns the ledger, the shims and the end of the
-//! run. It must not know pools, calls or time-outs. The host talks to it through the socket on descriptor 0.
+//! A separate program, built from std alone and embedded in the library. It owns the ledger, the shims and the end of
+//! the run. It must not know pools, calls or time-outs. The host talks to it through the socket on descriptor 0.
 //!
-//! In the order of a worker's life: `keeper` (the loop) → `spawn` → `ledger` (intent and record) → `shim/` (gate, exec, watch)
-//! → `workers` (reports and the end) → `kill/` (what is left). `identity` says who a process is, `sys/` makes the system
-//! calls, `failpoint` adds faults on demand.
+//! In the order of a worker's life: `keeper` (the loop) → `spawn` → `ledger` (intent and record) → `shim/` (gate, exec,
+//! watch) → `workers` (reports and the end) → `kill/` (remaining processes). `identity` reads the identity of
+//! processes, `sys/` makes the system calls, `failpoint` adds faults on demand.
 
 mod failpoint;
 mod identity;
@@ -35,7 +35,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("--probe-namespace") => sys::exit(shim::probe_namespace()),
         Some(_run) => keeper::serve(),
-        // Started by hand: nothing to keep.
+        // Started by hand, without a run.
         None => sys::exit(2),
     }
 }

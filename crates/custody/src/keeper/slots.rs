@@ -1,6 +1,6 @@
-//! The slots of a ledger: appended whole or not at all, and rewritten when the file has grown.
+//! The slots of a ledger. Records are appended whole or not at all, and the file is rewritten once it has grown.
 //!
-//! Compiled into both keepers, which open and remove the file in their own ways: nothing but std here.
+//! Compiled into both keepers, which open and remove the file in different ways. This file uses only std.
 
 use std::fs::File;
 use std::io::Result;
@@ -8,28 +8,28 @@ use std::os::unix::fs::FileExt;
 
 use crate::record::{Record, RecordKind, SLOT};
 
-/// How many slots the file may have before it is rewritten with the living alone.
+/// How many slots the file may have before it is rewritten with the living workers only.
 const COMPACT_ABOVE: u64 = 8192;
 
-/// The keeper's end of a ledger.
+/// A ledger file that the keeper writes.
 pub(crate) struct SlotFile {
     file: File,
     next: u64,
     sync: bool,
-    /// The run's own records, which compaction must carry over.
+    /// The records about the run itself, which compaction must carry over.
     heads: Vec<[u8; SLOT]>,
-    /// Ends that could not be written yet. No intent may precede them.
+    /// Ends that could not be written yet. They must be written before any new intent.
     unwritten: Vec<Record>,
 }
 
 impl SlotFile {
-    /// Takes over a file that the host has begun, open for reading and writing; the next record goes to slot `next`.
+    /// Takes over a file that the host created, open for reading and writing. The next record goes to slot `next`.
     pub(crate) fn take_over(file: File, next: u64, sync: bool) -> Result<Self> {
         let mut heads = Vec::new();
         for slot in 0..next {
             let mut bytes = [0; SLOT];
             file.read_exact_at(&mut bytes, slot * SLOT as u64)?;
-            // The host has made sure that only heads are living at this point.
+            // The host has made sure that only records about the run itself are in force at this point.
             if bytes[6] == RecordKind::Open as u8 || bytes[6] == RecordKind::Cgroup as u8 {
                 heads.push(bytes);
             }
@@ -37,14 +37,15 @@ impl SlotFile {
         Ok(Self { file, next, sync, heads, unwritten: Vec::new() })
     }
 
-    /// Appends a record of the run itself.
+    /// Appends a record about the run itself.
     pub(crate) fn append_head(&mut self, record: &Record) -> Result<()> {
         self.append(&[record])?;
         self.heads.push(record.encode());
         Ok(())
     }
 
-    /// Appends records, all or none. A failed write leaves its slots to the next one, so that no slot stays half-written.
+    /// Appends all of the records or none. The next write reuses the slots of a failed one, so that no slot stays
+    /// half-written.
     pub(crate) fn append(&mut self, records: &[&Record]) -> Result<()> {
         while let Some(overdue) = self.unwritten.first().cloned() {
             self.write(&[&overdue])?;
@@ -53,7 +54,7 @@ impl SlotFile {
         self.write(records)
     }
 
-    /// Appends a worker's end. If the disk refuses it, the end is kept and written before anything else.
+    /// Appends a worker's end. If the write fails, the end is kept and written before any other record.
     pub(crate) fn append_exit(&mut self, record: Record) -> Result<()> {
         let result = self.append(&[&record]);
         if result.is_err() {
@@ -66,7 +67,7 @@ impl SlotFile {
         let at = self.next * SLOT as u64;
         let bytes: Vec<u8> = records.iter().flat_map(|record| record.encode()).collect();
         if let Err(error) = self.file.write_all_at(&bytes, at) {
-            // What a full disk took of it must not look like a torn record for ever.
+            // A part that a full disk accepted must not look like a torn record for ever.
             let _ = self.file.set_len(at);
             return Err(error);
         }
@@ -77,12 +78,12 @@ impl SlotFile {
         Ok(())
     }
 
-    /// Whether the file has grown enough that the living should be written anew.
+    /// Reports whether the file has grown enough to be rewritten with the living workers only.
     pub(crate) fn wants_compaction(&self, living: usize) -> bool {
         self.next > COMPACT_ABOVE && (living as u64 + 8) * 8 < self.next
     }
 
-    /// Writes the living alone into a fresh file, which `replace` then puts in the place of the old one.
+    /// Writes only the living workers into a fresh file, which `replace` then puts in the place of the old one.
     pub(crate) fn compact<'a>(
         &mut self,
         living: impl IntoIterator<Item = &'a Record>,

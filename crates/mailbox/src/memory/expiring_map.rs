@@ -1,11 +1,11 @@
-//! A map whose entries are forgotten after a time: dedup keys, and replies by the id of their request.
+//! A map whose entries expire: dedup keys, and replies by the id of their request.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 pub(crate) struct ExpiringMap<K, V> {
     kept: HashMap<K, (u64, V)>,
-    /// When each key is forgotten, the earliest first.
+    /// When each key expires, earliest first.
     ends: BTreeSet<(u64, K)>,
 }
 

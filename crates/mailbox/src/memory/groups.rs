@@ -1,15 +1,15 @@
-//! Groups of messages, of which one at a time can be received.
+//! Groups of messages. Only one message of a group can be received at a time.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// The messages behind the first of their group, in the order of their sends: sequence and slot.
+/// The messages behind the first one of their group, in the order of their sends, as pairs of sequence number and slot.
 #[derive(Default)]
 pub(crate) struct MessageGroups {
     behind: HashMap<String, BTreeSet<(u64, u32)>>,
 }
 
 impl MessageGroups {
-    /// Adds a message of the group. Returns whether it is the first.
+    /// Adds a message to its group. Returns whether it is the first one.
     pub(crate) fn join(&mut self, group: &str, sequence: u64, slot: u32) -> bool {
         if let Some(behind) = self.behind.get_mut(group) {
             behind.insert((sequence, slot));
@@ -19,7 +19,7 @@ impl MessageGroups {
         true
     }
 
-    /// Removes the first message of the group. Returns the slot of the next.
+    /// Removes the first message of the group. Returns the slot of the next one.
     pub(crate) fn next(&mut self, group: &str) -> Option<u32> {
         let next = self.behind.get_mut(group)?.pop_first();
         if next.is_none() {
@@ -28,7 +28,7 @@ impl MessageGroups {
         next.map(|(_, slot)| slot)
     }
 
-    /// Removes a message that was behind.
+    /// Removes a message that is not the first of its group.
     pub(crate) fn leave(&mut self, group: &str, sequence: u64, slot: u32) {
         if let Some(behind) = self.behind.get_mut(group) {
             behind.remove(&(sequence, slot));

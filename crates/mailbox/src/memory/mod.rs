@@ -1,11 +1,13 @@
-//! A mailbox in the memory of its process: the fastest backend. Its messages end with the process.
+//! A mailbox in the memory of its process: the fastest backend. Its messages are lost when the process ends.
 //!
-//! Owns the clock, the lock and the wake-ups. Must not know how messages are ordered or when they die: `store` decides that.
+//! Owns the clock, the lock and the wake-ups. Must not know the order of messages or when they become dead letters:
+//! `store` decides both.
 //!
-//! A message passes `registry` (mailboxes by name), then the files that `store` uses: `queued_message`, `groups`, `priorities` (which
-//! message is next), `rates`, `timers` (what is due) and `expiring_map` (dedup keys and replies).
+//! A message passes through `registry` (mailboxes by name), then the files that `store` uses: `queued_message`,
+//! `groups`, `priorities` (the order of delivery), `rates`, `timers` (the ends of leases and delays) and `expiring_map`
+//! (dedup keys and replies).
 //!
-//! Nothing polls: a receiver sleeps until a send wakes it, or until the next lease, delay or time to live ends.
+//! There is no polling: a receiver sleeps until a send wakes it, or until the next lease, delay or time to live ends.
 
 mod expiring_map;
 mod groups;
@@ -34,17 +36,18 @@ use super::{
     SettingsChange, check_wait, telemetry,
 };
 
-/// A mailbox in memory. Clones are the same mailbox; the mailboxes of one [`MemoryMailboxes`] find each other by name.
+/// A mailbox in memory. Clones refer to the same mailbox. The mailboxes of one [`MemoryMailboxes`] find each other by
+/// name.
 #[derive(Clone)]
 pub struct MemoryMailbox {
     queue: Arc<MemoryQueue>,
     registry: MemoryMailboxes,
 }
 
-/// What all handles of a mailbox share.
+/// The state that all handles of a mailbox share.
 struct MemoryQueue {
     name: String,
-    /// Times are counted from here.
+    /// The origin of all times of this mailbox.
     start: Instant,
     store: Mutex<Store>,
     /// Wakes receivers.
@@ -76,7 +79,7 @@ impl MemoryQueue {
         match effects.wake {
             Wake::Nobody => {}
             Wake::One => self.message_visible.notify_one(),
-            // A receiver registers before it looks, so one that is about to sleep is woken, too.
+            // A receiver registers before it looks for messages, so this also wakes a receiver that is about to sleep.
             Wake::All => self.message_visible.notify_waiters(),
         }
         if effects.answered {
@@ -91,7 +94,7 @@ impl MemoryQueue {
     /// Runs an operation under the lock, then publishes its effects.
     fn with<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
         let mut store = self.lock();
-        // Read under the lock, so that time never goes back from one operation to the next.
+        // The time is read under the lock, so that it never goes back from one operation to the next.
         let done = act(&mut store, self.now());
         let effects = store.take_effects();
         drop(store);
@@ -99,7 +102,7 @@ impl MemoryQueue {
         done
     }
 
-    /// Like [`MemoryQueue::with`], after everything that was due has happened.
+    /// Like [`MemoryQueue::with`], but first processes all timers that are due.
     fn settled<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
         self.with(|store, now| {
             store.settle(now);
@@ -113,17 +116,17 @@ impl MemoryQueue {
 }
 
 impl MemoryMailbox {
-    /// A mailbox of this name that no other mailbox can reply to.
+    /// Creates a mailbox with this name that no other mailbox can reply to.
     pub fn new(name: impl Into<String>) -> Self {
         MemoryMailboxes::new().mailbox(name)
     }
 
-    /// The same, with the delivery limit of the policy if it names one.
+    /// Like [`MemoryMailbox::new`], with the delivery limit of the policy if it sets one.
     pub fn with_policy(name: impl Into<String>, policy: DeadLetterPolicy) -> Result<Self, MailboxError> {
         MemoryMailboxes::new().mailbox_with(name, policy)
     }
 
-    /// The mailboxes to which this one can reply.
+    /// Returns the mailboxes to which this one can reply.
     pub fn mailboxes(&self) -> &MemoryMailboxes {
         &self.registry
     }
@@ -132,7 +135,7 @@ impl MemoryMailbox {
         Arc::new(self.clone())
     }
 
-    /// Leases what is visible. If nothing is: when to look again.
+    /// Leases visible messages. If there are none, also returns when to look again.
     fn try_receive(&self, options: &ReceiveOptions) -> Result<(Vec<Message>, Option<u64>), MailboxError> {
         let (messages, next) = self.queue.settled(|store, now| {
             self.queue.check_open(store)?;
@@ -148,7 +151,7 @@ impl MemoryMailbox {
 
     async fn receive_or_wait(&self, options: ReceiveOptions) -> Result<Vec<Message>, MailboxError> {
         options.check()?;
-        // Most receivers find a message, or do not wait: they need no registration.
+        // Most receivers find a message or do not wait, and then need no registration.
         let (messages, _) = self.try_receive(&options)?;
         if !messages.is_empty() || options.wait.is_zero() {
             return Ok(messages);
@@ -157,7 +160,7 @@ impl MemoryMailbox {
         loop {
             let visible = self.queue.message_visible.notified();
             tokio::pin!(visible);
-            // Registers before it looks, so that no message in between is missed.
+            // Registering before looking makes sure that no message in between is missed.
             visible.as_mut().enable();
             let (messages, next) = self.try_receive(&options)?;
             if !messages.is_empty() || self.queue.now() >= until {
@@ -193,7 +196,7 @@ impl MemoryMailbox {
             let (body, options) = (body.clone(), options.clone());
             move |id, in_reply_to| Reply::new(id, in_reply_to, body, options, wall)
         };
-        // The reply waits there whether or not anybody has opened that mailbox.
+        // The target mailbox is created if nobody has opened it: the reply waits there.
         let target = name.map(|name| self.registry.queue(&name));
         let id = match target {
             None => self.queue.with(|store, now| {
@@ -219,7 +222,8 @@ impl MemoryMailbox {
         (body, mut options): (Vec<u8>, SendOptions),
         kept: impl FnOnce(MessageId, MessageId) -> Reply,
     ) -> Result<MessageId, MailboxError> {
-        // Two mailboxes that reply to each other take the locks in the same order.
+        // Both locks are always taken in the same order, because two mailboxes may reply to each other at the same
+        // time.
         let (mut mine, mut theirs);
         if std::ptr::from_ref::<MemoryQueue>(&self.queue) < std::ptr::from_ref(target) {
             mine = self.queue.lock();
@@ -246,13 +250,13 @@ impl MemoryMailbox {
         loop {
             let reply_kept = self.queue.reply_kept.notified();
             tokio::pin!(reply_kept);
-            // Registers before it looks, so that no reply in between is missed.
+            // Registering before looking makes sure that no reply in between is missed.
             reply_kept.as_mut().enable();
             let found = self.queue.with(|store, now| store.result(id, now));
             if found.is_some() || Instant::now() >= until {
                 return Ok(found);
             }
-            // After a timeout it looks once more.
+            // After a timeout, the loop looks once more.
             let _ = timeout_at(until, reply_kept).await;
         }
     }
@@ -309,7 +313,7 @@ impl Mailbox for MemoryMailbox {
         Box::pin(async move { self.change_leases_now(receipts, &change) })
     }
 
-    /// As the trait has it, with one allocation less.
+    /// Saves one allocation compared with the default method.
     fn ack<'a>(&'a self, receipt: &'a Receipt) -> Pending<'a, ()> {
         Box::pin(async move { one(self.change_leases_now(from_ref(receipt), &LeaseChange::Ack)?) })
     }

@@ -1,15 +1,15 @@
-//! Which message is next: visible messages by priority, then in the order of their sends.
+//! The order of delivery: visible messages by priority, then in the order of their sends.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Below this many, stale entries are not worth a clean-up.
+/// The number of stale entries below which a clean-up is not worthwhile.
 const FEW: usize = 64;
 
-/// A visible message: its position in the order of sends, and its slot.
+/// The position of a visible message in the order of sends, and its slot.
 type QueuePosition = (u64, u32);
 
-/// One level per priority that was ever used, the highest first.
+/// The visible messages, with one level per priority ever used, highest first.
 #[derive(Default)]
 pub(crate) struct PriorityQueue {
     levels: Vec<PriorityLevel>,
@@ -17,11 +17,11 @@ pub(crate) struct PriorityQueue {
 
 struct PriorityLevel {
     priority: i8,
-    /// Never received and never delayed, so they arrive in order.
+    /// Messages that were never received or delayed, and so arrive in order.
     fresh: VecDeque<QueuePosition>,
-    /// Messages that came back or were delayed: their positions are among older ones.
+    /// Messages that were given back or delayed, so that their positions are among older ones.
     late: BinaryHeap<Reverse<QueuePosition>>,
-    /// How many entries belong to messages that are no longer visible.
+    /// The number of entries whose messages are no longer visible.
     stale: usize,
 }
 
@@ -49,17 +49,17 @@ impl PriorityQueue {
         &mut self.levels[index]
     }
 
-    /// Adds a message that was just sent, behind all others of its priority.
+    /// Adds a message that was just sent, behind all other messages of its priority.
     pub(crate) fn append(&mut self, priority: i8, sequence: u64, slot: u32) {
         self.level(priority).fresh.push_back((sequence, slot));
     }
 
-    /// Adds a message that came back, or whose delay is over, in its old position.
+    /// Adds a message that was given back, or whose delay is over, in its old position.
     pub(crate) fn restore(&mut self, priority: i8, sequence: u64, slot: u32) {
         self.level(priority).late.push(Reverse((sequence, slot)));
     }
 
-    /// Takes the next message that still `is_visible`.
+    /// Removes and returns the next message for which `is_visible` holds.
     pub(crate) fn pop(&mut self, is_visible: impl Fn(QueuePosition) -> bool) -> Option<QueuePosition> {
         for level in &mut self.levels {
             while let Some(entry) = level.pop() {
@@ -72,11 +72,11 @@ impl PriorityQueue {
         None
     }
 
-    /// A visible message was removed without being taken; its entry stays for now.
+    /// Notes that a visible message was removed by other means than [`PriorityQueue::pop`]. Its entry stays for now.
     pub(crate) fn note_gone(&mut self, priority: i8, is_visible: impl Fn(QueuePosition) -> bool) {
         let level = self.level(priority);
         level.stale += 1;
-        // So that the entries of messages that nobody receives do not pile up.
+        // Stale entries must not accumulate in a mailbox that nobody receives from.
         if level.stale > FEW && level.stale * 2 > level.fresh.len() + level.late.len() {
             level.fresh.retain(|entry| is_visible(*entry));
             level.late.retain(|Reverse(entry)| is_visible(*entry));
@@ -84,7 +84,7 @@ impl PriorityQueue {
         }
     }
 
-    /// The next `most` visible messages, in order.
+    /// Returns the next `most` visible messages, in order.
     pub(crate) fn next(&self, most: usize, is_visible: impl Fn(QueuePosition) -> bool) -> Vec<u32> {
         let mut found = Vec::new();
         for level in &self.levels {
@@ -99,7 +99,7 @@ impl PriorityQueue {
         found
     }
 
-    /// How many entries are kept, stale ones included.
+    /// Returns the number of entries, including stale ones.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.levels.iter().map(|level| level.fresh.len() + level.late.len()).sum()

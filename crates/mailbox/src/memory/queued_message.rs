@@ -1,4 +1,4 @@
-//! A message as the memory keeps it.
+//! A message as the memory backend stores it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{Attempt, Mailbox, Message, MessageId, Receipt, SendOptions};
 
-/// A message that was sent, and what became of it so far.
+/// A message that was sent, with its deliveries so far.
 pub(crate) struct QueuedMessage {
     pub(crate) id: MessageId,
     pub(crate) body: Bytes,
@@ -17,11 +17,11 @@ pub(crate) struct QueuedMessage {
     sent: SystemTime,
     pub(crate) time_to_live: Option<Duration>,
     pub(crate) attempts: Vec<Attempt>,
-    /// The options that most messages do not set; a message without them is smaller.
+    /// The options that most messages do not set, boxed to keep most messages small.
     rare: Option<Box<SendOptions>>,
 }
 
-/// The options, if one is set that most messages do not set; checked before anything is moved.
+/// Takes the options if they contain a value that most messages do not set. Moves nothing otherwise.
 fn rare_options(options: &mut SendOptions) -> Option<Box<SendOptions>> {
     let is_plain = options.reply_to.is_none()
         && options.attributes.is_empty()
@@ -51,7 +51,7 @@ impl QueuedMessage {
         self.rare.as_ref()?.keep_result
     }
 
-    /// The options of a reply to this message.
+    /// Completes the options of a reply to this message.
     pub(crate) fn answering(&self, options: SendOptions) -> SendOptions {
         let rare = self.rare.as_deref();
         let none = BTreeMap::new();
@@ -62,7 +62,7 @@ impl QueuedMessage {
         )
     }
 
-    /// The message as a receiver gets it; `limit` is the mailbox's delivery limit.
+    /// Builds the message for a receiver. `limit` is the mailbox's delivery limit.
     pub(crate) fn message(
         &self,
         receipt: Option<Receipt>,

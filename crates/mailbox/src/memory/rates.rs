@@ -1,4 +1,4 @@
-//! How much of the rate limits is used, of the whole mailbox and of each group.
+//! The use of the rate limits, of the whole mailbox and of each group.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use super::store::after;
 use crate::RateLimit;
 use crate::backend::RatePeriod;
 
-/// Below this many, periods that are over are not worth a clean-up.
+/// The number of groups below which removing ended periods is not worthwhile.
 const FEW: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct RateUsage {
     whole: Option<RatePeriod>,
     groups: HashMap<String, RatePeriod>,
-    /// How many groups there were after the last clean-up.
+    /// The number of groups after the last clean-up.
     kept: usize,
 }
 
 impl RateUsage {
-    /// The period of the whole mailbox.
+    /// Returns the period of the whole mailbox.
     pub(crate) fn period(&self) -> Option<RatePeriod> {
         self.whole
     }
@@ -27,7 +27,7 @@ impl RateUsage {
         self.whole = Some(RatePeriod::spend(self.whole, now, after(0, rate.per), messages));
     }
 
-    /// Counts one message of a group, or returns when the group may have the next one.
+    /// Counts one delivery of a group. If the limit is reached, returns when the group may have its next delivery.
     pub(crate) fn spend_of_group(&mut self, group: &str, rate: &RateLimit, now: u64) -> Option<u64> {
         let per = after(0, rate.per);
         let period = self.groups.get(group).copied();

@@ -1,4 +1,4 @@
-//! The memory mailboxes of a process that find each other by name.
+//! The memory mailboxes of a process, by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{MemoryMailbox, MemoryQueue};
 use crate::{DeadLetterPolicy, MailboxError};
 
-/// Memory mailboxes by name. A message that names one of them as `reply_to` is answered there. Clones share the mailboxes; the
-/// last clone drops them with their messages.
+/// Memory mailboxes by name. A reply goes to the mailbox in this set that the message names in `reply_to`. Clones share
+/// the mailboxes; dropping the last clone drops them with their messages.
 #[derive(Clone, Default)]
 pub struct MemoryMailboxes {
     queues: Arc<Mutex<HashMap<String, Arc<MemoryQueue>>>>,
 }
 
 impl MemoryMailboxes {
-    /// Without mailboxes.
+    /// Creates an empty set of mailboxes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The mailbox of this name, created if there is none yet.
+    /// Returns the mailbox with this name, and creates it if there is none yet.
     pub fn mailbox(&self, name: impl Into<String>) -> MemoryMailbox {
         let name = name.into();
         MemoryMailbox { queue: self.queue(&name), registry: self.clone() }
     }
 
-    /// The mailbox of this name, with the delivery limit of the policy if it names one. The limit is a setting of the mailbox,
-    /// also of one that existed before.
+    /// Like [`MemoryMailboxes::mailbox`], and sets the delivery limit of the policy if it has one. The limit becomes a
+    /// setting of the mailbox, even if the mailbox existed before.
     #[expect(clippy::needless_pass_by_value, reason = "every setter takes its policy by value")]
     pub fn mailbox_with(
         &self,

@@ -3,19 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Below this many, stale timers are not worth a clean-up.
+/// The number of stale timers below which a clean-up is not worthwhile.
 const FEW: usize = 64;
 
-/// The end of something, in nanoseconds of the mailbox's clock.
+/// The end of a lease, delay or time to live, in nanoseconds of the mailbox's clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timer {
     pub(crate) at: u64,
-    /// The lease, delay or message that it ends; a number that is not used again.
+    /// The number of the lease, delay or message that ends. Numbers are not reused.
     pub(crate) number: u64,
     pub(crate) slot: u32,
 }
 
-/// All timers, the earliest on top. A stale timer stays until it is due, or until most timers are stale.
+/// All timers, earliest first. A stale timer stays until it is due, or until most timers are stale.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<Timer>>,
@@ -30,18 +30,18 @@ impl Timers {
         is_first
     }
 
-    /// When the earliest is due.
+    /// Returns when the earliest timer is due.
     pub(crate) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(timer)| timer.at)
     }
 
-    /// Takes the earliest, if it is due.
+    /// Removes and returns the earliest timer if it is due.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<Timer> {
         self.next().filter(|next| *next <= now)?;
         self.heap.pop().map(|Reverse(timer)| timer)
     }
 
-    /// So many more timers are stale; `is_pending` says which are not.
+    /// Notes that this many more timers are stale. `is_pending` tells stale timers from pending ones.
     pub(crate) fn note_stale(&mut self, timers: usize, is_pending: impl Fn(&Timer) -> bool) {
         self.stale += timers;
         if self.stale > FEW && self.stale * 2 > self.heap.len() {
@@ -50,12 +50,12 @@ impl Timers {
         }
     }
 
-    /// A stale timer was taken.
+    /// Notes that a stale timer was removed by [`Timers::pop_due`].
     pub(crate) fn drop_stale(&mut self) {
         self.stale = self.stale.saturating_sub(1);
     }
 
-    /// How many are kept, stale ones included.
+    /// Returns the number of timers, including stale ones.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.heap.len()

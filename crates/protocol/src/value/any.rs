@@ -21,16 +21,16 @@ use super::{BigInt, DateTime, Map, NaiveDateTime};
 /// that is read from JSON has none of these kinds: text stays text.
 #[derive(Clone, Default, PartialEq)]
 pub enum Value {
-    /// Nothing: `None` in Python.
+    /// The absence of a value: `None` in Python.
     #[default]
     Nil,
     /// A boolean.
     Bool(bool),
     /// An integer of at most 128 bits.
     Int(i128),
-    /// An integer that no `i128` holds. `Value::from` makes an [`Int`](Self::Int) of one that it does hold.
+    /// An integer that does not fit in an `i128`. `Value::from` turns a smaller one into an [`Int`](Self::Int).
     BigInt(BigInt),
-    /// A float. Never an integer, even if it has an integral value.
+    /// A float. A float with an integral value is still a float.
     Float(f64),
     /// Text.
     Str(String),
@@ -40,39 +40,39 @@ pub enum Value {
     List(Vec<Value>),
     /// A map.
     Map(Map),
-    /// A date-time that knows its offset from UTC.
+    /// A date-time with an offset from UTC.
     DateTime(DateTime),
     /// A date-time without a zone.
     NaiveDateTime(NaiveDateTime),
 }
 
 impl Value {
-    /// Whether this is nil.
+    /// Reports whether the value is nil.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
 
-    /// The boolean, if it is one.
+    /// Returns the boolean, or `None` for another kind.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, or `None` for another kind or an integer that does not fit.
     pub fn as_i64(&self) -> Option<i64> {
         self.as_i128().and_then(|number| number.try_into().ok())
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, or `None` for another kind or an integer that does not fit.
     pub fn as_u64(&self) -> Option<u64> {
         self.as_i128().and_then(|number| number.try_into().ok())
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, or `None` for another kind or an integer that does not fit.
     pub fn as_i128(&self) -> Option<i128> {
         if let Self::Int(number) = self { Some(*number) } else { None }
     }
 
-    /// The float, or an integer that a float holds exactly.
+    /// Returns the float, or an integer that a float represents exactly.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Float(number) => Some(*number),
@@ -81,44 +81,44 @@ impl Value {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, or `None` for another kind.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::Str(text) = self { Some(text) } else { None }
     }
 
-    /// The byte string, if it is one.
+    /// Returns the byte string, or `None` for another kind.
     pub fn as_bytes(&self) -> Option<&Bytes> {
         if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
-    /// The entries of the list, if it is one.
+    /// Returns the entries of the list, or `None` for another kind.
     pub fn as_list(&self) -> Option<&[Value]> {
         if let Self::List(list) = self { Some(list) } else { None }
     }
 
-    /// The map, if it is one.
+    /// Returns the map, or `None` for another kind.
     pub fn as_map(&self) -> Option<&Map> {
         if let Self::Map(map) = self { Some(map) } else { None }
     }
 
-    /// The entry of a map with this text key.
+    /// Returns the entry of a map with this text key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map()?.get(key)
     }
 }
 
-/// The integer as a float, if that is the same number.
+/// Converts the integer to a float if the float is the same number.
 pub(super) fn exact_float(number: i128) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "compared right after")]
     let float = number as f64;
-    // At 2^127 the cast back saturates and would look equal.
+    // `i128::MAX` becomes the float 2^127, and the cast back saturates to `i128::MAX` again.
     (float as i128 == number && number != i128::MAX).then_some(float)
 }
 
 impl Index<&str> for Value {
     type Output = Value;
 
-    /// The entry of a map; nil if this is no map or has no such key.
+    /// Returns the entry of a map. Returns nil if the value is not a map or has no such key.
     fn index(&self, key: &str) -> &Value {
         self.get(key).unwrap_or(&Value::Nil)
     }
@@ -127,7 +127,7 @@ impl Index<&str> for Value {
 impl Index<usize> for Value {
     type Output = Value;
 
-    /// The entry of a list; nil if this is no list or is shorter.
+    /// Returns the entry of a list. Returns nil if the value is not a list or is too short.
     fn index(&self, index: usize) -> &Value {
         self.as_list().and_then(|list| list.get(index)).unwrap_or(&Value::Nil)
     }
@@ -143,7 +143,7 @@ macro_rules! from_integers {
     )*};
 }
 
-// Not of `u8`: so a `Vec<u8>` can be a byte string, and not a list.
+// `u8` is missing, so that `Vec<u8>` becomes a byte string and not a list.
 from_integers!(i8, i16, i32, i64, i128, isize, u16, u32, u64, usize);
 
 impl From<u128> for Value {

@@ -8,37 +8,37 @@ use super::builder::ValueBuilder;
 use super::handover::{self, Handed};
 use super::{Encoded, ValueError, blob, write};
 
-/// The arguments of a call, encoded already. The macro [`args!`](crate::args) builds them.
+/// The arguments of a call in encoded form. The macro [`args!`](crate::args) builds them.
 ///
-/// Wherever arguments are taken, any `Serialize` will do as well: a struct or a map is arguments by name, a tuple or a list
-/// is arguments by position, `()` is no arguments, and anything else is one argument.
+/// A method that takes arguments accepts any `Serialize`: a struct or a map holds arguments by name, a tuple or a list
+/// holds arguments by position, `()` means no arguments, and anything else is a single argument.
 ///
-/// An argument that cannot be sent is reported by the call, not by the macro.
+/// If an argument cannot be sent, the call returns the error, not the macro.
 #[derive(Clone)]
 pub struct Args(Result<Encoded, ValueError>);
 
 impl Args {
-    /// Arguments from anything that can be sent.
+    /// Encodes the arguments of a call.
     pub fn new<T: Serialize + ?Sized>(args: &T) -> Self {
         let encoded = Encoded::encode(args);
-        // Nil is `()`, and `()` is no arguments. One argument that is nil is `args![()]`.
+        // `()` is encoded as nil and means no arguments. `args![()]` is one argument that is nil.
         if encoded.as_ref().is_ok_and(Encoded::is_nil) {
             return Self::empty();
         }
         Self(encoded)
     }
 
-    /// No arguments.
+    /// Returns the arguments of a call that has none.
     pub fn empty() -> Self {
         Self(Ok(Encoded::empty_map()))
     }
 
-    /// The bytes, or why there are none.
+    /// Returns the encoded arguments, or the error of the argument that cannot be sent.
     pub fn into_encoded(self) -> Result<Encoded, ValueError> {
         self.0
     }
 
-    /// The beginning of arguments by name; for the macro.
+    /// Starts arguments by name. Used by the macro.
     #[doc(hidden)]
     #[inline]
     pub fn by_name(count: usize) -> ArgsBuilder {
@@ -47,7 +47,7 @@ impl Args {
         ArgsBuilder { builder, error: None, position: 0 }
     }
 
-    /// The beginning of arguments by position; for the macro.
+    /// Starts arguments by position. Used by the macro.
     #[doc(hidden)]
     #[inline]
     pub fn by_position(count: usize) -> ArgsBuilder {
@@ -57,7 +57,7 @@ impl Args {
     }
 }
 
-/// Arguments in the making; for the macro.
+/// A builder of arguments. Used by the macro.
 #[doc(hidden)]
 pub struct ArgsBuilder {
     builder: ValueBuilder,
@@ -69,7 +69,7 @@ impl ArgsBuilder {
     #[must_use]
     #[inline]
     pub fn entry<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
-        // `stringify!` keeps the mark of a raw identifier, which is not a part of its name.
+        // `stringify!` keeps the `r#` of a raw identifier, which is not part of the name.
         let name = name.strip_prefix("r#").unwrap_or(name);
         write::str(&mut self.builder.head, name);
         if let Err(error) = self.value(value) {
@@ -132,7 +132,7 @@ impl Serialize for Args {
 struct FailedArgs<'a>(&'a ValueError);
 
 impl Serialize for FailedArgs<'_> {
-    /// Our own codec gets the error with its path; others get its text.
+    /// This crate's codec gets the error with its path. Other formats get only the text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if handover::give(|| Handed::Error(self.0.clone())) {
             return serializer.serialize_unit();
@@ -141,7 +141,7 @@ impl Serialize for FailedArgs<'_> {
     }
 }
 
-/// The arguments of a call: by name, by position, or none.
+/// Builds the arguments of a call: by name, by position, or none.
 ///
 /// ```
 /// use snakepit::args;
@@ -155,7 +155,8 @@ impl Serialize for FailedArgs<'_> {
 /// # assert_eq!(format!("{none:?}"), "Args(Encoded({}))");
 /// ```
 ///
-/// Any `Serialize` is a value here; it is borrowed. A `Vec<u8>`, a `&[u8]` and a `Bytes` are byte strings:
+/// The macro borrows its values, which can be any `Serialize`. A `Vec<u8>`, a `&[u8]` and a `Bytes` become byte
+/// strings:
 ///
 /// ```
 /// use snakepit::args;
@@ -164,8 +165,8 @@ impl Serialize for FailedArgs<'_> {
 /// assert_eq!(format!("{:?}", args! { image: pixels }), r#"Args(Encoded({"image":b"\x00\x00\x00"}))"#);
 /// ```
 ///
-/// In a field of a type of yours, serde makes a list of integers of a `Vec<u8>`, which is slow and no byte string:
-/// use [`Blob`](crate::value::Blob) there, or `serde_bytes`.
+/// In a field of your own type, serde turns a `Vec<u8>` into a list of integers, which is slow and is not a byte
+/// string. Use [`Blob`](crate::value::Blob) or `serde_bytes` there.
 #[macro_export]
 macro_rules! args {
     () => {

@@ -1,11 +1,12 @@
 //! [`BigInt`]: an integer of any size, in the form in which it travels.
 //!
-//! It is carried and shown, not calculated with, which is why no crate for big numbers comes in for it.
+//! `BigInt` is only transferred and shown. It has no arithmetic, so it needs no crate for big numbers.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-/// An integer of any size. For arithmetic convert it to `i128` or `u128`, or hand its bytes to a crate for big numbers.
+/// An integer of any size. For arithmetic, convert it to `i128` or `u128`, or pass its bytes to a crate for big
+/// numbers.
 ///
 /// ```
 /// use snakepit::value::BigInt;
@@ -16,23 +17,23 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct BigInt {
-    /// Two's complement, big-endian, at least one byte, none more than needed.
+    /// Two's complement, big-endian, in as few bytes as possible, but at least one.
     bytes: Box<[u8]>,
 }
 
-/// Decimal digits take quadratic time, so a longer number is shown in hexadecimal and not read from text.
+/// Conversion to and from decimal takes quadratic time, so longer numbers are shown in hexadecimal and not parsed.
 const MAX_DECIMAL_BYTES: usize = 4096;
-/// 4096 bytes have at most 9865 digits.
+/// The number of decimal digits of the largest number with 4096 bytes.
 const MAX_DIGITS: usize = 9865;
 
-/// Text that is no integer, or one of too many digits.
+/// The error for text that is not an integer or has too many digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseBigIntError {
-    /// There is something else than an optional sign and decimal digits.
+    /// The text contains something other than an optional sign and decimal digits.
     #[error("not a decimal integer")]
     NotDecimal,
-    /// Reading it would take too long.
+    /// The number has so many digits that parsing it would take too long.
     #[error("an integer of more than {MAX_DIGITS} digits; build it from its bytes instead")]
     TooLong,
 }
@@ -43,7 +44,7 @@ pub enum ParseBigIntError {
 pub struct DoesNotFit;
 
 impl BigInt {
-    /// From two's complement, big-endian, of any length; no bytes are zero.
+    /// Creates an integer from big-endian two's complement of any length. An empty slice is zero.
     pub fn from_twos_complement(bytes: &[u8]) -> Self {
         let mut rest = bytes;
         while let [first, second, ..] = rest {
@@ -56,17 +57,17 @@ impl BigInt {
         Self { bytes: if rest.is_empty() { Box::new([0]) } else { rest.into() } }
     }
 
-    /// Two's complement, big-endian, as few bytes as possible, at least one.
+    /// Returns the integer in big-endian two's complement, in as few bytes as possible, but at least one.
     pub fn as_twos_complement(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether it is below zero.
+    /// Reports whether the integer is below zero.
     pub fn is_negative(&self) -> bool {
         self.bytes[0] >= 0x80
     }
 
-    /// Widened to 16 bytes, if it has no more.
+    /// Extends the integer to 16 bytes. Fails if it is longer.
     fn widened(&self) -> Result<[u8; 16], DoesNotFit> {
         let start = 16usize.checked_sub(self.bytes.len()).ok_or(DoesNotFit)?;
         let mut wide = [if self.is_negative() { 0xff } else { 0 }; 16];
@@ -74,7 +75,7 @@ impl BigInt {
         Ok(wide)
     }
 
-    /// The magnitude in limbs, the lowest first.
+    /// Returns the magnitude in limbs, lowest first.
     fn magnitude(&self) -> Vec<u32> {
         let negative = self.is_negative();
         let mut carry = negative;
@@ -108,7 +109,7 @@ impl BigInt {
     }
 }
 
-/// Decimal digits in a limb of the conversion.
+/// The number of decimal digits in a limb of the conversion.
 const LIMB_DIGITS: usize = 9;
 const LIMB_BASE: u64 = 1_000_000_000;
 
@@ -184,7 +185,7 @@ impl FromStr for BigInt {
     }
 }
 
-/// Pieces of nine digits, only the first one shorter.
+/// Splits the digits into pieces of nine. Only the first piece may be shorter.
 fn first_short(digits: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (first, rest) = digits.split_at(digits.len() % LIMB_DIGITS);
     std::iter::once(first).chain(rest.chunks(LIMB_DIGITS))
@@ -229,7 +230,7 @@ impl TryFrom<&BigInt> for u128 {
 
     fn try_from(number: &BigInt) -> Result<Self, DoesNotFit> {
         match &*number.bytes {
-            // The seventeenth byte is the room for the sign.
+            // The first of seventeen bytes only holds the sign.
             [0, rest @ ..] if rest.len() == 16 => {
                 rest.try_into().map(Self::from_be_bytes).map_err(|_| DoesNotFit)
             }

@@ -1,4 +1,4 @@
-//! [`Blob`]: a byte string for serde, which has no type of its own for one.
+//! [`Blob`]: a byte string for serde, which has no such type.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::Encoded;
 
-/// A byte string as a field of a type of yours.
+/// A byte string as a field of your own type.
 ///
-/// serde writes `Vec<u8>` and `&[u8]` as lists of integers, also here; a `Blob` is written as a byte string. A long one
-/// is sent without being copied, and read as a part of the memory that it came in. The types of `serde_bytes` are byte
-/// strings, too, and are copied once. The macro [`args!`](crate::args) needs neither.
+/// serde writes `Vec<u8>` and `&[u8]` as lists of integers, in this format too. A `Blob` is written as a byte string. A
+/// long `Blob` is sent without a copy, and a received one shares the memory of its frame. The types of `serde_bytes`
+/// are also byte strings, but are copied once. The macro [`args!`](crate::args) needs neither.
 ///
 /// ```
 /// use snakepit::value::{Blob, Encoded, Value};
@@ -59,7 +59,7 @@ impl From<Blob> for super::Value {
     }
 }
 
-/// The bytes of a value whose type is a sequence of bytes, which serde alone would write as a list.
+/// Returns the bytes of a value whose type is a sequence of bytes, which serde would write as a list.
 #[inline]
 pub(super) fn of_bytes<T: Serialize + ?Sized>(value: &T) -> Option<Blob> {
     let kind = typeid::of::<T>();
@@ -69,11 +69,11 @@ pub(super) fn of_bytes<T: Serialize + ?Sized>(value: &T) -> Option<Blob> {
         || kind == TypeId::of::<&Vec<u8>>()
         || kind == TypeId::of::<Box<[u8]>>()
         || kind == TypeId::of::<Cow<'static, [u8]>>();
-    // No other way leads from a type that only serde knows to its bytes without unsafe code.
+    // Safe code has no other way from a generic `Serialize` to its bytes.
     if is_bytes { Encoded::encode(value).ok().and_then(|list| bytes_of_list(list.head())) } else { None }
 }
 
-/// The bytes of an encoded list of integers that are bytes.
+/// Extracts the bytes from an encoded list of integers between 0 and 255.
 fn bytes_of_list(list: &[u8]) -> Option<Blob> {
     let mut rest = list.iter().copied();
     let skipped = match rest.next()? {

@@ -1,4 +1,4 @@
-//! Builds the bytes of a value, or of a payload made of several: a head, and the bodies beside it.
+//! Builds the bytes of a value, or of a payload that consists of several values: a head and its bodies.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use super::encoded::{Bodies, BodyPart};
 use super::read::{Ext, Reader, Token};
 use super::{Encoded, MAX_DEPTH, ValueError, write};
 
-/// A payload under construction. `head` is open to [`mod@write`]'s functions.
+/// A payload under construction. The functions of [`mod@write`] can append to `head`.
 #[derive(Debug, Default)]
 pub struct ValueBuilder {
-    /// What was written so far, without bodies.
+    /// The bytes written so far, without bodies.
     pub head: Vec<u8>,
     parts: Vec<BodyPart>,
     bodies_len: u32,
@@ -27,12 +27,12 @@ impl ValueBuilder {
         value.serialize(&mut Encoder::new(self, 0))
     }
 
-    /// Adds one value that stands inside a list or a map.
+    /// Adds one value inside a list or a map.
     pub(super) fn inner_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
         value.serialize(&mut Encoder::new(self, 1))
     }
 
-    /// Adds a value that is encoded already; its bodies come along without being copied.
+    /// Adds a value that is already encoded. Shares its bodies instead of copying them.
     pub fn encoded(&mut self, value: &Encoded) -> Result<(), ValueError> {
         value.verify_once()?;
         let head = value.head();
@@ -40,13 +40,13 @@ impl ValueBuilder {
             self.head.extend_from_slice(head);
             return Ok(());
         }
-        // Its offsets count from its own first body; here others may stand before it.
+        // The offsets in `head` count from the value's own first body. In this payload, other bodies may come first.
         let mut copied = 0;
         let mut reader = Reader::new(head);
         reader.skip_within(MAX_DEPTH, |token, rest| {
             if let Token::Ext(Ext::Body { offset, len }) = token {
                 let end = head.len() - rest.len();
-                // The reference takes ten bytes in its shortest form, and longer forms end the same way.
+                // A reference has ten bytes in its shortest form. Longer forms end with the same eight bytes.
                 self.head.extend_from_slice(&head[copied..end - 8]);
                 let offset = self.add_body(value.body(offset, len)?)?;
                 self.head.extend_from_slice(&offset.to_le_bytes());
@@ -75,13 +75,13 @@ impl ValueBuilder {
         Ok(offset)
     }
 
-    /// All that was added, as one payload.
+    /// Returns everything that was added, as one payload.
     pub fn finish(self) -> Encoded {
         Encoded::from_parts(Bytes::from(self.head), Bodies::from_parts(self.parts))
     }
 
-    /// Gives the head's memory back for the next value. For small heads one copy is less than what an allocation
-    /// grows through on its way.
+    /// Also returns the memory of the head, for the next value. For a small head, one copy is cheaper than growing a
+    /// new allocation step by step.
     pub(super) fn finish_copied(self) -> (Encoded, Vec<u8>) {
         let head = Bytes::copy_from_slice(&self.head);
         (Encoded::from_parts(head, Bodies::from_parts(self.parts)), self.head)

@@ -1,4 +1,4 @@
-//! [`Encoded`]: the bytes of one value, as they travel in a frame.
+//! [`Encoded`]: the bytes of one value, in the form in which they travel in a frame.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,31 +13,33 @@ use super::decode::Decoder;
 use super::read::{Reader, Token};
 use super::{Value, ValueError, write};
 
-/// A value in the bytes of the wire. Cheap to clone.
+/// A value in the bytes of the wire format. Cheap to clone.
 ///
-/// The head is MessagePack. Long byte strings stand beside it as bodies, which are shared and not copied.
+/// The head is MessagePack. Long byte strings are kept beside the head as bodies, which are shared and not copied.
 #[derive(Clone)]
 pub struct Encoded {
     head: Bytes,
     bodies: Bodies,
-    /// The head was written here or looked at: it is exactly one value. What came in a frame may be anything.
+    /// Whether the head is known to be exactly one value, because it was encoded or checked here. A head from a frame
+    /// may be anything.
     verified: bool,
-    /// How many KiB its lists, maps and copies may take once it is decoded.
+    /// The memory in KiB that the lists, maps and copies of the decoded value may take.
     most_memory: u32,
 }
 
-/// What a value of unknown origin may take once it is decoded, in KiB; what was encoded here may take anything.
+/// The memory limit, in KiB, for a decoded value of unknown origin. A value that was encoded here has no limit.
 const MOST_MEMORY: u32 = 1 << 20;
-/// However small the frames are, so much may be decoded.
+/// The smallest memory limit, in bytes, whatever `max_frame` is.
 const LEAST_MEMORY: usize = 64 << 20;
 
-/// The byte strings beside a head. Behind a pointer: few values have any, and all values are moved often.
+/// The byte strings beside a head. They are behind a pointer because few values have bodies and all values are moved
+/// often.
 #[derive(Clone)]
 pub(super) enum Bodies {
     None,
-    /// As they came in a frame.
+    /// The bodies of a received frame, in one piece.
     Joined(Arc<Bytes>),
-    /// As they were encoded here, each in the memory where it was found.
+    /// The bodies of a value that was encoded here, each in its own memory.
     Parts(Arc<Vec<BodyPart>>),
 }
 
@@ -76,14 +78,14 @@ impl Bodies {
 }
 
 thread_local! {
-    /// Memory for the head while its length is not known; the finished head is copied out of it.
+    /// Memory for a head whose length is not known yet. The finished head is copied out of it.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Heads up to this length are copied out of the scratch memory, longer ones take their memory with them.
+/// Heads up to this length are copied out of the scratch memory. Longer heads take the memory with them.
 const LARGEST_COPY: usize = 4096;
 
-/// Room for so many entries of a list is made at once; more only for entries that are really there.
+/// The most list entries for which memory is reserved in advance, so that a false length cannot reserve much.
 const FIRST_ENTRIES: usize = 256;
 
 impl Encoded {
@@ -94,10 +96,11 @@ impl Encoded {
         Ok(Self::finish(builder))
     }
 
-    /// A builder on memory that was used before.
+    /// Returns a builder that reuses the memory of an earlier one.
     #[inline]
     pub(super) fn builder() -> ValueBuilder {
-        // Taken, not borrowed: a `Serialize` that encodes something itself finds the place empty and makes its own.
+        // Taken, not borrowed: if a `Serialize` encodes another value itself, that encoder finds the slot empty and
+        // allocates.
         ValueBuilder::with_head(SCRATCH.take())
     }
 
@@ -112,7 +115,8 @@ impl Encoded {
         encoded
     }
 
-    /// Takes the payload of a frame; `has_bodies` is the frame's flag. The value is looked at when it is decoded.
+    /// Wraps the payload of a frame. `has_bodies` is the flag in the frame's header. The value is checked when it is
+    /// decoded.
     pub fn from_payload(payload: Bytes, has_bodies: bool) -> Result<Self, ValueError> {
         if !has_bodies {
             let bodies = Bodies::None;
@@ -126,7 +130,8 @@ impl Encoded {
         Ok(Self { head: payload.slice(4..end), bodies, verified: false, most_memory: MOST_MEMORY })
     }
 
-    /// Takes the payload of a frame of a worker whose frames are at most so long. Decoded, it takes up to four times that.
+    /// Wraps the payload of a frame from a worker whose frames have at most `max_frame` bytes. The decoded value may
+    /// take four times as much memory, and at least 64 MiB.
     pub fn from_worker(payload: Bytes, has_bodies: bool, max_frame: usize) -> Result<Self, ValueError> {
         let most = max_frame.saturating_mul(4).max(LEAST_MEMORY) >> 10;
         let most_memory = u32::try_from(most).unwrap_or(u32::MAX);
@@ -137,23 +142,24 @@ impl Encoded {
         Self { head, bodies, verified: true, most_memory: u32::MAX }
     }
 
-    /// A part of this value, whose bytes are `head`: one value, as the caller has seen.
+    /// Returns a part of this value. `head` holds the bytes of that part, which the caller has checked to be exactly
+    /// one value.
     pub(super) fn part(&self, head: &[u8]) -> Self {
         let (head, bodies) = (self.head.slice_ref(head), self.bodies.clone());
         Self { head, bodies, verified: true, most_memory: self.most_memory }
     }
 
-    /// Decodes into a type of the caller's.
+    /// Decodes the value into a type of the caller.
     ///
-    /// The whole value is read; bytes behind it are an error. Of two equal keys the last one counts.
+    /// Reads the whole value. Fails if bytes follow it. If a key occurs twice, the last entry counts.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ValueError> {
         self.decode_within(usize::MAX)
     }
 
-    /// As [`decode`](Self::decode), of a value that should be small: lists, maps and copies take at most so many bytes.
+    /// Like [`decode`](Self::decode), but limits the memory of lists, maps and copies to `room` bytes.
     pub fn decode_within<T: DeserializeOwned>(&self, room: usize) -> Result<T, ValueError> {
         match decode_with(Decoder::new(self).within(room)) {
-            // Derived code refuses a key that comes twice. That is rare, so the keys are compared only now.
+            // Derived code rejects duplicate keys. They are rare, so keys are only compared after such an error.
             Err(error) if error.is_duplicate_field() => {
                 decode_with(Decoder::last_key_counts(self).within(room))
             }
@@ -161,7 +167,7 @@ impl Encoded {
         }
     }
 
-    /// Decodes into a value of any kind.
+    /// Decodes the value into a [`Value`].
     pub fn to_value(&self) -> Result<Value, ValueError> {
         let mut decoder = Decoder::new(self);
         let value = decoder.value()?;
@@ -169,7 +175,7 @@ impl Encoded {
         Ok(value)
     }
 
-    /// How many entries it has, if it is a list, as far as its first bytes tell.
+    /// Returns the number of entries of a list, according to its header. The entries are not checked.
     pub fn list_len(&self) -> Result<usize, ValueError> {
         match Reader::new(&self.head).token()? {
             Token::Array(entries) => Ok(entries),
@@ -177,7 +183,7 @@ impl Encoded {
         }
     }
 
-    /// A list of values that stand one after the other, and how many they are.
+    /// Joins consecutive encoded values into a list. Also returns their number.
     pub fn list_of(values: &[u8]) -> Result<(usize, Self), ValueError> {
         let (mut reader, mut count) = (Reader::new(values), 0_u32);
         while !reader.rest.is_empty() {
@@ -190,8 +196,8 @@ impl Encoded {
         Ok((count as usize, Self::from_payload(head.into(), false)?))
     }
 
-    /// The entries of a list of pairs `[flag, value]`, each made into what `make` says. Not through serde: this is done
-    /// for each call of a batch.
+    /// Converts each entry of a list of pairs `[flag, value]` with `make`. Bypasses serde, because this runs for every
+    /// call of a batch.
     pub fn flagged<T>(
         &self,
         mut make: impl FnMut(bool, Self) -> Result<T, ValueError>,
@@ -218,7 +224,7 @@ impl Encoded {
         }
     }
 
-    /// How many bytes [`write_to`](Self::write_to) writes.
+    /// Returns the number of bytes that [`write_to`](Self::write_to) writes.
     pub fn payload_len(&self) -> usize {
         match self.bodies {
             Bodies::None => self.head.len(),
@@ -226,7 +232,7 @@ impl Encoded {
         }
     }
 
-    /// Whether the frame's flag for bodies must be set.
+    /// Reports whether the frame needs the flag for bodies.
     pub fn has_bodies(&self) -> bool {
         !matches!(self.bodies, Bodies::None)
     }
@@ -239,7 +245,7 @@ impl Encoded {
         }
     }
 
-    /// Appends what stands before the bodies, for those who write the bodies from where they are.
+    /// Appends everything before the bodies, for callers that write the bodies without a copy.
     pub fn write_head_to(&self, out: &mut impl BufMut) {
         if self.has_bodies() {
             out.put_u32_le(u32::try_from(self.head.len()).expect("a frame's payload is below 4 GiB"));
@@ -247,7 +253,7 @@ impl Encoded {
         out.put_slice(&self.head);
     }
 
-    /// The bodies, in the order in which they follow the head.
+    /// Returns the bodies in the order in which they follow the head.
     pub fn bodies(&self) -> impl Iterator<Item = &Bytes> {
         let (joined, parts) = match &self.bodies {
             Bodies::None => (None, [].as_slice()),
@@ -257,14 +263,14 @@ impl Encoded {
         joined.into_iter().chain(parts.iter().map(|it| &it.bytes))
     }
 
-    /// The same value without what else its frame brought. Bodies are still shared.
+    /// Returns the same value without the other contents of its frame. The bodies are still shared.
     pub fn trimmed(&self) -> Result<Self, ValueError> {
         let mut builder = ValueBuilder::default();
         builder.encoded(self)?;
         Ok(Self { most_memory: self.most_memory, ..builder.finish() })
     }
 
-    /// Its bytes with everything in them: no bodies beside the head.
+    /// Returns the value as one piece of MessagePack, with the bodies in place.
     pub fn inlined(&self) -> Result<Bytes, ValueError> {
         self.verify_once()?;
         if !self.has_bodies() {
@@ -287,7 +293,8 @@ impl Encoded {
         Ok(inlined.into())
     }
 
-    /// The same value in memory of its own, to be kept: a few bytes of a frame would keep the whole frame.
+    /// Returns a copy of the value in its own memory. Otherwise a few bytes of a frame would keep the whole frame
+    /// alive.
     pub fn detached(&self) -> Self {
         let mut bodies = Vec::new();
         let mut offset = 0;
@@ -300,22 +307,23 @@ impl Encoded {
         Self { head: Bytes::copy_from_slice(&self.head), bodies, verified, most_memory }
     }
 
-    /// The value of nothing.
+    /// Returns an encoded nil.
     pub fn nil() -> Self {
         Self::from_parts(Bytes::from_static(&[0xc0]), Bodies::None)
     }
 
-    /// Encodes the arguments of a call: `()` is none.
+    /// Encodes the arguments of a call. `()` means no arguments.
     pub fn encode_args<T: Serialize + ?Sized>(args: &T) -> Result<Self, ValueError> {
         super::Args::new(args).into_encoded()
     }
 
-    /// A map without entries.
+    /// Returns an encoded map without entries.
     pub fn empty_map() -> Self {
         Self::from_parts(Bytes::from_static(&[0x80]), Bodies::None)
     }
 
-    /// Before the head becomes a part of something else: bytes behind the value would be read as what follows it.
+    /// Checks that the head is exactly one value. Needed before the head becomes part of another payload, where extra
+    /// bytes would be read as the next value.
     pub(super) fn verify_once(&self) -> Result<(), ValueError> {
         if self.verified {
             return Ok(());
@@ -325,7 +333,7 @@ impl Encoded {
         decoder.finish()
     }
 
-    /// How much memory lists, maps and copies may take.
+    /// Returns how much memory lists, maps and copies may take, in bytes.
     pub(super) fn most_memory(&self) -> usize {
         (self.most_memory as usize) << 10
     }
@@ -338,19 +346,19 @@ impl Encoded {
         *self.head == [0xc0]
     }
 
-    /// Whether it is a map without entries, in its shortest form.
+    /// Reports whether the value is a map without entries, in its shortest form.
     #[inline]
     pub fn is_empty_map(&self) -> bool {
         *self.head == [0x80]
     }
 
-    /// The value itself, without the bodies beside it.
+    /// Returns the value without its bodies.
     #[inline]
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Bytes of the head as a part of its memory.
+    /// Returns a slice of the head that shares the head's memory.
     pub(super) fn head_bytes(&self, part: &[u8]) -> Bytes {
         self.head.slice_ref(part)
     }

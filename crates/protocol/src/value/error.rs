@@ -1,13 +1,13 @@
-//! The one error of this module: what is wrong with a value, and where inside it.
+//! The error of this module: what is wrong with a value, and the path to that place inside the value.
 //!
-//! The place is collected while the error travels up through the lists and maps, so that it costs nothing otherwise.
+//! The path is collected while the error returns through the lists and maps, so it costs nothing if there is no error.
 
 use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
 use serde::ser;
 
-/// A value that cannot be sent, cannot be read, or is not what was asked for.
+/// An error about a value that cannot be sent, cannot be read, or does not have the requested type.
 ///
 /// ```
 /// use snakepit::value::Encoded;
@@ -23,21 +23,21 @@ pub struct ValueError(Box<ErrorDetails>);
 struct ErrorDetails {
     kind: ValueErrorKind,
     message: String,
-    /// Derived code met a key for the second time; see `Encoded::decode`.
+    /// Whether derived code found a key twice. `Encoded::decode` then decodes again.
     duplicate_field: bool,
-    /// From the inside out: the error collects its place on the way up.
+    /// The steps of the path, innermost first.
     steps: Vec<String>,
 }
 
-/// What kind of trouble it is; who is to blame follows from it.
+/// The kind of a [`ValueError`], which shows which side is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ValueErrorKind {
-    /// The bytes are no value of this protocol: the sender is at fault.
+    /// The bytes are not a value of this protocol. The sender is at fault.
     Malformed,
-    /// The value is sound, but not of the type that was asked for.
+    /// The value is valid, but not of the requested type.
     Mismatch,
-    /// The value has no form in this protocol, and nothing was sent.
+    /// The value cannot be represented in this protocol. Nothing was sent.
     Unsendable,
 }
 
@@ -52,7 +52,7 @@ impl ValueError {
         }))
     }
 
-    /// Bytes that are no value of this protocol.
+    /// Creates an error for bytes that are not a value of this protocol.
     pub fn malformed(message: impl Into<String>) -> Self {
         Self::new(ValueErrorKind::Malformed, message)
     }
@@ -61,28 +61,28 @@ impl ValueError {
         Self::new(ValueErrorKind::Mismatch, message)
     }
 
-    /// A value that has no form in this protocol.
+    /// Creates an error for a value that cannot be represented in this protocol.
     pub fn unsendable(message: impl Into<String>) -> Self {
         Self::new(ValueErrorKind::Unsendable, message)
     }
 
-    /// What would be malformed if it were sent.
+    /// Turns an error about malformed bytes into one about a value that cannot be sent.
     pub(super) fn into_unsendable(mut self) -> Self {
         self.0.kind = ValueErrorKind::Unsendable;
         self
     }
 
-    /// What kind of trouble it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ValueErrorKind {
         self.0.kind
     }
 
-    /// What is wrong, without the place.
+    /// Returns the description of the error without the path.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The place inside the value, such as `rows[3].price`; empty for the value itself.
+    /// Returns the path inside the value, such as `rows[3].price`. Empty for the value itself.
     pub fn path(&self) -> String {
         let steps: String = self.0.steps.iter().rev().map(String::as_str).collect();
         steps.strip_prefix('.').map(str::to_owned).unwrap_or(steps)
@@ -92,20 +92,20 @@ impl ValueError {
         self.0.duplicate_field
     }
 
-    /// The same error inside something larger: `under("result")` puts that word in front of the place.
+    /// Puts a name in front of the path. For example, `under("result")` is for an error inside a result.
     #[must_use]
     pub fn under(self, name: &str) -> Self {
         self.step(format!(".{name}"))
     }
 
-    /// A step into a list.
+    /// Adds a list index to the path.
     #[cold]
     #[must_use]
     pub fn at_index(self, index: usize) -> Self {
         self.step(format!("[{index}]"))
     }
 
-    /// A step into a map: `.key` for a plain name, `["any text"]` or `[5]` for other keys.
+    /// Adds a map key to the path: `.key` for a plain name, `["any text"]` or `[5]` for other keys.
     #[cold]
     #[must_use]
     pub fn at_key(self, key: &super::Value) -> Self {
@@ -115,7 +115,7 @@ impl ValueError {
         }
     }
 
-    /// The step into a field of a struct, or into the variant of an enum.
+    /// Adds a struct's field or an enum's variant to the path.
     #[cold]
     pub(super) fn at_field(self, name: &'static str) -> Self {
         if is_plain(name) { self.under(name) } else { self.step(format!("[{name:?}]")) }
@@ -221,7 +221,7 @@ fn is_integer_type(name: &str) -> bool {
     matches!(digits, "8" | "16" | "32" | "64" | "128" | "size")
 }
 
-/// What serde's types expect, in the words of this protocol.
+/// Translates the expectations of serde's types into the terms of this protocol.
 fn wanted(expected: &dyn Expected) -> String {
     let name = expected.to_string();
     match name.as_str() {
@@ -241,7 +241,7 @@ fn describe(found: Unexpected<'_>) -> String {
         Unexpected::Signed(number) => format!("the integer {number}"),
         Unexpected::Float(number) => format!("the float {number:?}"),
         Unexpected::Char(c) => format!("the character {c:?}"),
-        // Not the text itself: an error ends up in logs, and the text may be a password.
+        // The text itself is omitted: errors end up in logs, and the text may be a password.
         Unexpected::Str(_) => "a string".to_owned(),
         Unexpected::Bytes(_) => "a byte string".to_owned(),
         Unexpected::Unit | Unexpected::Option => "nil".to_owned(),

@@ -1,8 +1,8 @@
-//! How our own types pass through serde whole, between their `Serialize` or `Deserialize` and our codec.
+//! Passes this crate's own types through serde unchanged, between their `Serialize` or `Deserialize` and the codec.
 //!
-//! serde knows no type for a shared byte buffer or for bytes that are encoded already. Our types announce themselves
-//! by a name that only this codec knows, as a newtype struct; other formats look through it. The object itself is handed
-//! over in a slot of the thread, which is open only while the codec waits for it.
+//! serde has no type for a shared byte buffer or for bytes that are already encoded. These types present themselves as
+//! a newtype struct with a name that only this codec knows; other formats ignore the name. The object itself is passed
+//! through a thread-local slot, which is open only while the codec waits for the object.
 
 use std::cell::RefCell;
 
@@ -34,14 +34,14 @@ thread_local! {
     static SLOT: RefCell<Slot> = const { RefCell::new(Slot::Closed) };
 }
 
-/// Runs `give`, and takes what was given meanwhile.
+/// Runs `give` with the slot open, and returns the object that was put into the slot.
 pub(super) fn receive<R>(give: impl FnOnce() -> R) -> (R, Option<Handed>) {
     SLOT.set(Slot::Open);
     let result = give();
     (result, take())
 }
 
-/// Gives to the codec that waits; without one nothing is given and the answer is `false`.
+/// Passes an object to the waiting codec. Returns false if no codec waits.
 pub(super) fn give(what: impl FnOnce() -> Handed) -> bool {
     let open = is_open();
     if open {
@@ -50,12 +50,12 @@ pub(super) fn give(what: impl FnOnce() -> Handed) -> bool {
     open
 }
 
-/// Whether our codec waits, and not that of another format.
+/// Reports whether this crate's codec waits for an object, and not the codec of another format.
 pub(super) fn is_open() -> bool {
     SLOT.with_borrow(|slot| matches!(slot, Slot::Open))
 }
 
-/// Leaves something for the visitor that is called next.
+/// Puts an object into the slot for the visitor that runs next.
 pub(super) fn leave(what: Handed) {
     SLOT.set(Slot::Filled(what));
 }

@@ -1,7 +1,7 @@
-//! Conversions between our date-times and those of `jiff`, with the feature of that name.
+//! Conversions between this crate's date-times and those of `jiff`, behind the feature `jiff`.
 //!
-//! jiff has nanoseconds; what is below a microsecond is cut off on the way here. Its years end at 9999 on both sides of
-//! zero, ours do not, so the way there can fail.
+//! jiff has nanoseconds, so a conversion from jiff truncates to microseconds. jiff covers only the years from -9999 to
+//! 9999, so a conversion to jiff can fail.
 
 use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
@@ -11,7 +11,7 @@ use super::{DateTime, NaiveDateTime, TimeError};
 
 const EPOCH: civil::DateTime = civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 
-/// Cut off towards the past, as a clock does.
+/// Converts nanoseconds to microseconds, rounding towards the past.
 fn micros_of(nanos: i128) -> Result<i64, TimeError> {
     i64::try_from(nanos.div_euclid(1000)).map_err(|_| TimeError::Range)
 }
@@ -19,7 +19,7 @@ fn micros_of(nanos: i128) -> Result<i64, TimeError> {
 impl TryFrom<Timestamp> for DateTime {
     type Error = TimeError;
 
-    /// In UTC.
+    /// Returns the date-time in UTC.
     fn try_from(time: Timestamp) -> Result<Self, TimeError> {
         Self::new(micros_of(time.as_nanosecond())?, 0)
     }
@@ -28,7 +28,7 @@ impl TryFrom<Timestamp> for DateTime {
 impl TryFrom<&Zoned> for DateTime {
     type Error = TimeError;
 
-    /// The name of the zone is not kept, its offset at that time is.
+    /// Keeps the zone's offset at that time, but not the zone's name.
     fn try_from(time: &Zoned) -> Result<Self, TimeError> {
         Self::new(micros_of(time.timestamp().as_nanosecond())?, time.offset().seconds())
     }
@@ -45,7 +45,7 @@ impl TryFrom<DateTime> for Timestamp {
 impl TryFrom<DateTime> for Zoned {
     type Error = TimeError;
 
-    /// In a zone that is nothing but the offset.
+    /// Returns the date-time in a zone with a fixed offset.
     fn try_from(time: DateTime) -> Result<Self, TimeError> {
         let seconds = time.offset_seconds();
         let offset = Offset::from_seconds(seconds).map_err(|_| TimeError::Offset(seconds))?;

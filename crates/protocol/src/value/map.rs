@@ -1,4 +1,4 @@
-//! [`Map`]: the entries of a map in their order.
+//! [`Map`]: the entries of a map in order.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -6,9 +6,9 @@ use std::ops::Index;
 
 use super::Value;
 
-/// The entries of a map, in the order in which they came. A key occurs once.
+/// The entries of a map, in the order in which they were inserted. Every key is unique.
 ///
-/// Small by intent: a look-up goes through the entries. Who looks up many keys of a large map decodes into a `HashMap`.
+/// Intended for small maps: a look-up scans the entries. To look up many keys of a large map, decode into a `HashMap`.
 ///
 /// Two maps are equal if they have the same entries, in any order.
 #[derive(Clone, Default)]
@@ -16,16 +16,16 @@ pub struct Map {
     entries: Vec<(Value, Value)>,
 }
 
-/// Up to so many entries are compared each with each.
+/// The largest number of entries that are checked for duplicates by comparing all pairs.
 const FEW: usize = 8;
 
 impl Map {
-    /// An empty map.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Many entries at once; of two equal keys the last one counts.
+    /// Creates a map from many entries. If a key occurs twice, the last value counts.
     pub(super) fn from_entries(entries: Vec<(Value, Value)>) -> Self {
         if entries.len() > FEW {
             return Self { entries: without_doubles(entries) };
@@ -42,17 +42,17 @@ impl Map {
         map
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Reports whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of a text key.
+    /// Returns the value of a text key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries
             .iter()
@@ -60,12 +60,12 @@ impl Map {
             .map(|(_, value)| value)
     }
 
-    /// The value of any key.
+    /// Returns the value of a key of any kind.
     pub fn get_key(&self, key: &Value) -> Option<&Value> {
         self.entries.iter().find(|(it, _)| Key(it) == Key(key)).map(|(_, value)| value)
     }
 
-    /// Puts an entry in, and gives back the value that the key had before.
+    /// Inserts an entry. Returns the previous value of the key.
     pub fn insert(&mut self, key: impl Into<Value>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         if let Some((_, old)) = self.entries.iter_mut().find(|(it, _)| Key(it) == Key(&key)) {
@@ -75,13 +75,13 @@ impl Map {
         None
     }
 
-    /// Takes the entry of a text key out.
+    /// Removes the entry of a text key and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let index = self.entries.iter().position(|(it, _)| it.as_str() == Some(key))?;
         Some(self.entries.remove(index).1)
     }
 
-    /// The entries in their order.
+    /// Iterates over the entries in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Value, &Value)> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
@@ -100,7 +100,7 @@ impl PartialEq for Map {
     }
 }
 
-/// Each key stays where it came first, with the value that came last.
+/// Removes duplicate keys. Each key keeps its first position and its last value.
 fn without_doubles(entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
     let mut first = HashMap::with_capacity(entries.len());
     let mut moves = Vec::new();
@@ -122,8 +122,7 @@ fn without_doubles(entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
     entries.into_iter().flatten().collect()
 }
 
-/// A value as a key: like its equality, but a float equals itself even if it is not a number, so that a key can be
-/// found again.
+/// A value as a key. Compares like the value, except that NaN equals NaN, so that a key can be found again.
 struct Key<'a>(&'a Value);
 
 impl PartialEq for Key<'_> {
@@ -153,7 +152,7 @@ impl Hash for Key<'_> {
             Value::Str(text) => text.hash(state),
             Value::Bytes(bytes) => bytes.hash(state),
             Value::List(list) => list.iter().for_each(|it| Key(it).hash(state)),
-            // Never a key on the wire; equality tells such keys apart.
+            // A map is never a key on the wire. If it is one here, equality tells maps of the same length apart.
             Value::Map(map) => map.len().hash(state),
             Value::DateTime(time) => time.hash(state),
             Value::NaiveDateTime(time) => time.hash(state),
@@ -162,7 +161,7 @@ impl Hash for Key<'_> {
 }
 
 fn float_key(number: f64) -> u64 {
-    // Both zeros are one key, and so is every NaN.
+    // Both zeros are the same key, and so are all NaNs.
     if number == 0.0 {
         0
     } else if number.is_nan() {
@@ -196,7 +195,7 @@ impl IntoIterator for Map {
 impl Index<&str> for Map {
     type Output = Value;
 
-    /// Nil if there is no such key.
+    /// Returns nil if there is no such key.
     fn index(&self, key: &str) -> &Value {
         self.get(key).unwrap_or(&Value::Nil)
     }

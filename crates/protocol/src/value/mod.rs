@@ -1,20 +1,20 @@
 //! Values that travel between a host and its workers, and their bytes.
 //!
-//! Owns the kinds of values in `spec/wire.md` and how they are written and read: [`Value`] holds one of any kind,
-//! [`Encoded`] holds its bytes, [`Args`] the arguments of a call. Knows nothing of frames, sockets or calls.
+//! Owns the kinds of values in `spec/wire.md` and their encoding: [`Value`] holds a value of any kind, [`Encoded`] its
+//! bytes, and [`Args`] the arguments of a call. Knows nothing of frames, sockets or calls.
 //!
-//! Any `T: Serialize` can be sent and any `T: DeserializeOwned` received. As in JSON, structs are maps, tuples are lists,
-//! `Option` and `()` are nil, and enums are tagged by the name of their variant. Unlike JSON there are byte strings
-//! ([`Blob`]), integers of any size ([`BigInt`], and `i128` or `u128` as they are) and date-times ([`DateTime`],
+//! Any `T: Serialize` can be sent and any `T: DeserializeOwned` received. As in JSON, structs are maps, tuples are
+//! lists, `None` and `()` are nil, and enums are tagged by the name of their variant. Unlike JSON, there are byte
+//! strings ([`Blob`]), integers of any size ([`BigInt`], as well as `i128` and `u128`) and date-times ([`DateTime`],
 //! [`NaiveDateTime`]).
 //!
-//! # Why the codec is ours
+//! # Why there is a codec here
 //!
-//! It stands on `rmp`, which knows the markers of MessagePack. The serde layer above is written here and not taken from
-//! `rmp-serde`, for three reasons. Integers beyond 64 bits and date-times are extension types of this protocol, also
-//! when they come as an `i128`. Byte strings of [`BODY_THRESHOLD`] bytes and more travel beside the value instead of in it,
-//! so that they are neither copied nor searched. And an error names the place inside the value, such as
-//! `result.rows[3].price`, which costs nothing unless there is an error.
+//! The codec is based on `rmp`, which knows the markers of MessagePack. The serde layer is written here instead of
+//! using `rmp-serde`, for three reasons. Integers beyond 64 bits, including `i128`, and date-times are extension types
+//! of this protocol. Byte strings of [`BODY_THRESHOLD`] bytes and more travel beside the value instead of inside it, so
+//! that they are neither copied nor scanned. Errors contain the path inside the value, such as `result.rows[3].price`,
+//! which costs nothing if there is no error.
 
 mod any;
 mod args;
@@ -49,9 +49,9 @@ pub use error::{ValueError, ValueErrorKind};
 pub use map::Map;
 pub use time::{DateTime, NaiveDateTime, TimeError};
 
-/// Byte strings from this length on travel beside the value, as a body of its frame.
+/// Byte strings of at least this length travel beside the value, as a body of the frame.
 pub const BODY_THRESHOLD: usize = 16 * 1024;
-/// So many lists and maps may stand inside one another.
+/// The maximum nesting depth of lists and maps.
 pub const MAX_DEPTH: usize = 128;
 
 /// The extension types of the protocol.

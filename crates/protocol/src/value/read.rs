@@ -1,19 +1,19 @@
-//! Reads single pieces of MessagePack from bytes that nobody has checked.
+//! Reads single tokens of MessagePack from unchecked bytes.
 //!
-//! Lengths are compared with what is left before anything is made of them. Knows nothing of serde.
+//! Every length is compared with the number of bytes left before it is used. Knows nothing of serde.
 
 use bytes::Buf;
 use rmp::Marker;
 
 use super::{BigInt, DateTime, MAX_DEPTH, NaiveDateTime, Value, ValueError, ext};
 
-/// One piece: a scalar, or the opening of a list or a map.
+/// A token: a scalar, or the start of a list or a map.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Token<'a> {
     Nil,
     Bool(bool),
     Int(i64),
-    /// Only above `i64::MAX`.
+    /// Only numbers above `i64::MAX`.
     UInt(u64),
     Float(f64),
     Str(&'a str),
@@ -23,10 +23,10 @@ pub(super) enum Token<'a> {
     Ext(Ext<'a>),
 }
 
-/// An extension of the protocol, checked.
+/// A checked extension of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ext<'a> {
-    /// Two's complement, at least one byte, perhaps more than needed.
+    /// Two's complement, at least one byte, possibly longer than needed.
     BigInt(&'a [u8]),
     DateTime(DateTime),
     NaiveDateTime(NaiveDateTime),
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         Self { rest }
     }
 
-    /// The marker of what comes next, if anything does.
+    /// Returns the marker of the next token, or `None` at the end.
     #[inline]
     pub(super) fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The longer forms, apart so that the common ones stay small.
+    /// Reads the longer forms. A separate function, so that the code for the common forms stays small.
     fn rare_token(&mut self, marker: Marker) -> Result<Token<'a>, ValueError> {
         let len = match marker {
             Marker::Str8 | Marker::Bin8 | Marker::Ext8 => self.u8()?,
@@ -138,7 +138,8 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map(Token::Str).map_err(|_| ValueError::malformed("a text is not UTF-8"))
     }
 
-    /// Every entry takes at least one byte, so a header can promise no more than what is left.
+    /// Checks the length of a list. Every entry takes at least one byte, so a valid length is at most the number of
+    /// bytes left.
     #[inline]
     fn list(&mut self, len: usize) -> Result<Token<'a>, ValueError> {
         if len > self.rest.len() { Err(cut_short()) } else { Ok(Token::Array(len)) }
@@ -149,22 +150,22 @@ impl<'a> Reader<'a> {
         if len > self.rest.len() / 2 { Err(cut_short()) } else { Ok(Token::Map(len)) }
     }
 
-    /// Steps over one value, however deep, without recursion.
+    /// Skips one value of any depth, without recursion.
     pub(super) fn skip(&mut self) -> Result<(), ValueError> {
         match self.peek() {
             Some(0x80..=0x9f | 0xdc..=0xdf) => self.skip_within(MAX_DEPTH, |_, _| Ok(())),
-            // A scalar needs no memory for what is open.
+            // A scalar does not need the array of open lists and maps.
             _ => self.token().map(drop),
         }
     }
 
-    /// Steps over one value of at most `levels`, and shows each of its pieces together with what stands behind it.
+    /// Skips one value that is nested at most `levels` deep. Calls `see` with each token and the bytes after the token.
     pub(super) fn skip_within(
         &mut self,
         levels: usize,
         mut see: impl FnMut(Token<'a>, &'a [u8]) -> Result<(), ValueError>,
     ) -> Result<(), ValueError> {
-        // What is still to come in each list or map that is open.
+        // The number of values still to read in each open list or map.
         let mut open = [0usize; MAX_DEPTH];
         let mut depth = 0;
         loop {
@@ -189,7 +190,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key is a scalar, or a list without a map anywhere inside. Looks at what comes next and steps over nothing.
+    /// Checks that the next value is a valid key: a scalar, or a list without any map inside. Consumes nothing.
     #[inline]
     pub(super) fn check_key(&self) -> Result<(), ValueError> {
         match self.peek() {
@@ -205,7 +206,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The key at the beginning of `bytes` for the path in an error, which must not fail itself.
+    /// Returns the key at the start of `bytes` for the path of an error. Never fails.
     #[cold]
     pub(super) fn key_for_path(bytes: &'a [u8]) -> Value {
         match Reader::new(bytes).token() {

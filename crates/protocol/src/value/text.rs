@@ -1,4 +1,4 @@
-//! How a value looks to people: compact, like JSON, with words for what JSON does not have.
+//! The text form of a value for people: compact like JSON, with additions for kinds that JSON does not have.
 
 use std::fmt::{self, Write};
 
@@ -7,11 +7,11 @@ use bytes::Bytes;
 use super::{Map, Value};
 use crate::harmless::is_obeyed;
 
-/// Longer byte strings are shown by their length.
+/// Longer byte strings are shown only by their length.
 const SHOWN_BYTES: usize = 64;
 
 impl fmt::Display for Value {
-    /// Compact text like JSON: `{"a":1,"b":[null,b"\x00"],"at":2024-02-29T12:00:00Z}`.
+    /// Writes compact text like JSON: `{"a":1,"b":[null,b"\x00"],"at":2024-02-29T12:00:00Z}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nil => f.write_str("null"),

@@ -1,6 +1,7 @@
-//! [`DateTime`] and [`NaiveDateTime`]: date-times as they travel, in microseconds.
+//! [`DateTime`] and [`NaiveDateTime`]: date-times in the form in which they travel, in microseconds.
 //!
-//! They carry and show; for a calendar turn on the feature `jiff`, which converts both ways.
+//! Both types only hold and show a date-time. For calendar functions, enable the feature `jiff`, which converts both
+//! ways.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Buf;
 
-/// An instant that knows its offset from UTC: an aware `datetime` in Python.
+/// An instant with its offset from UTC: an aware `datetime` in Python.
 ///
-/// Equal only if the offsets are equal, too; compare [`unix_micros`](Self::unix_micros) to compare instants.
+/// Two date-times are equal only if their offsets are equal too. To compare instants, compare
+/// [`unix_micros`](Self::unix_micros).
 ///
 /// ```
 /// use snakepit::value::DateTime;
@@ -31,31 +33,32 @@ pub struct NaiveDateTime {
     micros: i64,
 }
 
-/// A date-time that cannot be had.
+/// The error for an invalid date-time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeError {
     /// The offset from UTC is a day or more.
     #[error("an offset of {0} seconds from UTC; it must be less than a day")]
     Offset(i32),
-    /// The instant is further from 1970 than microseconds in 64 bits reach.
+    /// The instant is too far from 1970 for 64 bits of microseconds.
     #[error("a time too far from 1970")]
     Range,
-    /// Nanoseconds of a whole second and more.
+    /// The nanoseconds amount to a second or more.
     #[error("a time with {0} nanoseconds in its second")]
     Nanoseconds(u32),
-    /// The text is no date-time.
+    /// The text is not a date-time.
     #[error("not a date-time in the form 2024-02-29T12:34:56.789012{0}")]
     Text(&'static str),
 }
 
 const DAY_SECONDS: i64 = 86_400;
 const SECOND: i64 = 1_000_000;
-/// In texts of naive and of aware date-times.
+/// The offset in the example that [`TimeError::Text`] shows; a naive date-time has none.
 const WITH_OFFSET: &str = "+02:00";
 
 impl DateTime {
-    /// From microseconds since 1970-01-01T00:00:00 UTC, and the offset from UTC in seconds, east is positive.
+    /// Creates a date-time from microseconds since 1970-01-01T00:00:00 UTC and an offset from UTC in seconds. East is
+    /// positive.
     pub fn new(unix_micros: i64, offset_seconds: i32) -> Result<Self, TimeError> {
         if i64::from(offset_seconds).abs() >= DAY_SECONDS {
             return Err(TimeError::Offset(offset_seconds));
@@ -63,12 +66,12 @@ impl DateTime {
         Ok(Self { micros: unix_micros, offset: offset_seconds })
     }
 
-    /// Microseconds since 1970-01-01T00:00:00 UTC.
+    /// Returns the microseconds since 1970-01-01T00:00:00 UTC.
     pub fn unix_micros(&self) -> i64 {
         self.micros
     }
 
-    /// The offset from UTC in seconds, east is positive.
+    /// Returns the offset from UTC in seconds. East is positive.
     pub fn offset_seconds(&self) -> i32 {
         self.offset
     }
@@ -85,8 +88,8 @@ impl DateTime {
         Self::new(bytes.get_i64_le(), bytes.get_i32_le())
     }
 
-    /// From `MessagePack`'s own timestamp, which has nanoseconds; what is below a microsecond is cut off. `None` for data
-    /// of a length that no timestamp has.
+    /// Reads MessagePack's own timestamp. Truncates its nanoseconds to microseconds. Returns `None` if no timestamp has
+    /// the length of `data`.
     pub(super) fn from_timestamp(data: &[u8]) -> Result<Option<Self>, TimeError> {
         let mut rest = data;
         let (seconds, nanos) = match data.len() {
@@ -110,12 +113,12 @@ impl DateTime {
 }
 
 impl NaiveDateTime {
-    /// From microseconds since 1970-01-01T00:00:00, in whatever zone is meant.
+    /// Creates a date-time from microseconds since 1970-01-01T00:00:00, in an unspecified zone.
     pub fn new(micros: i64) -> Self {
         Self { micros }
     }
 
-    /// Microseconds since 1970-01-01T00:00:00, in whatever zone is meant.
+    /// Returns the microseconds since 1970-01-01T00:00:00, in an unspecified zone.
     pub fn micros(&self) -> i64 {
         self.micros
     }
@@ -132,7 +135,7 @@ impl NaiveDateTime {
 impl TryFrom<SystemTime> for DateTime {
     type Error = TimeError;
 
-    /// In UTC; what is below a microsecond is cut off.
+    /// Returns the date-time in UTC, rounded down to microseconds.
     fn try_from(time: SystemTime) -> Result<Self, TimeError> {
         let micros = match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_micros()),
@@ -150,7 +153,7 @@ impl From<DateTime> for SystemTime {
 }
 
 impl fmt::Display for DateTime {
-    /// RFC 3339, with microseconds unless they are zero, and seconds of the offset if there are any.
+    /// Writes RFC 3339. Omits the microseconds if they are zero. Includes the seconds of the offset if there are any.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_civil(f, i128::from(self.micros) + i128::from(self.offset) * i128::from(SECOND))?;
         let (hours, rest) = (self.offset.abs() / 3600, self.offset.abs() % 3600);
@@ -174,14 +177,14 @@ fn write_civil(f: &mut fmt::Formatter<'_>, micros: i128) -> fmt::Result {
     let (seconds, micros) = (micros.div_euclid(second) as i64, micros.rem_euclid(second));
     let (day, second) = (seconds.div_euclid(DAY_SECONDS), seconds.rem_euclid(DAY_SECONDS));
     let (year, month, day) = civil_from_days(day);
-    // ISO 8601 wants a sign in front of years of more digits.
+    // ISO 8601 requires a sign in front of a year with more than four digits.
     let sign = if year > 9999 { "+" } else { "" };
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     write!(f, "{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
     if micros == 0 { Ok(()) } else { write!(f, ".{micros:06}") }
 }
 
-/// Days since 1970-01-01 to the proleptic Gregorian calendar, by counting eras of 400 years from a 1st of March.
+/// Converts days since 1970-01-01 to the proleptic Gregorian calendar. Counts eras of 400 years from a 1st of March.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -204,7 +207,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 impl FromStr for DateTime {
     type Err = TimeError;
 
-    /// RFC 3339; a space may stand for the `T`, and the offset may have seconds.
+    /// Parses RFC 3339. Also accepts a space instead of the `T`, and an offset with seconds.
     fn from_str(text: &str) -> Result<Self, TimeError> {
         let wrong = || TimeError::Text(WITH_OFFSET);
         let (local, rest) = read_civil(text).ok_or_else(wrong)?;
@@ -229,7 +232,7 @@ impl FromStr for NaiveDateTime {
     }
 }
 
-/// The local time of a text, and what stands behind it.
+/// Parses the local time at the start of a text. Also returns the rest of the text.
 fn read_civil(text: &str) -> Option<(i64, &str)> {
     let (head, rest) = text.split_at_checked(19)?;
     let shape = head.as_bytes();
@@ -250,7 +253,7 @@ fn read_civil(text: &str) -> Option<(i64, &str)> {
     Some(((days * DAY_SECONDS + hour * 3600 + minute * 60 + second) * SECOND + micros, rest))
 }
 
-/// Microseconds of an optional fraction; more digits are cut off.
+/// Parses an optional fraction into microseconds. Ignores further digits.
 fn read_fraction(text: &str) -> Option<(i64, &str)> {
     let Some(digits) = text.strip_prefix('.') else { return Some((0, text)) };
     let len = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -262,7 +265,7 @@ fn read_fraction(text: &str) -> Option<(i64, &str)> {
     Some((micros.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')), rest))
 }
 
-/// Seconds of `hh:mm` or `hh:mm:ss`.
+/// Parses `hh:mm` or `hh:mm:ss` into seconds.
 fn read_offset(text: &str) -> Option<i32> {
     let parts: Option<Vec<i64>> =
         text.split(':').map(|part| if part.len() == 2 { number(part) } else { None }).collect();

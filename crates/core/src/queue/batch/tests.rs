@@ -1,4 +1,4 @@
-//! The books of batches, without workers: who waits where, and what is due.
+//! Tests the bookkeeping of batches without workers: which calls wait where, and what is due.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn command(size: u32, window: Duration) -> Arc<PoolCommand> {
     Arc::new(command)
 }
 
-/// Of calls that come at the same time.
+/// Returns the key of a call. All calls arrive at the same time.
 fn key(priority: i8, number: u64) -> QueueKey {
     QueueKey::new(priority, *crate::call::queue_key::BEGINNING, number)
 }
@@ -25,7 +25,7 @@ fn call(command: &Arc<PoolCommand>, priority: i8, number: u64) -> Call {
     call
 }
 
-/// As if a batch were with a worker.
+/// Returns a scheduler with one batch at a worker.
 fn busy(command: &PoolCommand) -> Scheduler {
     let mut scheduler = Scheduler::new(100);
     scheduler.batches.group(command).underway = 1;

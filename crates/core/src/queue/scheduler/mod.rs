@@ -1,10 +1,10 @@
-//! Who serves which call: the queue, the places at the workers, and the choice between them.
+//! Decides which worker serves which call: the queue, the places at the workers, and the choice between workers.
 //!
-//! Pure bookkeeping under one lock: no I/O, no clock, nothing that waits. Every step of a call costs the same whatever the
-//! number of workers; a queued call costs the logarithm of the queue.
+//! Pure bookkeeping under one lock: no I/O, no timer, nothing that waits. Each step of a call costs the same whatever
+//! the number of workers; queueing a call costs the logarithm of the queue's length.
 //!
-//! A worker has an entry here, in one of four conditions, each with its list. Items of the lists may be out of date
-//! and are checked when they are taken:
+//! Each worker has an entry, in one of four conditions. Each condition except `Full` has a list. Items of the lists may
+//! be out of date and are checked when they are taken:
 //!
 //! ```text
 //! Idle ──call──► Partial ──call──► Ahead ──call──► Full
@@ -45,20 +45,20 @@ enum EntryCondition {
 #[derive(Debug)]
 struct WorkerEntry {
     worker: Arc<Worker>,
-    /// How many calls it may do at the same time.
+    /// How many calls the worker may run at the same time.
     places: usize,
-    /// Calls that it holds, those not counted that wait for a tool and have lent their place to a nested call.
+    /// The number of calls with a place of their own, including those that have lent it to a nested call.
     held: usize,
-    /// How much work that is, as far as it is known.
+    /// The estimated work of these calls, in nanoseconds.
     nanos: u64,
-    /// Calls of it that wait for tools of the host, and for how many.
+    /// Calls of this worker that wait for tools of the host, each with the number of tools.
     asking: Vec<(CallId, usize)>,
-    /// Nested calls that it serves in the place of those, the latest last.
+    /// Nested calls that are served in lent places, the latest last.
     guests: Vec<CallId>,
-    /// Calls that only this one may serve.
+    /// Calls that only this worker may serve.
     bound: BTreeMap<QueueKey, Call>,
     condition: EntryCondition,
-    /// Its process is stopped: it gets nothing before it goes on.
+    /// Whether the worker's process is stopped. A stopped worker gets no calls.
     is_paused: bool,
     rest: WorkerRest,
     trial: EntryTrial,
@@ -66,18 +66,18 @@ struct WorkerEntry {
     listed_asking: bool,
 }
 
-/// See the module.
+/// The queue and the workers of a pool; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) limit: usize,
     pub(crate) queue: BTreeMap<QueueKey, Call>,
-    /// Calls of batch commands that wait for one another; their carriers are in the queue.
+    /// Calls of batch commands that are being gathered. Their carriers are in the queue.
     pub(crate) batches: BatchQueue,
     bound: usize,
     entries: Vec<Option<WorkerEntry>>,
     vacant: Vec<usize>,
     lists: [VecDeque<usize>; 3],
-    /// Posts with calls that wait for a tool; entries may be out of date.
+    /// Entries with calls that wait for a tool. Items may be out of date.
     askers: VecDeque<usize>,
     gate: QueueGate,
 }
@@ -88,11 +88,11 @@ impl WorkerEntry {
     }
 }
 
-/// Who may still come in.
+/// Which calls the scheduler still takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum QueueGate {
     Open,
-    /// What is under way finishes, and nested calls are a part of that.
+    /// Only nested calls, because calls that are under way need them to finish.
     Closing,
     Shut,
 }
@@ -112,17 +112,17 @@ impl Scheduler {
         }
     }
 
-    /// How many calls may wait.
+    /// Sets how many calls may wait.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// How many calls wait.
+    /// Returns how many calls wait.
     pub(crate) fn depth(&self) -> usize {
         self.queue.len() - self.batches.carriers + self.batches.waiting + self.bound
     }
 
-    /// How long the first of those that wait has done so.
+    /// Returns how long the first call of the queue has waited.
     pub(crate) fn head_waits(&self, now: Instant) -> Duration {
         let first = self.queue.first_key_value().and_then(|(_, call)| call.queued_at);
         first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
@@ -140,7 +140,7 @@ impl Scheduler {
         self.entries.get(index)?.as_ref()
     }
 
-    /// A free index for a worker that is about to serve.
+    /// Reserves an index for a worker that is about to serve.
     pub(crate) fn reserve(&mut self) -> usize {
         self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(None);
@@ -148,19 +148,19 @@ impl Scheduler {
         })
     }
 
-    /// The index is no longer used: its worker is gone.
+    /// Frees the index of a worker that is gone.
     pub(crate) fn vacate(&mut self, index: usize) {
         debug_assert!(self.entries[index].is_none(), "a worker that serves keeps its index");
         self.vacant.push(index);
     }
 
-    /// Whether this worker takes calls.
+    /// Reports whether this worker serves calls. A paused worker does.
     pub(crate) fn serves(&self, worker: &Arc<Worker>) -> bool {
         self.entry(worker.index)
             .is_some_and(|entry| Arc::ptr_eq(&entry.worker, worker) && entry.rest == WorkerRest::None)
     }
 
-    /// A worker is ready: it is idle. Work for it is had by [`Scheduler::next_for`].
+    /// Adds a worker that is ready and idle. [`Scheduler::next_for`] returns work for it.
     pub(crate) fn enlist(&mut self, worker: Arc<Worker>) {
         let index = worker.index;
         self.entries[index] = Some(WorkerEntry {
@@ -181,7 +181,8 @@ impl Scheduler {
         self.relist(index);
     }
 
-    /// A worker takes no more calls. Gives those that were bound to it, for the others.
+    /// Removes a worker, which takes no more calls. Returns the calls that were bound to it, for other workers to
+    /// serve.
     pub(crate) fn retire(&mut self, index: usize) -> Vec<Call> {
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return Vec::new() };
         self.askers.retain(|asker| *asker != index);
@@ -223,12 +224,12 @@ impl Scheduler {
                 }
             }
         }
-        // Whoever came earlier is served earlier, even where this one would fit and that one does not.
+        // Calls with an earlier key are served first, even if this call would fit and the earlier one does not.
         let first = self.first_in_line().is_none_or(|key| call.key < key);
         if first && let Some((index, guest)) = self.choose(&call) {
             return OfferResult::Now(self.assign(index, call, guest));
         }
-        // A nested call is never refused for want of room: those that it holds up are in the queue's way themselves.
+        // A full queue never rejects a nested call: the calls that wait for it occupy workers and hold up the queue.
         if limit == QueueLimit::Holds && self.depth() >= self.limit && !call.key.is_nested() {
             let depth = self.depth();
             return OfferResult::Saturated(call, depth);
@@ -237,9 +238,9 @@ impl Scheduler {
         OfferResult::Queued
     }
 
-    /// A call that its worker never started stands again where it stood.
+    /// Finds a worker for a call that its worker never started, or queues the call at its old position.
     ///
-    /// Nobody waits any more for one whose caller has gone away meanwhile.
+    /// Returns `OfferResult::Closed` for a call whose caller has gone away meanwhile.
     pub(crate) fn requeue(&mut self, call: Call) -> OfferResult {
         if !self.admits(&call) || call.state.is_abandoned() {
             return OfferResult::Closed(call);
@@ -257,9 +258,9 @@ impl Scheduler {
         self.queue.insert(call.key, call);
     }
 
-    /// Takes a call out of the queue.
+    /// Removes a waiting call.
     pub(crate) fn withdraw(&mut self, key: QueueKey) -> Option<Call> {
-        // In this order: a carrier stands in the queue where the first of its calls would stand.
+        // Groups come first: a carrier has the same key in the queue as the first call of its group.
         if let Some(call) = self.leave_group(key).or_else(|| self.queue.remove(&key)) {
             return Some(call);
         }
@@ -272,9 +273,9 @@ impl Scheduler {
         Some(call)
     }
 
-    /// A call has left its worker.
+    /// Records that a call has left its worker.
     pub(crate) fn release(&mut self, worker: &Worker, load: Load) {
-        // One that has retired is not listed, and another one may have its index.
+        // A retired worker has no entry, and its index may belong to another worker.
         let Some(entry) = self.own_entry(worker) else { return };
         match load.kind {
             LoadKind::Own => {
@@ -288,7 +289,7 @@ impl Scheduler {
         self.relist(worker.index);
     }
 
-    /// How many calls a worker gets at a time, from now on.
+    /// Sets how many calls a worker gets at a time from now on.
     pub(crate) fn set_places(&mut self, worker: &Worker, places: usize) {
         if let Some(entry) = self.own_entry(worker) {
             entry.places = places;
@@ -303,7 +304,7 @@ impl Scheduler {
             .filter(|entry| std::ptr::eq(&raw const *entry.worker, worker))
     }
 
-    /// The next call for a worker that may have a place.
+    /// Returns the next call for a worker that may have a free place.
     pub(crate) fn next_for(&mut self, index: usize) -> Option<Call> {
         let entry = self.entries.get(index)?.as_ref()?;
         if let EntryTrial::Awaited(key) = entry.trial
@@ -346,24 +347,24 @@ impl Scheduler {
         }
     }
 
-    /// No more calls are taken but nested ones, and those that wait are given back.
+    /// Stops taking calls, except nested ones. Returns the calls that wait.
     pub(crate) fn close(&mut self) -> Vec<Call> {
         self.gate = QueueGate::Closing;
         self.drain()
     }
 
-    /// No more calls are taken at all.
+    /// Stops taking any calls. Returns the calls that wait.
     pub(crate) fn shut(&mut self) -> Vec<Call> {
         self.gate = QueueGate::Shut;
         self.drain()
     }
 
-    /// Whether it closes and nothing waits.
+    /// Reports whether the scheduler is closed and no call waits.
     pub(crate) fn is_drained(&self) -> bool {
         self.gate != QueueGate::Open && self.depth() == 0
     }
 
-    /// Takes everything out of the queue.
+    /// Removes and returns all waiting calls.
     pub(crate) fn drain(&mut self) -> Vec<Call> {
         let queued = std::mem::take(&mut self.queue).into_values();
         let mut calls: Vec<Call> = queued.filter(|call| !call.is_empty_carrier()).collect();
@@ -377,10 +378,11 @@ impl Scheduler {
 
     pub(crate) fn choose(&mut self, call: &Call) -> Option<(usize, bool)> {
         let conditions = [EntryCondition::Idle, EntryCondition::Partial, EntryCondition::Ahead];
-        // One that is to be alone finds no place beside others.
+        // A call that must run alone fits only an idle worker.
         let looked_at = if call.alone { 1 } else { conditions.len() };
         for (list, condition) in conditions.into_iter().enumerate().take(looked_at) {
-            // The idle ones last in, first out: the rest may go to sleep, and the caches of this one are warm.
+            // Idle workers are used last in, first out: the others may go to sleep, and the caches of this one are
+            // warm.
             while let Some(index) =
                 if list == 0 { self.lists[0].pop_back() } else { self.lists[list].pop_front() }
             {
@@ -394,7 +396,7 @@ impl Scheduler {
                     return Some((index, false));
                 }
                 if list == 2 {
-                    // Not now; when it answers it is listed again.
+                    // No room for this call. The worker is listed again when it answers.
                     self.entries[index].as_mut()?.condition = EntryCondition::Full;
                 }
             }
@@ -422,7 +424,7 @@ impl Scheduler {
         if entry.held < entry.places && entry.takes_calls() && is_fit {
             return FreePlace::Own;
         }
-        // Also where nobody else gets a place: the call that lends it waits for this one.
+        // Even if the worker takes no other calls: the call that lends its place waits for this one.
         if call.key.is_nested() && self.lends(entry.worker.index) {
             return FreePlace::Lent;
         }

@@ -1,4 +1,4 @@
-//! Places that are lent: a call that waits for a tool of the host does nothing, and a nested call may be served in its place.
+//! Lent places: a call that waits for a tool of the host does nothing, so a nested call may be served in its place.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::call::CallId;
 use crate::worker::Worker;
 
 impl Scheduler {
-    /// A call of this worker waits for a tool: its place may serve a nested call meanwhile.
+    /// Records that a call of this worker waits for a tool. Its place may serve a nested call meanwhile.
     pub(crate) fn asks(&mut self, worker: &Arc<Worker>, call: CallId) {
         let Some(entry) = self.own_entry(worker) else { return };
         match entry.asking.iter_mut().find(|(asker, _)| *asker == call) {
@@ -17,7 +17,7 @@ impl Scheduler {
         self.list_asker(worker.index);
     }
 
-    /// The tool has answered.
+    /// Records that a tool has answered.
     pub(crate) fn answered(&mut self, worker: &Arc<Worker>, call: CallId) {
         let Some(entry) = self.own_entry(worker) else { return };
         if let Some((_, tools)) = entry.asking.iter_mut().find(|(asker, _)| *asker == call) {
@@ -26,7 +26,7 @@ impl Scheduler {
         entry.asking.retain(|(_, tools)| *tools > 0);
     }
 
-    /// A entry is listed once, however many of its calls wait for tools.
+    /// Lists a worker that can lend a place. A worker is listed once, however many of its calls wait for tools.
     pub(crate) fn list_asker(&mut self, index: usize) {
         let lends = self.lends(index);
         let Some(entry) = self.entries[index].as_mut() else { return };
@@ -35,14 +35,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a nested call may have the place of one that waits for a tool.
+    /// Reports whether a nested call may take the place of a call that waits for a tool.
     pub(crate) fn lends(&self, index: usize) -> bool {
         let Some(entry) = self.entry(index).filter(|entry| !entry.is_paused) else { return false };
         let asks = |call: &CallId| entry.asking.iter().any(|(asker, _)| asker == call);
         match (entry.worker.concurrency, entry.guests.last()) {
             (1, None) => !entry.asking.is_empty(),
-            // One thread: its calls stand on one another, and only the one on top counts. One below may have its answer,
-            // and cannot go on before those above it have ended.
+            // A single thread runs its calls on one stack, so only the topmost call counts. A call below it may have
+            // its answer, but cannot go on before the calls above it have ended.
             (1, Some(top)) => asks(top),
             _ => entry.held + entry.guests.len() < entry.places + entry.asking.len(),
         }

@@ -1,4 +1,5 @@
-//! Workers whose processes are stopped, as by SIGSTOP: they keep what they have, and get no more until they go on.
+//! Workers whose processes are stopped, for example by SIGSTOP: they keep their calls, and get no more until they
+//! continue.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use super::Scheduler;
 use crate::worker::Worker;
 
 impl Scheduler {
-    /// A worker is stopped. Calls that only it may serve wait for it.
+    /// Pauses a worker whose process is stopped. Calls that only this worker may serve wait for it.
     pub(crate) fn pause(&mut self, worker: &Arc<Worker>) {
         let Some(entry) = self.own_entry(worker) else { return };
         entry.is_paused = true;
@@ -14,7 +15,7 @@ impl Scheduler {
         self.relist(worker.index);
     }
 
-    /// It goes on. Work for it is had by [`Scheduler::next_for`].
+    /// Resumes a worker whose process continues. [`Scheduler::next_for`] returns work for it.
     pub(crate) fn resume(&mut self, worker: &Arc<Worker>) {
         let Some(entry) = self.own_entry(worker) else { return };
         entry.is_paused = false;

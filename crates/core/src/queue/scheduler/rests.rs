@@ -1,5 +1,5 @@
-//! Workers that get no new call although they could do one: those that a reload has replaced and may want back, and those that
-//! are worn beyond measure. What they have they finish.
+//! Workers that get no new calls although they could serve: workers that a reload has replaced and may restore, and
+//! workers far beyond their term. They finish the calls they have.
 
 use std::sync::Arc;
 
@@ -8,23 +8,24 @@ use super::trials::EntryTrial;
 use crate::call::Call;
 use crate::worker::Worker;
 
-/// Whether a worker gets calls.
+/// Whether a worker gets calls, and why not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkerRest {
     None,
-    /// It is worn, and its replacement is on its way.
+    /// The worker is far beyond its term, and a replacement is on the way.
     Worn,
-    /// It has been replaced. Nobody counts it among those that serve.
+    /// A reload has replaced the worker. It does not count as serving.
     Aside,
 }
 
 impl Scheduler {
-    /// It gets no more calls. Gives those that were bound to it, for the others.
+    /// Stops giving calls to a worker, which no longer counts as serving. Returns the calls that were bound to it, for
+    /// other workers to serve.
     pub(crate) fn set_aside(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
         self.rest(worker, WorkerRest::Aside)
     }
 
-    /// As [`Scheduler::set_aside`], for one that still counts.
+    /// Like [`Scheduler::set_aside`], but the worker still counts as serving.
     pub(crate) fn lay_off(&mut self, worker: &Arc<Worker>) -> Vec<Call> {
         self.rest(worker, WorkerRest::Worn)
     }
@@ -41,7 +42,7 @@ impl Scheduler {
         bound.into_values().collect()
     }
 
-    /// It gets calls again. Work for it is had by [`Scheduler::next_for`].
+    /// Lets a worker take calls again. [`Scheduler::next_for`] returns work for it.
     pub(crate) fn take_back(&mut self, worker: &Arc<Worker>) {
         let Some(entry) = self.own_entry(worker) else { return };
         entry.rest = WorkerRest::None;
@@ -49,7 +50,7 @@ impl Scheduler {
         self.relist(worker.index);
     }
 
-    /// Those that serve, or are about to again.
+    /// Returns all workers except those that a reload has set aside.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Arc<Worker>> {
         self.entries
             .iter()

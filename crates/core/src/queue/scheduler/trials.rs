@@ -1,26 +1,26 @@
-//! Trials: a call of which workers may have died is done by a worker that has no other call, so that it harms nobody, and
-//! that its end says something about it.
+//! Trials: a call that workers may have died of runs on a worker that has no other call. So it harms no other call, and
+//! its end says something about this call alone.
 //!
-//! It goes to a worker that has nothing to do. If there is none, one with little work is chosen, which gets no more calls until
-//! it has finished and done this one. Where every worker has a stream, which may have no end, it waits aside: others go
-//! first, and it gets the first worker that has nothing to do.
+//! A trial goes to an idle worker. If there is none, the worker with the least work is chosen, which gets no more calls
+//! until it has finished its work and the trial. If every worker has a stream, which may have no end, the trial waits
+//! in the queue: other calls go first, and the trial gets the first worker that becomes idle.
 
 use super::{Scheduler, WorkerEntry};
 use crate::call::Call;
 use crate::call::QueueKey;
 use crate::call::state::CallPlace;
 
-/// Whether a worker has, or waits for, a call that it does alone.
+/// Whether a worker runs, or waits for, a call that must run alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EntryTrial {
     None,
-    /// It finishes what it has; then it gets this one.
+    /// The worker finishes its calls, then gets this one.
     Awaited(QueueKey),
     Running,
 }
 
 impl EntryTrial {
-    /// A call has left the worker. One that runs alone was it.
+    /// Records that a call has left the worker. A running trial is the worker's only call, so it has ended.
     pub(crate) fn is_over(&mut self) {
         if *self == Self::Running {
             *self = Self::None;
@@ -28,28 +28,29 @@ impl EntryTrial {
     }
 }
 
-/// As much work as a stream is taken for.
+/// The work that a stream counts for, in nanoseconds.
 const ENDLESS: u64 = u32::MAX as u64;
 
 impl WorkerEntry {
-    /// Whether it has nothing to do.
+    /// Reports whether the worker has no calls.
     pub(crate) fn is_free(&self) -> bool {
         self.held == 0 && self.guests.is_empty()
     }
 
-    /// Whether it may have this call, as far as trials are concerned.
+    /// Reports whether trials allow the worker to take this call.
     pub(crate) fn is_fit_for(&self, call: &Call) -> bool {
         self.trial == EntryTrial::None && (!call.alone || self.is_free())
     }
 }
 
 impl Scheduler {
-    /// The first in the queue that does not wait aside.
+    /// Returns the key of the first queued call that is not a trial.
     pub(crate) fn first_in_line(&self) -> Option<QueueKey> {
         self.queue.iter().find(|(_, call)| !call.alone).map(|(key, _)| *key)
     }
 
-    /// A call for which there is no place now.
+    /// Queues a call that has no place now. A trial waits at the worker with the least work instead, if there is one
+    /// and the call is not nested.
     pub(crate) fn wait(&mut self, call: Call) {
         match call.alone.then(|| self.least_at_work()).flatten() {
             Some(index) if !call.key.is_nested() => self.await_trial(index, call),
@@ -57,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// The worker that has the least to do, if that has an end.
+    /// Returns the worker with the least work, unless all workers have work without an end.
     fn least_at_work(&self) -> Option<usize> {
         let entries =
             self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
@@ -76,7 +77,7 @@ impl Scheduler {
         self.relist(index);
     }
 
-    /// The call that a worker is to do alone, once it has nothing else to do.
+    /// Returns the call that a worker must run alone, once the worker has no other calls.
     pub(crate) fn next_on_trial(&mut self, index: usize, key: QueueKey) -> Option<Call> {
         let entry = self.entries[index].as_mut().filter(|entry| entry.is_free() && entry.takes_calls())?;
         let call = entry.bound.remove(&key)?;
@@ -84,7 +85,7 @@ impl Scheduler {
         Some(self.assign(index, call, false))
     }
 
-    /// The call that a worker was to do alone is no longer bound to it.
+    /// Ends the wait of a worker for a trial that is no longer bound to it.
     pub(crate) fn call_off_trial(&mut self, key: QueueKey) {
         let is_its = |entry: &Option<WorkerEntry>| {
             entry.as_ref().is_some_and(|it| it.trial == EntryTrial::Awaited(key))
@@ -97,7 +98,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker is stopped: a call that was to be alone with it waits for another one.
+    /// Moves the trial that a stopped worker waits for to another worker.
     pub(crate) fn move_trial(&mut self, index: usize) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         if let EntryTrial::Awaited(key) = entry.trial {

@@ -1,7 +1,7 @@
-//! What the kernel says about a worker and everything that it started: state, CPU time, memory.
+//! What the kernel reports about a worker and all processes that it started: state, CPU time, memory.
 //!
-//! Read from `/proc`; where there is none, nothing is known. Everything here may be out of date when it is read, and a
-//! process that ends meanwhile is simply not in it.
+//! Read from `/proc`; without it, nothing is known. Every value may be out of date when it is read, and a process that
+//! ends meanwhile is left out.
 
 mod oom;
 mod proc;
@@ -18,18 +18,19 @@ pub(crate) use oom::OomWatch;
 use crate::call::Verdict;
 use crate::custody::Pid;
 
-/// Whether the proportional share of memory is measured, too.
+/// Whether to measure the proportional share of memory, too.
 ///
-/// It is the truth where processes share memory, and the kernel walks every page table for it: a look at a Python worker of
-/// 210 MiB with one child took 0.1 ms without and 3 to 8 ms with it (2 busy cores, `what_a_look_costs`), and more with
-/// more memory. So the resident size is looked at often, and this only where that is near a limit.
+/// The proportional share is exact where processes share memory, but the kernel walks every page table for it. A look
+/// at a Python worker of 210 MiB with one child took 0.1 ms without it and 3 to 8 ms with it (2 busy cores,
+/// `what_a_look_costs`), and more with more memory. So the resident size is read often, and the share only once the
+/// resident size reaches a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pss {
     Skip,
     Measure,
 }
 
-/// A worker and everybody whom it has started and who is still below its shim. Blocks as `Vitals::read` does.
+/// Returns a worker and all processes that it started and that are still below its shim. Blocks like `Vitals::read`.
 pub fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
     let mut family = proc::descendants(shim.unwrap_or(worker).as_raw());
     if !family.contains(&worker.as_raw()) {
@@ -38,7 +39,8 @@ pub fn family_of(worker: Pid, shim: Option<Pid>) -> Vec<i32> {
     family
 }
 
-/// Whether a worker's process has ended, also if nobody has waited for it yet. False where nothing is known.
+/// Reports whether a worker's process has ended, even if nobody has waited for it yet. Returns false if nothing is
+/// known.
 pub(crate) fn has_ended(worker: Pid) -> bool {
     match proc::Stat::read(worker.as_raw()) {
         Some(stat) => stat.is_over,
@@ -46,32 +48,33 @@ pub(crate) fn has_ended(worker: Pid) -> bool {
     }
 }
 
-/// Whether a worker's process is stopped, by a signal or by a debugger. False where nothing is known.
+/// Reports whether a worker's process is stopped, by a signal or by a debugger. Returns false if nothing is known.
 pub(crate) fn is_stopped(worker: Pid) -> bool {
     proc::Stat::read(worker.as_raw()).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
-/// A worker and its descendants at one moment.
+/// A snapshot of a worker and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Vitals {
-    /// The state of the worker's main process, the letter of `/proc/PID/stat`.
+    /// The state of the worker's main process, as the letter in `/proc/PID/stat`.
     pub(crate) state: char,
-    /// CPU time of all of them, of those that have ended included.
+    /// The CPU time of all processes, including those that have ended.
     pub(crate) cpu: Duration,
-    /// Resident memory of all of them; what they share is counted for each.
+    /// The resident memory of all processes. Shared memory counts once for each process.
     pub(crate) rss_bytes: u64,
-    /// Memory of all of them with what is shared divided among those who share it; `None` where it was not asked for or
-    /// could not be had.
+    /// The memory of all processes, with shared memory divided among the processes that share it. `None` if it was not
+    /// requested or is not available.
     pub(crate) pss_bytes: Option<u64>,
     pub(crate) processes: usize,
     pub(crate) threads: usize,
 }
 
 impl Vitals {
-    /// Looks at a worker. `shim` is the parent of all that the worker started and lost; without one (the portable
-    /// keeper is the parent of every worker) only the worker's own descendants are found.
+    /// Reads the vitals of a worker. `shim` is the parent of orphans that the worker started. Without a shim (the
+    /// portable keeper is the parent of every worker), only the worker's own descendants are found.
     ///
-    /// `None`: it is gone, or this system does not tell. Blocks for as long as the kernel takes.
+    /// Returns `None` if the worker is gone, or if this system has no such data. Blocks for as long as the kernel
+    /// takes.
     pub(crate) fn read(worker: Pid, shim: Option<Pid>, pss: Pss) -> Option<Self> {
         let worker = worker.as_raw();
         let root = shim.map_or(worker, Pid::as_raw);
@@ -79,12 +82,12 @@ impl Vitals {
         if shim.is_none() {
             family.push(worker);
         }
-        // A number that is not among them is not the worker's any more.
+        // A pid that is not in the family no longer belongs to the worker.
         if !family.contains(&worker) {
             return None;
         }
         let main = proc::Stat::read(worker)?;
-        // Those whom the shim buried.
+        // The CPU time of the processes that the shim has waited for.
         let buried =
             shim.and_then(|shim| proc::Stat::read(shim.as_raw())).map_or(0, |stat| stat.buried_ticks);
         let mut ticks = buried;

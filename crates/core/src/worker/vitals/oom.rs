@@ -1,9 +1,10 @@
-//! Whether the kernel killed a worker for want of memory: yes, no or unknown.
+//! Whether the kernel killed a worker for lack of memory: yes, no or unknown.
 //!
-//! Two witnesses are heard. The kernel log names each process that was killed so, and is believed whatever it says, if it may be
-//! read (root, mostly), nothing of it was missed, and its pids are ours (they are those of the machine, so not from within a
-//! pid namespace). Else the memory cgroup, which counts: no kill since the last is a no; one more is a yes, and used up
-//! by it, so that the next death needs another. A worker's child that was killed can be taken for the worker then.
+//! There are two sources. The kernel log names each process that was killed for lack of memory. It is used if it is
+//! readable (mostly by root) and if its pids are ours: they are those of the machine, so they mean nothing inside a pid
+//! namespace. If it does not name the worker, it is trusted only if no record was missed. Otherwise the memory cgroup
+//! decides, which counts kills. A count that has not risen means no. A kill that no earlier death has used up means
+//! yes, and this death uses it up. In this case, a killed child of the worker can be mistaken for the worker.
 //!
 //! | kernel log | count of the cgroup | verdict |
 //! |---|---|---|
@@ -25,21 +26,21 @@ use rustix::io::Errno;
 
 use crate::call::Verdict;
 
-/// So many processes that the log named are remembered; those of other programs are among them.
+/// How many processes named by the log are remembered, including those of other programs.
 const REMEMBERED: usize = 256;
 
-/// The longest record that `/dev/kmsg` gives.
+/// The longest record that `/dev/kmsg` returns.
 const LONGEST_RECORD: usize = 8192;
 
-/// The number that Linux gives to the first pid namespace (`PROC_PID_INIT_INO`).
+/// The inode number of the first pid namespace on Linux (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// The one watch of an engine, whose workers are all in one cgroup; none where there are no processes.
+/// The watch of an engine, whose workers are all in one cgroup. Empty if the engine has no processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OomDetector(Option<Arc<Mutex<OomWatch>>>);
 
 impl OomDetector {
-    /// From now on, for the workers in a cgroup. Reads files.
+    /// Starts to watch the workers in a cgroup. Reads files.
     pub(crate) fn new(cgroup: Option<&Path>) -> Self {
         Self(Some(Arc::new(Mutex::new(OomWatch::new(cgroup)))))
     }
@@ -51,7 +52,7 @@ impl OomDetector {
         }
     }
 
-    /// See [`OomWatch::verdict`]. Reads files, and must be asked once for each death.
+    /// See [`OomWatch::verdict`]. Reads files, and must be called once for each death.
     pub(crate) fn verdict(&self, pid: i32) -> Verdict {
         match &self.0 {
             Some(watch) => watch.lock().unwrap_or_else(PoisonError::into_inner).verdict(pid),
@@ -60,7 +61,7 @@ impl OomDetector {
     }
 }
 
-/// Watches for workers that the kernel kills. One serves all workers of a cgroup.
+/// Watches for workers that the kernel kills. One watch serves all workers of a cgroup.
 #[derive(Debug)]
 pub(crate) struct OomWatch {
     count: Option<Count>,
@@ -68,28 +69,28 @@ pub(crate) struct OomWatch {
 }
 
 impl OomWatch {
-    /// From now on. `cgroup` is the directory that the workers are in; without it, or if memory is not counted there, the
-    /// nearest one above that counts, and at last our own.
+    /// Starts to watch. `cgroup` is the directory of the workers' cgroup. If it is missing or does not count kills, the
+    /// nearest ancestor that does is used, and finally our own cgroup.
     pub(crate) fn new(cgroup: Option<&Path>) -> Self {
         let above = cgroup.into_iter().flat_map(Path::ancestors).map(Path::to_owned);
         let count = above.chain(own_cgroups()).find_map(|dir| Count::of(&dir));
         Self { count, log: is_first_pid_namespace().then(Log::open).flatten() }
     }
 
-    /// As where the kernel log may not be read.
+    /// Returns a watch for the case that the kernel log is not readable.
     #[cfg(test)]
     pub(super) fn without_log(self) -> Self {
         Self { log: None, ..self }
     }
 
-    /// Reads on in the kernel log. It is a ring: who reads it too seldom misses something.
+    /// Reads new records of the kernel log. The log is a ring buffer: records are lost if it is read too rarely.
     pub(crate) fn catch_up(&mut self) {
         if let Some(log) = &mut self.log {
             log.catch_up();
         }
     }
 
-    /// The verdict on a process that has died of SIGKILL, not by our hand.
+    /// Returns the verdict on a process that died of a SIGKILL that did not come from the engine.
     pub(crate) fn verdict(&mut self, pid: i32) -> Verdict {
         self.catch_up();
         let named = self.log.as_mut().and_then(|log| log.names(pid));
@@ -113,7 +114,7 @@ struct Count {
 }
 
 impl Count {
-    /// Of version 2, or of version 1.
+    /// Finds the file, of cgroup version 2 or version 1.
     fn of(dir: &Path) -> Option<Self> {
         ["memory.events", "memory.oom_control"].iter().find_map(|name| {
             let file = dir.join(name);
@@ -134,12 +135,13 @@ impl Count {
     }
 }
 
-/// The line `oom_kill N`, which both versions have.
+/// Returns the number in the line `oom_kill N`, which both versions have.
 fn kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// The cgroups of this process that may count memory: version 1's memory hierarchy, then version 2 and what is above.
+/// Returns the cgroups of this process that may count memory: version 1's memory hierarchy, then version 2, with their
+/// ancestors.
 fn own_cgroups() -> Vec<PathBuf> {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     cgroups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -155,7 +157,8 @@ fn cgroups(own: &str, mounts: &str) -> Vec<PathBuf> {
             continue;
         }
         let Some((root, mount)) = mounts.lines().find_map(|line| mount_of(line, kind)) else { continue };
-        // Outside of what is mounted here, as in some containers: then the mount's own root is the nearest to it.
+        // The path may be outside of what is mounted here, as in some containers. Then the mount's own root is the
+        // nearest.
         let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
         let dir = Path::new(mount).join(below);
         found.extend(dir.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_owned));
@@ -163,7 +166,7 @@ fn cgroups(own: &str, mounts: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Root and mount point, if a line of mountinfo is of version 2, or of version 1's memory hierarchy.
+/// Returns root and mount point if a line of mountinfo is for version 2, or for version 1's memory hierarchy.
 fn mount_of<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(3);
@@ -178,7 +181,7 @@ fn is_first_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|it| it.ino() == FIRST_PID_NAMESPACE)
 }
 
-/// The kernel log from a moment on.
+/// The kernel log since it was opened.
 #[derive(Debug)]
 struct Log {
     file: File,
@@ -206,7 +209,7 @@ impl Log {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Overwritten before we read it: whom that named we shall not know.
+                // A record was overwritten before it was read, so the process that it named stays unknown.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::PIPE) => self.is_complete = false,
                 Err(_) => {
                     self.is_complete = false;
@@ -224,7 +227,8 @@ impl Log {
         self.named.push_back(pid);
     }
 
-    /// Whether it named a process, as far as it can tell; each naming counts once, since numbers come again.
+    /// Reports whether the log named a process, or returns `None` if it is incomplete and did not. Each record counts
+    /// once, because pids are reused.
     fn names(&mut self, pid: i32) -> Option<bool> {
         let at = self.named.iter().position(|named| *named == pid);
         match at.and_then(|at| self.named.remove(at)) {
@@ -234,10 +238,10 @@ impl Log {
     }
 }
 
-/// Whom a record says to have been killed for want of memory.
+/// Returns the pid that a record reports as killed for lack of memory.
 fn killed(record: &str) -> Option<i32> {
-    // `6,1234,5678,-;Memory cgroup out of memory: Killed process 42 (python3) total-vm:…`. Anybody may write into the log
-    // who may also kill us; the facility says that it was the kernel.
+    // `6,1234,5678,-;Memory cgroup out of memory: Killed process 42 (python3) total-vm:…`. A process that may kill us
+    // may also write into the log, so the facility must be that of the kernel.
     let (head, message) = record.split_once(';')?;
     let priority: u32 = head.split(',').next()?.parse().ok()?;
     let is_kernel = priority >> 3 == 0;

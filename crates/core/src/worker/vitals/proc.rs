@@ -1,42 +1,42 @@
-//! The few files of `/proc` that tell about a process, and who descends from whom.
+//! The files of `/proc` that describe a process, and the search for its descendants.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// More descendants than this are not looked at: a worker that forks without end must not stop its host.
+/// The most descendants that are examined: a worker that forks without end must not stop its host.
 const MOST_PROCESSES: usize = 4096;
 
 /// The flag of a process that is about to end (`PF_EXITING`).
 const EXITING: i64 = 0x4;
 
-/// What `/proc/PID/stat` says.
+/// The contents of `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stat {
     pub(super) state: char,
-    /// It is about to end, or nobody has waited for it yet.
+    /// Whether the process is about to end, or has ended and nobody has waited for it yet.
     pub(super) is_over: bool,
     pub(super) parent: i32,
-    /// CPU time of all of its threads, in ticks.
+    /// The CPU time of all threads of the process, in ticks.
     pub(super) ticks: u64,
-    /// That of its children that have ended and been waited for.
+    /// The CPU time of children that have ended and been waited for, in ticks.
     pub(super) buried_ticks: u64,
     pub(super) threads: usize,
     pub(super) rss_pages: u64,
 }
 
 impl Stat {
-    /// `None` if there is no such process, or no such file.
+    /// Reads the file. Returns `None` if there is no such process, or no such file.
     pub(super) fn read(pid: i32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
-        // The name may contain anything, parentheses and line ends included: the fields begin behind the last `)`.
+        // The name may contain anything, including parentheses and line ends. The fields begin after the last `)`.
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(line.get(name_ends + 1..)?).ok()?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // Numbered as proc_pid_stat(5) does; the first of these is field 3.
+        // Fields are numbered as in proc_pid_stat(5); the first one here is field 3.
         let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
         let ticks = |field: usize| number(field).map(|it| it.max(0) as u64);
         let state = fields.first()?.chars().next()?;
@@ -56,19 +56,21 @@ pub(super) fn time_of(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Everybody below a process, without it.
+/// Returns all processes below a process, without the process itself.
 pub(super) fn descendants(root: i32) -> Vec<i32> {
     by_children(root).unwrap_or_else(|| by_parents(root))
 }
 
-/// By asking each process for its children; `None` where the kernel does not tell (without `CONFIG_PROC_CHILDREN`).
+/// Finds descendants by asking each process for its children. Returns `None` if the kernel does not list them (without
+/// `CONFIG_PROC_CHILDREN`).
 pub(super) fn by_children(root: i32) -> Option<Vec<i32>> {
     let mut found = children_of(root)?;
     let mut next = 0;
     while next < found.len() && found.len() < MOST_PROCESSES {
-        // Who has ended meanwhile has no children any more: they are the shim's, and there at the next look.
+        // A process that has ended meanwhile has no children any more: they belong to the shim, and the next look finds
+        // them.
         for child in children_of(found[next]).unwrap_or_default() {
-            // One that changed its parent meanwhile is met twice.
+            // A process that changed its parent meanwhile is found twice.
             if !found.contains(&child) {
                 found.push(child);
             }
@@ -78,7 +80,7 @@ pub(super) fn by_children(root: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// The children that any of its threads started.
+/// Returns the children that any thread of a process started.
 fn children_of(pid: i32) -> Option<Vec<i32>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let mut told = false;
@@ -92,7 +94,8 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
     told.then_some(children)
 }
 
-/// By asking every process of the machine for its parent: 12 ms where the above takes a tenth of one.
+/// Finds descendants by asking every process of the machine for its parent. Takes 12 ms where `by_children` takes 0.1
+/// ms.
 pub(super) fn by_parents(root: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -110,7 +113,7 @@ pub(super) fn by_parents(root: i32) -> Vec<i32> {
     found.split_off(1)
 }
 
-/// The proportional memory of processes, in bytes; `None` if one of them may not be asked.
+/// Returns the proportional memory of processes, in bytes. Returns `None` if one of them may not be read.
 pub(super) fn pss_of(pids: &[i32]) -> Option<u64> {
     let mut sum = 0;
     for pid in pids {
@@ -123,7 +126,7 @@ pub(super) fn pss_of(pids: &[i32]) -> Option<u64> {
     Some(sum)
 }
 
-/// No such file, or (ESRCH) the process ended between opening it and reading, or is a zombie.
+/// Reports whether there is no such file, or (ESRCH) the process ended between opening and reading it, or is a zombie.
 fn is_gone(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::SRCH)

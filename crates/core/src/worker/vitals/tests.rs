@@ -1,4 +1,4 @@
-//! Vitals of real processes, in custody.
+//! Tests vitals with real processes in custody.
 
 #[path = "../../../../proving/src/unproven.rs"]
 #[expect(
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use super::{OomWatch, Pss, Verdict, Vitals, proc};
 use crate::custody::{Command, Config, Exit, ExitStatus, Run, WorkerProcess};
 
-/// Far above what a busy machine needs.
+/// Far longer than a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Does what it is told, line by line, and says when it is done.
+/// A program that executes its input line by line, and prints when each line is done.
 const OBEY: &str = "import sys, os, subprocess, signal, threading, time, gc
 for line in sys.stdin:
     exec(line)
@@ -48,7 +48,7 @@ impl Obedient {
         obedient
     }
 
-    /// Whether it came to the end of it.
+    /// Sends an order. Returns whether it was carried out.
     fn tell(&mut self, order: &str) -> bool {
         writeln!(self.orders, "{order}").expect("an order");
         let mut answer = String::new();
@@ -68,7 +68,8 @@ impl Drop for Obedient {
     }
 }
 
-/// Looks again until it is so. Only for what sends no event: a state letter, a cgroup that is busy for a moment.
+/// Polls until `look` returns a value. Only for changes without an event: a state letter, a cgroup that is busy for a
+/// moment.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     let (_never, pause) = std::sync::mpsc::channel::<()>();
@@ -83,7 +84,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 const MIB: u64 = 1 << 20;
 
-/// Starts a child that starts one of its own, leaves it behind and ends; both hold memory.
+/// Starts a child that starts a grandchild and ends. The grandchild stays and holds memory.
 const FAMILY: &str = "r, w = os.pipe(); \
     child = os.fork() or (os.fork() and os._exit(0)) or (bytearray(b'x' * (50 << 20)), os.write(w, b'1'), signal.pause()); \
     os.read(r, 1); os.waitpid(child, 0)";
@@ -155,7 +156,7 @@ fn a_stopped_worker_is_seen_stopped_and_one_that_is_gone_is_not_seen() {
     obedient.worker.kill().expect("KILL");
     obedient.worker.wait_within(PATIENCE).expect("gone");
     assert_eq!(obedient.vitals(Pss::Measure), None);
-    // A number that is somebody else's by now.
+    // A pid that belongs to another process by now.
     let (ours, shim) = (crate::custody::Pid::current(), obedient.worker.shim_pid());
     assert_eq!(Vitals::read(ours, Some(shim), Pss::Skip), None);
 }
@@ -164,7 +165,7 @@ fn a_stopped_worker_is_seen_stopped_and_one_that_is_gone_is_not_seen() {
 struct MemoryCgroup(PathBuf);
 
 impl MemoryCgroup {
-    /// `None` where we may not make one.
+    /// Creates the cgroup. Returns `None` if that is not permitted.
     fn with_limit(bytes: u64) -> Option<Self> {
         let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = table.lines().find_map(|line| line.split_once(":memory:"))?.1;
@@ -195,7 +196,7 @@ fn a_worker_that_the_kernel_killed_for_its_memory_is_told_from_one_that_somebody
     let place = cgroup.0.join("cgroup.procs");
     std::fs::write(&place, greedy.worker.pid().to_string()).expect("moved into the cgroup");
     let mut both = OomWatch::new(Some(&cgroup.0));
-    // What is left where the kernel log may not be read.
+    // The only source if the kernel log is not readable.
     let mut counting = OomWatch::new(Some(&cgroup.0)).without_log();
 
     let killed = |worker: &WorkerProcess| {
@@ -214,7 +215,7 @@ fn a_worker_that_the_kernel_killed_for_its_memory_is_told_from_one_that_somebody
     assert_eq!((both.verdict(pid), counting.verdict(pid)), (Verdict::No, Verdict::No), "once only");
 }
 
-/// `cargo test -p snakepit --lib what_a_look_costs -- --ignored --nocapture`
+/// `cargo test -p snakepit-core --lib what_a_look_costs -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn what_a_look_costs() {

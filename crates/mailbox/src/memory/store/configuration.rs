@@ -8,12 +8,12 @@ impl Store {
         self.settings.clone()
     }
 
-    /// What was due before now happens by the old settings.
+    /// Changes the settings. Timers that are due by now are processed under the old settings first.
     pub(crate) fn configure(&mut self, change: &SettingsChange, now: u64) -> QueueSettings {
         self.settle(now);
         let after = change.applied_to(&self.settings);
         let before = std::mem::replace(&mut self.settings, after);
-        // The new settings may allow a waiting receiver a message.
+        // The new settings may allow a delivery to a waiting receiver.
         self.wake(Wake::All);
         let limit = self.settings.max_deliveries;
         if limit < before.max_deliveries {

@@ -1,4 +1,4 @@
-//! How messages die, and what becomes of dead letters.
+//! Moves messages to the dead letters and back.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! What the mailbox holds, for callers that only look. The caller has settled what was due.
+//! Reads the content of a mailbox without changing it. The caller has processed the timers that are due.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Store {
             .collect()
     }
 
-    /// Searches all messages.
+    /// Finds a message by a scan over all messages.
     pub(crate) fn find(&self, id: MessageId, mailbox: &Arc<dyn Mailbox>) -> Option<FoundMessage> {
         if let Some(live) = self.slots.iter().flatten().find(|live| live.message.id == id) {
             let state = match live.state {

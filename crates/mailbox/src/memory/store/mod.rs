@@ -1,8 +1,8 @@
-//! The messages of one mailbox, and what can happen to them. Must not know the clock or who waits: the caller passes the time in,
-//! and asks afterwards what an operation caused ([`Store::take_effects`]).
+//! The messages of one mailbox and the operations on them. Must not know the clock or the waiting callers: the caller
+//! passes the time in, and collects the side effects of an operation afterwards ([`Store::take_effects`]).
 //!
-//! This file sends, delivers and gives back. `replies` answers messages, `dead_letters` gives them up, `inspection` shows them, and
-//! `configuration` changes the settings.
+//! This file sends, delivers and gives back messages. `replies` answers messages, `dead_letters` gives them up,
+//! `inspection` reads them, and `configuration` changes the settings.
 
 mod configuration;
 mod dead_letters;
@@ -32,10 +32,10 @@ use crate::{
     MessageId, QueueSettings, Receipt, Reply, SendOptions,
 };
 
-/// A time that never comes.
+/// A time that is never reached.
 const NEVER: u64 = u64::MAX;
 
-/// A time from now, in nanoseconds.
+/// Returns the time that lies `time` after `now`, in nanoseconds.
 pub(crate) fn after(now: u64, time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(NEVER, |nanos| now.saturating_add(nanos))
 }
@@ -45,38 +45,38 @@ pub(crate) fn after(now: u64, time: Duration) -> u64 {
 pub(crate) enum Wake {
     #[default]
     Nobody,
-    /// A message is visible. A receiver that leaves some wakes the next receiver.
+    /// A message became visible. A receiver that leaves messages wakes the next receiver.
     One,
-    /// Something is due earlier than receivers believe, or the mailbox was closed.
+    /// A timer is due earlier than receivers assume, or the mailbox was closed.
     All,
 }
 
-/// What an operation causes outside of the store.
+/// The side effects of operations that the caller must publish.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) wake: Wake,
     pub(crate) sent: usize,
-    /// A reply was kept.
+    /// Whether a reply was kept.
     pub(crate) answered: bool,
     pub(crate) events: Vec<MessageEvent>,
 }
 
 pub(crate) struct Store {
-    /// A receipt names a slot, so nothing has to be searched.
+    /// The live messages. A receipt contains the slot, so no search is needed.
     slots: Vec<Option<LiveMessage>>,
     free: Vec<u32>,
     visible: PriorityQueue,
     timers: Timers,
     dead: VecDeque<DeadMessage>,
-    /// The messages that were sent with a dedup key.
+    /// The ids of messages sent with a dedup key.
     dedup: ExpiringMap<String, MessageId>,
     groups: MessageGroups,
     rates: RateUsage,
-    /// The replies that are kept, by the ids of their requests.
+    /// The kept replies, by the ids of their requests.
     replies: ExpiringMap<MessageId, Reply>,
     ids: MessageIds,
-    /// The last number that a send, a lease or a delay got. Numbers start at random, so that a receipt of another mailbox, or of
-    /// one that had this name in an earlier process, is worthless here.
+    /// The last number given to a send, a lease or a delay. The first number is random, so that a receipt of another
+    /// mailbox, or of a mailbox with this name in an earlier process, is not valid here.
     numbers: u64,
     count: MessageCounts,
     settings: QueueSettings,
@@ -87,22 +87,22 @@ pub(crate) struct Store {
 /// A message that is not dead.
 struct LiveMessage {
     message: QueuedMessage,
-    /// Its position among all sends.
+    /// The message's position among all sends.
     sequence: u64,
-    /// The number of its lease or delay.
+    /// The number of the lease or delay.
     term: u64,
     state: LiveState,
-    /// The end of its lease or delay.
+    /// The end of the lease or delay.
     due: u64,
-    /// The end of its time to live.
+    /// The end of the time to live.
     expires: u64,
-    /// The start of its last lease, by the mailbox's clock and by the wall clock.
+    /// The start of the last lease, by the mailbox's clock and by the wall clock.
     leased: (u64, SystemTime),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LiveState {
-    /// Other messages of its group come first.
+    /// Earlier messages of the group come first.
     Behind,
     Delayed,
     Visible,
@@ -119,7 +119,7 @@ fn is_visible(slots: &[Option<LiveMessage>], (sequence, slot): (u64, u32)) -> bo
     matches!(&slots[slot as usize], Some(live) if live.sequence == sequence && live.state == LiveState::Visible)
 }
 
-/// Whether a timer still means something.
+/// Reports whether a timer still refers to a current lease, delay or message.
 fn is_pending(slots: &[Option<LiveMessage>], timer: &Timer) -> bool {
     slots[timer.slot as usize].as_ref().is_some_and(|live| match live.state {
         LiveState::Delayed | LiveState::Leased if live.term == timer.number => true,
@@ -158,7 +158,7 @@ impl Store {
         }
     }
 
-    /// What was caused since the last call.
+    /// Returns the side effects since the last call.
     pub(crate) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
@@ -187,7 +187,8 @@ impl Store {
         self.timers.note_stale(timers, |timer| is_pending(slots, timer));
     }
 
-    /// Takes what it needs out of the options: they are large, and most messages need little of them.
+    /// Stores a message and returns its id. Takes only the needed values out of the options, because the options are
+    /// large and most messages need few of them.
     pub(crate) fn send(
         &mut self,
         body: Vec<u8>,
@@ -209,7 +210,7 @@ impl Store {
         id
     }
 
-    /// Adds a message behind all others of its priority.
+    /// Adds a message behind all other messages of its priority.
     fn put(&mut self, message: QueuedMessage, delay: Duration, now: u64) {
         let (sequence, priority) = (self.number(), message.priority);
         let expires = message.time_to_live.map_or(NEVER, |time| after(now, time));
@@ -236,7 +237,7 @@ impl Store {
         self.add_timer(expires, sequence, slot);
     }
 
-    /// Moves a message to a state in which it cannot be received before `due`.
+    /// Makes a message unavailable until `due`.
     fn delay(&mut self, slot: u32, due: u64) {
         let term = self.number();
         let Some(live) = &mut self.slots[slot as usize] else { return };
@@ -248,7 +249,7 @@ impl Store {
         self.add_timer(due, term, slot);
     }
 
-    /// Makes a message visible, in its old position.
+    /// Makes a message visible in its old position.
     fn show(&mut self, slot: u32) {
         let Some(live) = &mut self.slots[slot as usize] else { return };
         *count_of(&mut self.count, live.state) -= 1;
@@ -259,7 +260,7 @@ impl Store {
         self.wake(Wake::One);
     }
 
-    /// Does what was due before now. Every operation that looks at messages begins with it.
+    /// Processes all timers that are due. Every operation that reads messages calls this first.
     pub(crate) fn settle(&mut self, now: u64) {
         while let Some(timer) = self.timers.pop_due(now) {
             if !is_pending(&self.slots, &timer) {
@@ -269,7 +270,7 @@ impl Store {
             let Some(live) = &self.slots[timer.slot as usize] else { continue };
             if live.term == timer.number && matches!(live.state, LiveState::Leased | LiveState::Delayed) {
                 if live.due > timer.at {
-                    // The lease was extended since.
+                    // The lease was extended after this timer was set.
                     self.add_timer(live.due, timer.number, timer.slot);
                     continue;
                 }
@@ -294,10 +295,10 @@ impl Store {
         remember_attempt(&mut live.message.attempts, attempt);
     }
 
-    /// A lease or a delay is over: the message can be received again after `pause`, unless it is given up.
+    /// Ends a lease or delay: the message can be received again after `pause`, unless it is given up.
     fn come_back(&mut self, slot: u32, pause: Duration, now: u64) {
         let Some(live) = &self.slots[slot as usize] else { return };
-        // Only a delivery can be the last one.
+        // The delivery limit applies only at the end of a lease.
         let deliveries = if live.state == LiveState::Leased { live.message.deliveries } else { 0 };
         let time_to_live = if live.expires <= now { TimeToLive::Over } else { TimeToLive::Left };
         if let Some(reason) = given_up(deliveries, self.settings.max_deliveries, time_to_live) {
@@ -309,7 +310,7 @@ impl Store {
         }
     }
 
-    /// Takes a message out, whatever its state.
+    /// Removes a message in any state.
     fn remove(&mut self, slot: u32) -> Option<QueuedMessage> {
         let live = self.slots[slot as usize].take()?;
         self.free.push(slot);
@@ -338,7 +339,7 @@ impl Store {
         throttle
     }
 
-    /// When a receiver that got nothing has to look again.
+    /// Returns when a receiver that got nothing must look again.
     pub(crate) fn next_look(&self, now: u64) -> Option<u64> {
         let due = self.timers.next();
         match self.throttle(now) {
@@ -347,7 +348,7 @@ impl Store {
         }
     }
 
-    /// Delays a message whose group has used up its rate. Returns whether the group has.
+    /// Delays the message if its group has reached its rate limit, and returns whether it has.
     fn delay_by_rate(&mut self, slot: u32, now: u64) -> bool {
         let (Some(rate), Some(live)) = (&self.settings.group_rate_limit, &self.slots[slot as usize]) else {
             return false;
@@ -403,7 +404,7 @@ impl Store {
         messages
     }
 
-    /// The slot of the message that the receipt leases now.
+    /// Returns the slot of the message that this receipt leases.
     fn leased(&self, receipt: &Receipt, now: u64) -> Result<u32, MailboxError> {
         let ReceiptKey::Numbers { message, lease } = receipt.0 else {
             return Err(MailboxError::ReceiptExpired);
@@ -450,7 +451,7 @@ impl Store {
     }
 
     fn give_back(&mut self, slot: u32, pause: Duration, now: u64) {
-        // The message may die of this; those that died earlier come first.
+        // The message may become a dead letter here; messages whose timers are already due must come before it.
         self.settle(now);
         self.come_back(slot, pause, now);
         self.drop_timers(1);
@@ -459,7 +460,7 @@ impl Store {
     fn extend(&mut self, slot: u32, due: u64, extension: LeaseExtension) {
         let Some(live) = self.live(slot) else { return };
         if due > live.due {
-            // The old timer is set again when it is due.
+            // The old timer stays: when it is due, it is set again to the new end.
             live.due = due;
         } else if extension == LeaseExtension::Exactly && due < live.due {
             live.due = due;

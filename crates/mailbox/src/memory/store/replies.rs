@@ -1,4 +1,4 @@
-//! Replies: where they go, and those that are kept by the id of their request.
+//! Replies: where they are sent, and which are kept by the id of their request.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use super::{Store, after};
 use crate::{MailboxError, MessageId, Receipt, Reply, SendOptions};
 
 impl Store {
-    /// The mailbox that waits for a reply to the leased message, and the options of that reply.
+    /// Returns the mailbox that waits for a reply to the leased message, and the complete options of the reply.
     pub(crate) fn reply_to(
         &self,
         receipt: &Receipt,
@@ -26,7 +26,7 @@ impl Store {
         self.leased(receipt, now).map(drop)
     }
 
-    /// Removes the answered message, and keeps its reply if somebody wants to read it by the id.
+    /// Removes the answered message, and keeps the reply if the sender asked for that.
     pub(crate) fn answer(
         &mut self,
         receipt: &Receipt,

@@ -1,4 +1,4 @@
-//! The entries of lists, maps and variants, one after the other, and the place of an error among them.
+//! Iterates over the entries of lists, maps and variants, and adds their position to errors.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use super::{Decoder, DuplicateKeys};
 use crate::value::ValueError;
 use crate::value::read::Reader;
 
-/// What is left of a list or a map.
+/// The unread entries of a list or a map.
 pub(super) struct Entries<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     len: usize,
     left: usize,
-    /// What began with the key of the entry in work.
+    /// The bytes from the key of the current entry onwards.
     key: &'de [u8],
-    /// Entries that a later one with the same key replaces, the first one last.
+    /// The indexes of entries that a later entry with the same key replaces, in descending order.
     replaced: Vec<usize>,
 }
 
@@ -34,7 +34,7 @@ impl<'a, 'de> Entries<'a, 'de> {
         Ok(Self { decoder, len, left: len, key: &[], replaced })
     }
 
-    /// A type may leave entries unread, such as a tuple that is shorter than the list.
+    /// Fails if the type left entries unread, as a tuple does that is shorter than the list.
     #[inline]
     pub(super) fn finish(&self) -> Result<(), ValueError> {
         if self.left == 0 {
@@ -50,14 +50,15 @@ impl<'a, 'de> Entries<'a, 'de> {
     }
 }
 
-/// Which entries of the map that comes next are replaced by later ones, the first one last.
+/// Returns which entries of the next map are replaced by later ones, in descending order.
 fn replaced_entries(decoder: &Decoder<'_>, len: usize) -> Result<Vec<usize>, ValueError> {
     let mut ahead = Decoder { reader: decoder.reader, ..*decoder };
     let mut last = HashMap::with_capacity(len.min(1024));
     let mut replaced = Vec::new();
     for index in 0..len {
         ahead.reader.check_key()?;
-        // As text: a key is a scalar, and scalars that differ are shown differently.
+        // Keys are compared by their text. Different scalars have different texts, except for byte strings above 64
+        // bytes, which are shown only by their length.
         let key = ahead.value()?.to_string();
         ahead.reader.skip()?;
         replaced.extend(last.insert(key, index));
@@ -120,7 +121,7 @@ impl<'de> de::MapAccess<'de> for &mut Entries<'_, 'de> {
     }
 }
 
-/// The one entry of a map that is an enum's variant with its content.
+/// The single entry of a map that represents an enum's variant with its content.
 pub(super) struct VariantEntry<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     key: &'de [u8],

@@ -1,4 +1,4 @@
-//! A [`Value`] straight from the bytes, without serde in between.
+//! Decodes a [`Value`] directly from the bytes, without serde.
 
 use bytes::Bytes;
 
@@ -6,12 +6,12 @@ use super::Decoder;
 use crate::value::read::{Ext, Reader, Token};
 use crate::value::{BigInt, Map, Value, ValueError};
 
-/// What an allocation costs beside its bytes, and what it takes to find a key of a map twice.
+/// The memory that an allocation takes besides its bytes. `KEY` is the memory per map entry to find duplicate keys.
 const ALLOCATION: usize = 16;
 const KEY: usize = 32;
-/// Room for so many entries is made at once; more only for entries that are really there.
+/// The most entries for which memory is reserved in advance, so that a false length cannot reserve much.
 const FIRST_ROOM: usize = 256;
-/// Byte strings from this length on are not copied: they share the memory of their frame.
+/// Byte strings of at least this length are not copied. They share the memory of their frame.
 const SHARED: usize = 4096;
 
 impl<'de> Decoder<'de> {
@@ -44,7 +44,7 @@ impl<'de> Decoder<'de> {
         })
     }
 
-    /// The byte string that comes next, or what came instead.
+    /// Reads a byte string. Returns the token in `Err` if the next value is something else.
     pub(super) fn byte_string(&mut self) -> Result<Result<Bytes, Token<'de>>, ValueError> {
         Ok(match self.reader.token()? {
             Token::Bin(bytes) => Ok(self.share(bytes)),
@@ -53,7 +53,7 @@ impl<'de> Decoder<'de> {
         })
     }
 
-    /// A short one is copied, so that it does not keep the whole frame in memory.
+    /// Copies a short byte string, so that it does not keep the whole frame in memory.
     fn share(&self, bytes: &'de [u8]) -> Bytes {
         if bytes.len() < SHARED { Bytes::copy_from_slice(bytes) } else { self.source.head_bytes(bytes) }
     }

@@ -1,7 +1,8 @@
-//! The serde deserializer: reads the bytes of an [`Encoded`] into any `Deserialize`.
+//! The serde deserializer: decodes the bytes of an [`Encoded`] into any `Deserialize`.
 //!
-//! What comes is decided by the bytes, and the type that asks decides whether it takes it. Only where this protocol is
-//! stricter than serde's own types (a float takes an integer only if it holds it exactly) does the question matter.
+//! The bytes decide which kind the visitor gets, and the requested type decides whether it accepts that kind. The
+//! request matters only where this protocol is stricter than serde: for example, a float accepts an integer only if the
+//! float represents it exactly.
 
 mod access;
 mod direct;
@@ -23,14 +24,14 @@ pub(super) struct Decoder<'de> {
     keys: DuplicateKeys,
     /// How much memory lists, maps and copies may still take.
     room: usize,
-    /// How many bytes of bodies may still be named.
+    /// How many bytes of bodies may still be referenced.
     nameable: usize,
 }
 
-/// So many bytes may be named beyond twice the length of the bodies.
+/// How many bytes may be referenced beyond twice the length of the bodies.
 const OVERLAP: usize = 64 * 1024;
 
-/// What a type sees of a map in which a key occurs twice.
+/// How a type sees a map that contains a key twice.
 #[derive(Clone, Copy, PartialEq)]
 enum DuplicateKeys {
     AsTheyCome,
@@ -49,27 +50,27 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// With less memory than the value itself allows.
+    /// Lowers the memory limit to `room`, if the limit of the value is higher.
     pub(super) fn within(self, room: usize) -> Self {
         Self { room: self.room.min(room), ..self }
     }
 
-    /// Something takes so much memory.
+    /// Counts `bytes` against the memory limit.
     #[inline]
     fn take(&mut self, bytes: usize) -> Result<(), ValueError> {
         self.room = self.room.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())
     }
 
-    /// A reference to a body. Bodies may overlap, but all references together name little more than twice what there is:
-    /// one body that is named a thousand times would become a thousand copies.
+    /// Counts a reference to a body. Bodies may overlap, but all references together may name only a little more than
+    /// twice the bytes that exist: a body that is referenced a thousand times would become a thousand copies.
     #[inline]
     fn name_body(&mut self, len: u32) -> Result<(), ValueError> {
         self.nameable = self.nameable.checked_sub(len as usize).ok_or_else(named_often)?;
         Ok(())
     }
 
-    /// Shows of two equal keys only the last, which takes a look at all keys of a map before its first entry.
+    /// Creates a decoder that shows only the last of two equal keys. It reads all keys of a map before the first entry.
     pub(super) fn last_key_counts(source: &'de Encoded) -> Self {
         Self { keys: DuplicateKeys::LastCounts, ..Self::new(source) }
     }
@@ -116,7 +117,7 @@ impl<'de> Decoder<'de> {
             Token::Array(len) => self.list(len, visitor),
             Token::Map(len) => self.map(len, visitor),
             Token::Ext(Ext::BigInt(bytes)) => visit_big_int(&BigInt::from_twos_complement(bytes), visitor),
-            // Who takes anything gets what JSON would have.
+            // A type that accepts anything gets the text that JSON would have.
             Token::Ext(Ext::DateTime(time)) => visitor.visit_string(time.to_string()),
             Token::Ext(Ext::NaiveDateTime(time)) => visitor.visit_string(time.to_string()),
             Token::Ext(Ext::Body { offset, len }) => {
@@ -126,8 +127,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Like [`visit`](Self::visit) for a type that asked for one kind: what has a kind of its own here is not turned
-    /// into text for it.
+    /// Like [`visit`](Self::visit), for a type that requested one kind. Does not turn kinds that JSON lacks into text.
     fn visit_strictly<V: Visitor<'de>>(
         &mut self,
         token: Token<'de>,
@@ -183,7 +183,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Only text: the strings of serde would take a byte string, too.
+    /// Accepts only text. serde's string types would accept a byte string too.
     #[inline]
     fn text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ValueError> {
         match self.reader.token()? {
@@ -195,7 +195,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// A byte string, or what the type takes for one; but not text.
+    /// Accepts a byte string or anything else that the type accepts instead, except text.
     fn bytes<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ValueError> {
         match self.reader.token()? {
             Token::Str(text) => Err(de::Error::invalid_type(Unexpected::Str(text), &visitor)),
@@ -203,7 +203,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// One of our own types, which takes its object whole.
+    /// Passes an object to one of this crate's own types.
     fn hand_over<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, ValueError> {
         match name {
             handover::ANY_VALUE => handover::leave(Handed::Value(self.value()?)),
@@ -218,11 +218,11 @@ impl<'de> Decoder<'de> {
                 Err(other) => return self.visit_strictly(other, visitor),
             },
         }
-        // Our visitors find in the slot what was left there.
+        // The visitors of these types take the object from the slot.
         visitor.visit_unit()
     }
 
-    /// The data of a big integer or of a date-time. What is neither goes to the visitor, which refuses it.
+    /// Reads the data of a big integer or of a date-time. Passes any other value to the visitor, which rejects it.
     fn extension<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, ValueError> {
         match (name, self.reader.token()?) {
             (handover::BIG_INT, Token::Ext(Ext::BigInt(bytes))) => visitor.visit_bytes(bytes),
@@ -260,7 +260,7 @@ fn big_integer<'de, V: Visitor<'de>>(bytes: &[u8], name: &str, visitor: V) -> Re
             Ok(number) => visitor.visit_u128(number),
             Err(_) => Err(does_not_fit(&number.to_string(), name)),
         },
-        // Written longer than needed.
+        // A small number in a longer form than needed.
         (_, Some(small)) if i64::try_from(small).is_ok() => visitor.visit_i64(small as i64),
         (_, Some(small)) if u64::try_from(small).is_ok() => visitor.visit_u64(small as u64),
         _ => Err(does_not_fit(&number.to_string(), name)),
@@ -384,7 +384,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    /// A byte string is a sequence of bytes for those who ask for one, since `Vec<u8>` does.
+    /// Passes a byte string as a sequence of bytes, because `Vec<u8>` requests a sequence.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         let bytes = match self.reader.token()? {
             Token::Bin(bytes) => bytes,

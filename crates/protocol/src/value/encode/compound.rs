@@ -1,4 +1,4 @@
-//! Lists, maps and variants in the making: headers, counts, and the place of an error.
+//! Lists, maps and variants under construction: their headers and counts, and the position of an error.
 
 use serde::ser::{self, Serialize};
 
@@ -27,20 +27,20 @@ impl CompoundKind {
 pub(in crate::value) struct Compound<'e, 'b> {
     encoder: &'e mut Encoder<'b>,
     shape: CompoundKind,
-    /// Where its header stands.
+    /// The position of the header.
     start: usize,
-    /// Where its first entry stands.
+    /// The position of the first entry.
     first: usize,
     promised: u32,
     count: usize,
-    /// Where the key of the entry in work stands.
+    /// The position of the key of the current entry.
     key: usize,
-    /// The variant of an enum whose content this is: the one entry of a map around it.
+    /// The enum variant whose content this is. The variant is the single entry of a map around the content.
     variant: Option<&'static str>,
 }
 
 impl<'e, 'b> Compound<'e, 'b> {
-    /// `start` is where its header stands, which is written already and says `promised`.
+    /// `start` is the position of the header, which is already written with the length `promised`.
     #[inline]
     pub(super) fn new(
         encoder: &'e mut Encoder<'b>,
@@ -87,7 +87,8 @@ impl Compound<'_, '_> {
         if self.count == self.promised as usize { Ok(()) } else { self.correct_header() }
     }
 
-    /// The length was unknown or wrong; a frame with a wrong one would be read as something else.
+    /// Writes the real length, because the promised one was unknown or wrong. A frame with a wrong length would be
+    /// misread.
     #[cold]
     fn correct_header(self) -> Result<(), ValueError> {
         let count = u32::try_from(self.count).map_err(|_| too_long("a list or a map"))?;
@@ -98,7 +99,7 @@ impl Compound<'_, '_> {
     }
 }
 
-/// Lists of all kinds: their entries differ only in the method's name.
+/// Implements all kinds of lists, which differ only in the name of the method.
 macro_rules! lists {
     ($($kind:ident: $method:ident),*) => {$(
         impl ser::$kind for Compound<'_, '_> {
@@ -147,7 +148,7 @@ impl ser::SerializeMap for Compound<'_, '_> {
     }
 }
 
-/// Structs, and variants with named fields.
+/// Implements structs, and variants with named fields.
 macro_rules! structs {
     ($($kind:ident),*) => {$(
         impl ser::$kind for Compound<'_, '_> {

@@ -1,4 +1,4 @@
-//! The serde serializer: any `Serialize` becomes the head and the bodies of a [`ValueBuilder`].
+//! The serde serializer: encodes any `Serialize` into the head and the bodies of a [`ValueBuilder`].
 
 mod compound;
 
@@ -14,15 +14,15 @@ use super::{BODY_THRESHOLD, BigInt, MAX_DEPTH, ValueError, ext, write};
 pub(super) struct Encoder<'b> {
     builder: &'b mut ValueBuilder,
     depth: usize,
-    /// The next byte string is the data of this extension, or [`RAW`], and not a value.
+    /// If set, the next byte string is not a value, but the data of this extension or of [`RAW`].
     extension: Option<i8>,
 }
 
-/// No extension: bytes of values that are encoded already.
+/// Not an extension, but the bytes of a value that is already encoded.
 const RAW: i8 = i8::MIN;
 
 impl<'b> Encoder<'b> {
-    /// `depth` lists and maps are open around the value.
+    /// Creates an encoder for a value inside `depth` open lists and maps.
     pub(super) fn new(builder: &'b mut ValueBuilder, depth: usize) -> Self {
         Self { builder, depth, extension: None }
     }
@@ -49,7 +49,7 @@ impl<'b> Encoder<'b> {
         Ok(Compound::new(self, shape, start, promised))
     }
 
-    /// The map of one entry around the content of an enum's variant.
+    /// Opens the map with one entry around the content of an enum's variant.
     fn open_variant(&mut self, variant: &'static str) -> Result<(), ValueError> {
         self.enter()?;
         write::map_header(self.head(), 1);
@@ -66,7 +66,7 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// An integer of any size; the extension is only for those beyond 64 bits.
+    /// Writes an integer of any size. Uses the extension only for integers beyond 64 bits.
     fn big_int(&mut self, number: &BigInt) -> Result<(), ValueError> {
         let small = i128::try_from(number).ok();
         if let Some(small) = small.and_then(|it| i64::try_from(it).ok()) {
@@ -86,7 +86,7 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// A value that is encoded already may be as deep as a value of its own.
+    /// Checks the depth of a value that is already encoded, which may use the full depth by itself.
     fn check_depth(&self, head: &[u8]) -> Result<(), ValueError> {
         if self.depth == 0 {
             return Ok(());
@@ -96,7 +96,7 @@ impl<'b> Encoder<'b> {
             .map_err(ValueError::into_unsendable)
     }
 
-    /// One of our own types, which gives itself whole if it can.
+    /// Encodes one of this crate's own types, which passes itself as an object if it can.
     fn take_over<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
         let start = self.builder.head.len();
         let (result, handed) = handover::receive(|| value.serialize(&mut *self));

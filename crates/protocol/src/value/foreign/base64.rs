@@ -1,6 +1,7 @@
-//! Base64 in the standard alphabet, padded, one way: byte strings for people and for JSON.
+//! Encodes byte strings as base64, in the standard alphabet and padded, for people and for JSON.
 //!
-//! Ours, and not the crate `base64`: encoding alone is fifteen lines, and every build would pay for a decoder that nothing uses.
+//! Written here instead of using the crate `base64`: encoding is fifteen lines, and every build would pay for an unused
+//! decoder.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -10,7 +11,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
         let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
         let group = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
-            // One byte fills two places, two fill three.
+            // One byte fills two places, two bytes fill three.
             if place > chunk.len() {
                 text.push('=');
             } else {

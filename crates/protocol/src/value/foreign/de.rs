@@ -1,6 +1,6 @@
-//! What is read: `Deserialize` for our types.
+//! `Deserialize` for this crate's types.
 //!
-//! Our codec calls `visit_unit` and has left the object in the slot; other formats look through the newtype.
+//! This crate's codec puts the object into the slot and then calls `visit_unit`. Other formats ignore the newtype.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for MapVisitor {
 }
 
 impl<'de> Deserialize<'de> for Encoded {
-    /// Our own codec keeps the bytes as they are, unread; a value of another format is encoded.
+    /// This crate's codec keeps the bytes unread. A value of another format is encoded.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(handover::ENCODED, EncodedVisitor)
     }
@@ -167,7 +167,8 @@ impl<'de> Visitor<'de> for BlobVisitor {
         Ok(Blob(bytes.into()))
     }
 
-    /// A list of small integers is what some formats make of a byte string, and what `Vec<u8>` is written as.
+    /// Accepts a list of small integers. Some formats turn byte strings into such a list, and serde writes `Vec<u8>` as
+    /// one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Blob, A::Error> {
         let mut bytes = Vec::new();
         while let Some(byte) = entries.next_element()? {

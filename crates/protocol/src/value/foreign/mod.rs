@@ -1,4 +1,4 @@
-//! Our types with serde: whole with our own codec, in a sensible form with every other format.
+//! serde for this crate's types: as objects with this crate's codec, in a readable form with other formats.
 
 mod base64;
 mod de;
@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::{BigInt, DateTime, NaiveDateTime, handover};
 
-/// A type with an extension of its own: its data for our codec and other binary formats, its text for people.
+/// A type with its own extension: data for this crate's codec and other binary formats, text for people.
 trait ExtensionType: Sized + fmt::Display {
     const NAME: &'static str;
     const EXPECTED: &'static str;
@@ -16,7 +16,7 @@ trait ExtensionType: Sized + fmt::Display {
     fn from_data(data: &[u8]) -> Option<Self>;
     fn from_text(text: &str) -> Option<Self>;
 
-    /// Something better than text for people, if there is.
+    /// Returns a number that formats for people show instead of the text, if there is one.
     fn number(&self) -> Option<i128> {
         None
     }

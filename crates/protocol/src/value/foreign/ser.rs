@@ -1,4 +1,4 @@
-//! What is written: `Serialize` for our types.
+//! `Serialize` for this crate's types.
 
 use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -25,7 +25,7 @@ impl Serialize for Value {
     }
 }
 
-/// In the smallest type that holds it: few formats know 128 bits.
+/// Uses the smallest type that holds the number, because few formats support 128 bits.
 fn serialize_int<S: Serializer>(number: i128, serializer: S) -> Result<S::Ok, S::Error> {
     if let Ok(number) = i64::try_from(number) {
         serializer.serialize_i64(number)
@@ -72,7 +72,7 @@ impl Serialize for Lent<'_, Bytes> {
 }
 
 impl Serialize for Encoded {
-    /// Our own codec takes the bytes as they are; other formats get the value.
+    /// This crate's codec takes the bytes unchanged. Other formats get the value.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_newtype_struct(handover::ENCODED, &Lent(self))
     }

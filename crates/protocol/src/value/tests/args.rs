@@ -1,4 +1,4 @@
-//! The arguments of a call.
+//! Tests of the arguments of a call.
 
 use std::collections::HashMap;
 

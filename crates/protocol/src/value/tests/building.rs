@@ -1,4 +1,4 @@
-//! Payloads around values, and byte strings beside them.
+//! Tests of payloads that are built around values, and of byte strings beside them.
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ fn a_list_of_flags_and_values_is_taken_apart_and_anything_else_is_refused_whole(
     let two: Value = Encoded::encode(&[1, 2]).and_then(|list| list.to_value()).expect("a list");
     assert_eq!(entries, [(true, two), (false, "no".into()), (true, blob), (true, Value::Nil)]);
 
-    // Not a list; an entry that is none; a flag that is none; three of a pair; cut short; more than it says.
+    // Not a list; an entry that is not a pair; a flag that is not a boolean; a pair of three; too short; too long.
     for wrong in [
         &b"\xc0"[..],
         b"\x91\xc3",
@@ -99,7 +99,7 @@ fn bytes_of_other_crates_become_bodies_too() {
 
 type Calls = (String, Vec<(u8, Blob, Blob)>, Option<u64>);
 
-/// Many calls with bodies in one frame: the offsets of each count from its own first body until they are joined.
+/// The offsets in each value count from that value's own first body until the values are joined.
 #[test]
 fn values_with_bodies_are_joined_into_one_payload() {
     let args: Vec<Encoded> = (0..3u8)
@@ -128,7 +128,7 @@ fn a_part_of_a_value_can_be_kept_unread_and_sent_on() {
         .expect("sendable");
     let (id, rest, _): (u64, Encoded, Encoded) = received(&sent).decode().expect("a tuple");
     assert_eq!(id, 1);
-    // Only the bodies that it needs go along.
+    // Only the bodies that this part needs are sent.
     let again = Encoded::encode(&rest).expect("sendable");
     assert_eq!(again.bodies().count(), 1);
     let (tool, args): (String, Vec<Value>) = received(&again).decode().expect("a tuple");

@@ -1,4 +1,4 @@
-//! What an error says: what is wrong, and where.
+//! Tests of the description and the path of errors.
 
 use std::collections::HashMap;
 

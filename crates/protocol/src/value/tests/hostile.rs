@@ -1,4 +1,4 @@
-//! Bytes that nobody has checked. How much memory they can cost is tested in `crates/proving/tests/values.rs`.
+//! Tests with unchecked bytes. `crates/proving/tests/values.rs` tests how much memory they can cost.
 
 use std::collections::HashMap;
 
@@ -34,14 +34,14 @@ fn read_in_every_way(payload: &[u8], has_bodies: bool) {
     let _ = format!("{encoded:?}");
     let mut builder = ValueBuilder::with_head(vec![0x91]);
     let _ = builder.encoded(&encoded);
-    // What can be read can be sent on.
+    // A value that can be read can also be sent.
     if let Ok(value) = direct {
         let again = Encoded::encode(&value).expect("sendable").to_value().expect("a value");
         assert_eq!(again.to_string(), value.to_string());
     }
 }
 
-/// Bytes that look more like MessagePack than chance would have it.
+/// Generates bytes that resemble MessagePack more than random bytes do.
 fn likely_bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => any::<u8>(),
@@ -94,7 +94,7 @@ fn a_type_that_nests_without_end_is_refused_at_the_limit() {
     assert_eq!(error.message(), "nested deeper than 128 levels");
 }
 
-/// What came from a worker whose frames are short, and what the same bytes are worth elsewhere.
+/// The limit applies to bytes from a worker with short frames. The same bytes from elsewhere have a higher limit.
 #[test]
 fn what_takes_too_much_memory_is_refused() {
     let mut nils = vec![0xdd];

@@ -1,4 +1,4 @@
-//! What holds for values and their bytes.
+//! Tests of values and their bytes.
 
 mod args;
 mod building;

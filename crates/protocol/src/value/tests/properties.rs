@@ -1,4 +1,4 @@
-//! What holds for any value and for any bytes.
+//! Properties of all values and all bytes.
 
 use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
@@ -50,7 +50,7 @@ proptest! {
         let sent = Encoded::encode(&value).expect("sendable");
         prop_assert_eq!(&received(&sent).to_value().expect("a value"), &value);
         prop_assert_eq!(&received(&sent).decode::<Value>().expect("a value"), &value);
-        // A part of something larger, and encoded already.
+        // The value as part of a larger value, both encoded beforehand and not.
         let outer = Encoded::encode(&(1, &sent, [&value])).expect("sendable");
         let (_, inner, [again]) = received(&outer).decode::<(u8, Encoded, [Value; 1])>().expect("a tuple");
         prop_assert_eq!(&inner.to_value().expect("a value"), &value);

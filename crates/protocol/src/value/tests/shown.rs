@@ -1,4 +1,4 @@
-//! How values look to people, and how text becomes them.
+//! Tests of the text form of values, and of parsing it.
 
 use std::time::{Duration, SystemTime};
 

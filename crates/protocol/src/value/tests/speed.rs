@@ -1,5 +1,5 @@
-//! How long it takes, for those who change the codec:
-//! `cargo test --release -p snakepit speed -- --ignored --nocapture --test-threads=1`.
+//! Times the codec, for those who change it:
+//! `cargo test --release -p snakepit-protocol speed -- --ignored --nocapture --test-threads=1`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +16,7 @@ struct Coordinates {
     name: String,
 }
 
-/// The best of many short rounds, so that other work on the machine does not count.
+/// Prints the best of many short rounds, so that other work on the machine has no effect.
 fn measure<T>(what: &str, mut work: impl FnMut() -> T) {
     let mut round = |calls: u32| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Types of the caller's: what they become, and what becomes of them.
+//! Tests of encoding and decoding types of the caller.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -124,7 +124,7 @@ fn bytes_are_a_byte_string_or_a_list() {
     assert!(Encoded::encode(&bytes).expect("sendable").decode::<String>().is_err());
 }
 
-/// What the macro sends, as a value.
+/// Returns the value that the macro sends.
 fn sent(args: crate::value::Args) -> Value {
     args.into_encoded().expect("sendable").to_value().expect("a value")
 }
@@ -271,7 +271,7 @@ fn sequences_of_unknown_length_get_the_right_header() {
     impl Serialize for Unknown {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             use serde::ser::SerializeSeq;
-            // A wrong promise is worse than none.
+            // A wrong length is a harder case than no length.
             let mut list = serializer.serialize_seq(if self.0.is_multiple_of(2) { None } else { Some(3) })?;
             for index in 0..self.0 {
                 list.serialize_element(&index)?;

@@ -1,4 +1,4 @@
-//! The vectors of the specification, which every side reads and writes alike.
+//! Tests of the specification's vectors, which every side reads and writes in the same way.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -43,7 +43,7 @@ fn value(notation: &Json) -> Value {
     }
 }
 
-/// Equal to the bit: a NaN equals itself, and both zeros differ.
+/// Reports whether two values are equal to the bit: a NaN equals itself, and the two zeros differ.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
@@ -55,7 +55,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The payload of a frame, and whether it has bodies.
+/// Builds the payload of a frame from a vector, with bodies if the vector has any.
 fn encoded(vector: &Json) -> Encoded {
     let head = hex(&vector["hex"]);
     let Some(bodies) = vector.get("bodies") else {
@@ -143,7 +143,7 @@ fn the_payloads_of_frames_are_read_and_written() {
         if !bodies {
             assert_eq!(Encoded::encode(&expected).expect("sendable").head(), &frame[16..]);
         }
-        // As it came it can be sent on, bodies included.
+        // A received value can be sent unchanged, bodies included.
         let mut again = bytes::BytesMut::new();
         read.write_to(&mut again);
         assert_eq!(again, frame[16..], "{}", vector["name"]);
